@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
-from scheduler.app.capabilities import LoopSleep, LoopTurns, NoApiServer, TableObjects
+from scheduler.app.capabilities import LoopSleep, LoopTurns, NoApiServer, SliceLimit, TableObjects
 from scheduler.clock import Clock, SystemClock
 from scheduler.configuration.feature_gates import FeatureGates
 from scheduler.cycle.observer import NoObserver
@@ -25,11 +26,13 @@ from scheduler.framework import (
     QueuedPods,
     Sleep,
     TakeTurns,
+    TurnLimit,
     WaitForEvent,
     WorkloadFeatures,
 )
 from scheduler.framework.long_work import AtOnce
 from scheduler.framework.preemption import NominatedPods, Preemptions, VictimReview
+from scheduler.steps import UNHEARD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +59,7 @@ OFFLINE: Mapping[type, object] = {
     QueuedPods: _SHARED.queue,
     Sleep: LoopSleep(),
     TakeTurns: LoopTurns(),
+    TurnLimit: SliceLimit(SystemClock(), UNHEARD, inf),
     ApiWrite: _NOTHING,
     Background: _NOTHING,
     Clock: SystemClock(),

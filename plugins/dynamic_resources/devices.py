@@ -8,16 +8,19 @@ from plugins.dynamic_resources.device_classes import DEVICE_CLASSES, DeviceClass
 from plugins.dynamic_resources.pod_claims import CLAIMS
 from plugins.dynamic_resources.structured import AllocatedDevices, Inventory
 from scheduler.framework import Needs
+from scheduler.framework.long_work import at_once
 from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Generator, Iterable
 
     from scheduler.framework import ClusterObjects, PodGroup
     from scheduler.objects.pod import PodInfo
 
 RESOURCE_SLICES: Final = "resource.k8s.io/v1/resourceslices"
 NEEDS: Final = Needs(kinds=frozenset({CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES}))
+
+_CLAIMS_OF_A_STEP = 16
 
 
 class InFlight(NamedTuple):
@@ -63,6 +66,7 @@ class Devices:
         self.given_up: dict[tuple[str, str], bool] = {}
         self._allocated = AllocatedDevices()
         self._changes = 0
+        self._unread: set[str] = set()  # claims that changed
         self.uids: dict[str, str] = {}  # `namespace/name` -> uid
 
     @classmethod
@@ -73,13 +77,20 @@ class Devices:
     @property
     def allocated(self) -> AllocatedDevices:
         """The devices that are taken, or are about to be; brought up to date when it is asked for."""
-        changed: Iterable[str] | None = self.claims.changed_since(self._changes)
-        if changed is None:
-            changed = {*self.uids, *self.claims}
-        for key in changed:
-            self._follow(key)
-        self._changes = self.claims.changes
+        at_once(self.following())
         return self._allocated
+
+    def following(self) -> Generator[None, None, None]:
+        """Bring what is allocated up to date, some claims after others; what was left undone is gone on with."""
+        while self._unread or self._changes != self.claims.changes:
+            if self._changes != self.claims.changes:
+                changed: Iterable[str] | None = self.claims.changed_since(self._changes)
+                self._unread.update((*self.uids, *self.claims) if changed is None else changed)
+                self._changes = self.claims.changes
+            for _ in range(min(_CLAIMS_OF_A_STEP, len(self._unread))):
+                self._follow(self._unread.pop())
+            if self._unread:
+                yield
 
     def begin(
         self, uid: str, allocation: AllocationResult, pod: PodInfo, group: PodGroup | None = None

@@ -11,27 +11,28 @@ from typing import TYPE_CHECKING, Final
 
 from plugins.dynamic_resources.binding_conditions import DeviceBindingError, is_ready
 from plugins.dynamic_resources.extended_resources import ExtendedResources, is_written
-from plugins.dynamic_resources.pod_devices import Deadline, is_unready, places_of
+from plugins.dynamic_resources.pod_devices import is_unready, places_of
 from plugins.dynamic_resources.structured import (
     AllocationError,
     Allocator,
     DeviceID,
     InvalidPoolsError,
-    OutOfTimeError,
 )
 from plugins.dynamic_resources.structured.capacity import fits
 from plugins.dynamic_resources.structured.taints import refusing_taint
+from plugins.dynamic_resources.work import Work
+from scheduler.framework.long_work import NeedsTime
 from scheduler.objects.dynamic_resources import ResourceClaim
 from scheduler.objects.selector_words import only_for, some_of
 from scheduler.snapshot import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from plugins.dynamic_resources.devices import Devices
     from plugins.dynamic_resources.pod_claims import HeldClaim
     from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
-    from plugins.dynamic_resources.structured.requests import Question, Wanted
+    from plugins.dynamic_resources.structured.requests import Candidate, Question, Wanted
     from scheduler.framework import Clock
     from scheduler.objects.dynamic_resources import DeviceConstraint
     from scheduler.objects.pod import PodInfo
@@ -96,34 +97,51 @@ class Explaining:
 
     def _why_no_devices(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> Iterator[str]:
         """Yield why claims cannot all be given devices on a node; nothing if they can."""
-        devices, deadline = self._devices, Deadline(self._clock, _SECONDS)
-        allocator = Allocator(
-            devices.inventory, devices.allocated, devices.classes.get, out_of_time=deadline.is_over
-        )
-        devices.inventory.refresh()
-        question = devices.inventory.questions.of(claims, devices.classes.get)
-        pools = devices.inventory.view_of(node)
-        deadline.begin()
+        try:
+            yield from self._why_no_devices_at_once(claims, node, Work(_Patience(self._clock)))
+        except NeedsTime as error:
+            error.steps.close()
+            yield "to look for devices on this node takes long"
+
+    def _why_no_devices_at_once(
+        self, claims: Sequence[ResourceClaim], node: NodeInfo, work: Work
+    ) -> Iterator[str]:
+        devices = self._devices
+        inventory, device_class = devices.inventory, devices.classes.get
+        work.begin()
+        work.done(devices.following())
+        work.done(inventory.refreshing())
+        question = work.done(inventory.questions.asked(claims, device_class, inventory.dropped))
+        pools = inventory.view_of(node)
+        allocator = Allocator(inventory, devices.allocated, device_class, work=work)
         try:
             if allocator.allocate(node, claims) is not None:
                 return
         except AllocationError as error:
             yield str(error)
-            yield from _undecided(question, pools)
+            yield from _undecided(question, pools, work)
             return
-        except (InvalidPoolsError, OutOfTimeError) as error:
-            yield str(error) or "to look for devices on this node takes long"
+        except InvalidPoolsError as error:
+            yield str(error)
+        except NeedsTime as error:
+            error.steps.close()
+            yield "to look for devices on this node takes long"
         yield from _broken(pools)
-        is_enough = True
-        for claim, requests in zip(claims, question.claims, strict=True):
-            for alternatives in requests:
-                tallies = [_Tally(wanted, pools, devices) for wanted in alternatives]
-                if not any(each.is_enough for each in tallies):
-                    is_enough = False
-                    for each in tallies:
-                        yield from each.sentences(claim.metadata.name)
-        if is_enough:
-            yield from _why_not_together(claims, question)
+        work.begin()
+        words = work.done(_too_few(claims, question, pools, devices))
+        yield from words or _why_not_together(claims, question)
+
+
+class _Patience:
+    """Fulfils `TurnLimit` where only a reason is told: who looks at pages may not hold the loop either."""
+
+    slice_seconds = _SECONDS
+
+    def __init__(self, clock: Clock) -> None:
+        self.seconds = clock.monotonic
+
+    def observed(self, is_so: bool) -> bool:
+        return is_so
 
 
 def _why_elsewhere(claim: ResourceClaim, node: NodeInfo) -> Iterator[str]:
@@ -154,14 +172,25 @@ def _broken(pools: Pools) -> Iterator[str]:
             yield f"pool {pool.id} gives nothing: {why}"
 
 
-def _undecided(question: Question, pools: Pools) -> Iterator[str]:
+def _undecided(question: Question, pools: Pools, work: Work) -> Iterator[str]:
     """Yield the devices of which a selector fails to say anything."""
     for wanted in question.wanted():
-        failing = [each for pool in pools for each in wanted.candidates(pool) if each.failure]
+        failing = work.done(_failing(question, wanted, pools))
         if failing:
             names = some_of([str(each.device.id) for each in failing])
             yield f"  request {wanted.name} cannot be decided for {names}: {failing[0].failure}"
             yield "what would help: a selector that asks first whether a device has what it looks at"
+
+
+def _failing(question: Question, wanted: Wanted, pools: Pools) -> Generator[None, None, list[Candidate]]:
+    failing = []
+    for pool in pools:
+        candidates = question.candidates(wanted, pool)
+        while not candidates.is_complete:
+            question.n_candidates += candidates.look()
+            yield
+        failing += [each for each in candidates.found if each.failure]
+    return failing
 
 
 def _why_not_together(claims: Sequence[ResourceClaim], question: Question) -> Iterator[str]:
@@ -180,6 +209,22 @@ def _wanted_by(constraint: DeviceConstraint) -> str:
     return f"all devices{of} to have another value of {constraint.distinct_attribute} each"
 
 
+def _too_few(
+    claims: Sequence[ResourceClaim], question: Question, pools: Pools, devices: Devices
+) -> Generator[None, None, list[str]]:
+    """Return which requests alone ask for more than there is, and what became of the devices; nothing if none does."""
+    words: list[str] = []
+    for claim, requests in zip(claims, question.claims, strict=True):
+        for alternatives in requests:
+            tallies = [_Tally(wanted) for wanted in alternatives]
+            for tally in tallies:
+                yield from tally.counted(pools, devices)
+            if not any(each.is_enough for each in tallies):
+                for each in tallies:
+                    words += each.sentences(claim.metadata.name)
+    return words
+
+
 class _Tally:
     """The devices that a node sees, by what is against giving them for one request.
 
@@ -190,18 +235,22 @@ class _Tally:
         against: why -> the others.
     """
 
-    def __init__(self, wanted: Wanted, pools: Pools, devices: Devices) -> None:
+    def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self.total = self.free = 0
         self.against: defaultdict[str, list[PoolDevice]] = defaultdict(list)
+
+    def counted(self, pools: Pools, devices: Devices) -> Generator[None, None, None]:
+        """Count the devices of some pools."""
         for pool in pools:
             for device in pool.devices if pool.gives else ():
                 self.total += 1
-                why = wanted.why_not(pool, device) or _why_not_free(wanted, pool, device, devices)
+                why = self.wanted.why_not(pool, device) or _why_not_free(self.wanted, pool, device, devices)
                 if why:
                     self.against[why].append(device)
                 else:
                     self.free += 1
+                yield
 
     @property
     def is_enough(self) -> bool:

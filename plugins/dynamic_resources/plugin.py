@@ -23,10 +23,11 @@ from plugins.dynamic_resources.extended_resources import (
 )
 from plugins.dynamic_resources.hints import after_claim_change, after_pod_change, after_pod_left
 from plugins.dynamic_resources.pod_claims import find_claims, is_reserved_for
-from plugins.dynamic_resources.pod_devices import Deadline, PodDevices, is_unready, places_of
+from plugins.dynamic_resources.pod_devices import PodDevices, is_unready, places_of
 from plugins.dynamic_resources.release import ClaimRelease
 from plugins.dynamic_resources.scoring import has_alternatives
 from plugins.dynamic_resources.structured import AllocationError, Allocator, InvalidPoolsError, OutOfTimeError
+from plugins.dynamic_resources.work import Work
 from scheduler.errors import SchedulerError
 from scheduler.framework import (
     SKIP,
@@ -53,6 +54,7 @@ from scheduler.framework import (
     Sleep,
     Status,
     TakeTurns,
+    TurnLimit,
     WaitForEvent,
     default_normalize_score,
     reads_nothing,
@@ -105,11 +107,14 @@ class DynamicResources(
         events: PodEvents,
         happenings: WaitForEvent,
         turns: TakeTurns,
+        turn_limit: TurnLimit,
         metrics: ClaimMetrics,
     ) -> None:
         self._objects = objects
         self._devices = Devices.of(objects)
         self._clock = clock
+        self._turn_limit = turn_limit
+        self._work = Work(turn_limit)
         self._filter_seconds = args.filter_timeout.seconds
         self._binding_seconds = args.binding_timeout.seconds
         self._writes = ClaimWrites(api=writes, reads=reads, objects=objects, sleep=sleep, clock=clock)
@@ -160,8 +165,9 @@ class DynamicResources(
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if pod.pod.spec.resource_claims:
-            # After a start, or when a driver tells of all nodes anew, this takes long enough to be no part of a decision.
-            self._devices.inventory.refresh()
+            # After a start, or when a driver tells of all nodes anew, this takes longer than one call may.
+            self._work.begin()
+            self._work.some(self._devices.inventory.refreshing())
         found = find_claims(pod, self._devices.claims)
         return _refused(found) if isinstance(found, str) else None
 
@@ -195,6 +201,8 @@ class DynamicResources(
         held, special = found
         if not held:
             return SKIP
+        self._work.begin()
+        self._work.done(self._devices.following())
         places: dict[int, tuple[NodeRule, ...]] = {}
         shared = self._shared(state, held)
         for place, each in enumerate(held):
@@ -256,14 +264,18 @@ class DynamicResources(
         shared: Mapping[int, AllocationResult],
     ) -> PodDevices:
         now = self._clock.utc_now()
-        deadline = Deadline(self._clock, self._filter_seconds)
         allocator = None
         if any(
             each.claim.status.allocation is None and place not in shared for place, each in enumerate(held)
         ):
             devices = self._devices
             allocator = Allocator(
-                devices.inventory, devices.allocated, devices.classes.get, out_of_time=deadline.is_over
+                devices.inventory,
+                devices.allocated,
+                devices.classes.get,
+                work=self._work,
+                limit=self._turn_limit,
+                seconds=self._filter_seconds,
             )
         return PodDevices(
             held=held,
@@ -278,10 +290,10 @@ class DynamicResources(
                 and is_unready(each.claim, self._binding_seconds, now)
             ),
             allocator=allocator,
-            deadline=deadline,
         )
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
+        self._work.begin()
         return _of(state).judge(snapshot, rows)
 
     def post_filter(
@@ -308,24 +320,26 @@ class DynamicResources(
         its = _of(state)
         if its.allocator is None or not any(has_alternatives(held.claim) for held in its.held):
             return 0
-        its.begin_search()
+        self._work.begin()
         return default_normalize_score(its.points(snapshot, feasible), feasible)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         its = _of(state)
-        its.given = dict(its.shared)
+        given: Mapping[int, AllocationResult] = {}
+        if its.allocator is not None:
+            snapshot = self._objects.snapshot()
+            row = snapshot.row_of(node_name)
+            self._work.begin()
+            try:
+                found = None if row is None else its.reserve(snapshot.nodes[row])
+            except (AllocationError, InvalidPoolsError, OutOfTimeError) as error:
+                return Status.failed(str(error), error)
+            if found is None:
+                return Status.failed("claim allocation not found for node")
+            given = found
+        its.given = {**its.shared, **given}
         for place, allocation in its.shared.items():
             self._devices.begin(its.held[place].claim.metadata.uid, allocation, pod)
-        if its.allocator is None:
-            return None
-        snapshot = self._objects.snapshot()
-        row = snapshot.row_of(node_name)
-        try:
-            given = None if row is None else its.reserve(snapshot.nodes[row])
-        except (AllocationError, InvalidPoolsError, OutOfTimeError) as error:
-            return Status.failed(str(error), error)
-        if given is None:
-            return Status.failed("claim allocation not found for node")
         for place, allocation in given.items():
             self._devices.begin(its.held[place].claim.metadata.uid, allocation, pod, state.group)
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.extended_resources import ExtendedResources, NodeClaim
     from plugins.dynamic_resources.pod_claims import HeldClaim
     from plugins.dynamic_resources.structured import Allocator, Verdict
-    from scheduler.framework import Clock
     from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
     from scheduler.objects.node import NodeObject
     from scheduler.objects.selectors import NodeRule
@@ -46,7 +44,6 @@ class PodDevices:
         special: the claim for them, as PreFilter found or made it.
         places: of each claim in `held` that is allocated to some nodes only, which.
         allocator: gives devices to those that are not allocated; None where all are, and after Reserve.
-        deadline: until when it may search.
         shared: place in `held` -> what another one of its group was given in the same attempt.
         unready: the claims whose devices failed, or took too long.
         unavailable: places in `held` of allocated claims that kept the pod from some node.
@@ -59,7 +56,6 @@ class PodDevices:
     special: ResourceClaim | None = None
     places: Mapping[int, tuple[NodeRule, ...]] = field(default_factory=dict)
     allocator: Allocator | None = None
-    deadline: Deadline | None = None
     shared: Mapping[int, AllocationResult] = field(default_factory=dict)
     unready: frozenset[int] = frozenset()
     unavailable: set[int] = field(default_factory=set)
@@ -71,25 +67,18 @@ class PodDevices:
         """The claims that the pod's author asked for."""
         return self.held if self.special is None else self.held[:-1]
 
-    def begin_search(self) -> None:
-        """Look for devices, for so long as is allowed."""
-        if self.deadline is not None:
-            self.deadline.begin()
-
     # What a node gives.
 
     def reserve(self, node: NodeObject) -> Mapping[int, AllocationResult] | None:
         """Give the pod its devices on a node, and return what; None if it cannot be.
 
         Raises:
-            AllocationError, InvalidPoolsError, OutOfTimeError: as `Allocator.allocate`.
+            AllocationError, InvalidPoolsError, OutOfTimeError, NeedsTime: as `Allocator.allocate`.
         """
-        self.begin_search()
         given = self._allocate(node)
         self.allocator = None  # nobody asks again
         if given and self.special is not None and len(self.held) - 1 in given:
             self.node_claim = self._node_claim(self._names_on(node))
-        self.given = {**self.shared, **(given or {})}
         return given
 
     def reserved_claim(self, place: int) -> ResourceClaim:
@@ -137,7 +126,6 @@ class PodDevices:
         Source:
             kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, Filter.
         """
-        self.begin_search()
         verdict = _Verdict(snapshot.n_nodes)
         for names, group in self._groups(snapshot, rows, verdict):
             claims = self._claims_to_allocate(names)
@@ -193,23 +181,6 @@ class PodDevices:
             self.unavailable |= self.unready
             refused[:] = True
         verdict.refuse_all(rows[refused], _ELSEWHERE)
-
-
-class Deadline:
-    """Until when a search may last; one of 0 seconds may for ever."""
-
-    def __init__(self, clock: Clock, seconds: float) -> None:
-        self._clock = clock
-        self._seconds = seconds
-        self._end = math.inf
-
-    def begin(self) -> None:
-        """A search begins."""
-        self._end = self._clock.monotonic() + self._seconds if self._seconds else math.inf
-
-    def is_over(self) -> bool:
-        """Say whether the search has to end."""
-        return self._clock.monotonic() > self._end
 
 
 def is_unready(claim: ResourceClaim, timeout_seconds: float, now: datetime) -> bool:

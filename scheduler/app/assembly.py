@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.capabilities import LoopSleep, LoopTurns, TableObjects
+from scheduler.app.capabilities import LoopSleep, LoopTurns, SliceLimit, TableObjects
 from scheduler.app.needs import resource_of, trimmed
 from scheduler.app.web_client import WebClient
 from scheduler.client.requests import RateLimitedRequests
@@ -39,6 +39,7 @@ from scheduler.framework import (
     QueuedPods,
     Sleep,
     TakeTurns,
+    TurnLimit,
     WaitForEvent,
     WaitingPods,
 )
@@ -95,6 +96,7 @@ class Parts(Shared):
             slice_seconds=slice_seconds,
             steps=steps,
         )
+        self._slice_seconds = slice_seconds
         self.web = WebClient(self.steps)
         self.guests = GuestLibrary()
         self._in_tree = in_tree
@@ -141,6 +143,7 @@ class Parts(Shared):
             QueuedPods: self.queue,
             Sleep: LoopSleep(),
             TakeTurns: LoopTurns(),
+            TurnLimit: SliceLimit(self.clock, self.steps, self._slice_seconds),
             VictimReview: ExtenderReview(self.profiles),
             WaitForEvent: self.bus,
             WaitingPods: self.waiting_pods,

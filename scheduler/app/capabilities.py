@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from scheduler.app.tasks import Tasks
     from scheduler.client.requests import Requests
+    from scheduler.clock import Clock
     from scheduler.framework import PodBinder
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import ClusterTable, Objects, Snapshot
@@ -48,6 +49,21 @@ class LoopTurns:
         if lock is None:
             lock = self._locks[what] = asyncio.Lock()
         return lock
+
+
+class SliceLimit:
+    """Fulfils `TurnLimit`.
+
+    Args:
+        clock: measures.
+        steps: are told what was measured.
+        slice_seconds: how long one call may take.
+    """
+
+    def __init__(self, clock: Clock, steps: Steps, slice_seconds: float) -> None:
+        self.slice_seconds = slice_seconds
+        self.seconds = clock.monotonic
+        self.observed = steps.observed
 
 
 class Bindings:

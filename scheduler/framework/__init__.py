@@ -15,6 +15,7 @@ from scheduler.framework.capabilities import (
     QueuedPods,
     Sleep,
     TakeTurns,
+    TurnLimit,
     WaitForEvent,
     WaitingPods,
 )
@@ -125,6 +126,7 @@ __all__ = [
     "Sleep",
     "Status",
     "TakeTurns",
+    "TurnLimit",
     "Wait",
     "WaitForEvent",
     "WaitingPods",

@@ -55,6 +55,32 @@ class TakeTurns(Protocol):
 
 
 @runtime_checkable
+class TurnLimit(Protocol):
+    """Tells a plugin how long one call may hold the event loop; a plugin that needs longer raises `NeedsTime`.
+
+    Attributes:
+        slice_seconds: how long; infinite where nobody else waits for a turn.
+    """
+
+    @property
+    def slice_seconds(self) -> float: ...
+
+    def seconds(self) -> float:
+        """Return the seconds of a clock that runs on within a turn, unlike `Clock`.
+
+        Decisions may depend on it only by way of `observed`: a recorded run is played again at another speed.
+        """
+        ...
+
+    def observed(self, is_so: bool) -> bool:
+        """Return what was measured, as whether a slice is over, or what was measured when the run was recorded.
+
+        How often it is called must follow from the decision alone, not from how long something took.
+        """
+        ...
+
+
+@runtime_checkable
 class WaitForEvent(Protocol):
     """Waits for the cluster to say something."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.framework import (
@@ -23,6 +24,7 @@ from scheduler.framework import (
     QueuedPods,
     Sleep,
     TakeTurns,
+    TurnLimit,
     WaitForEvent,
     WaitingPods,
     WorkloadFeatures,
@@ -66,6 +68,27 @@ class FakeTurns:
 
     def turn_at(self, what: str) -> AbstractAsyncContextManager[object]:
         return nullcontext()
+
+
+class FakeTurnLimit:
+    """Implements `TurnLimit`: without a limit, and on a clock that stands still, unless a test says otherwise.
+
+    Attributes:
+        slice_seconds: how long one call may take.
+        each_reading: how many seconds pass from one look at the clock to the next.
+    """
+
+    def __init__(self) -> None:
+        self.slice_seconds = inf
+        self.each_reading = 0.0
+        self._now = 0.0
+
+    def seconds(self) -> float:
+        self._now += self.each_reading
+        return self._now
+
+    def observed(self, is_so: bool) -> bool:
+        return is_so
 
 
 class FakeWeb:
@@ -273,6 +296,7 @@ class Fakes:
         self.activator = FakeActivator()
         self.happenings = FakeWaitForEvent()
         self.turns = FakeTurns()
+        self.turn_limit = FakeTurnLimit()
         self.queued = FakeQueuedPods()
         self.waiting_pods = FakeWaitingPods()
         self.pod_groups = FakePodGroups()
@@ -285,6 +309,7 @@ class Fakes:
             Clock: self.clock,
             Sleep: FakeSleep(self.clock),
             TakeTurns: self.turns,
+            TurnLimit: self.turn_limit,
             HttpGet: self.web,
             ApiGet: self.web,
             ApiWrite: self.api,

@@ -73,6 +73,10 @@ class AllocatedDevices:
         """Say whether a device, or a share of it, is held."""
         return device in self.whole or device in self.shares
 
+    def is_changed_since(self, changes: int) -> bool:
+        """Say whether anything came or went since there were so many."""
+        return self.changes != changes
+
     def changed_since(self, changes: int) -> frozenset[PoolID] | None:
         """Return the pools of which something came or went since there were so many; None if that is too long ago."""
         missed = self.changes - changes

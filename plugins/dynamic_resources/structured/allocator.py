@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
 from plugins.dynamic_resources.structured.counters import AvailableCounters
 from plugins.dynamic_resources.structured.errors import (
+    INVALID_POOLS,
     AllocationError,
     Alternatives,
     InvalidPoolsError,
@@ -16,21 +17,27 @@ from plugins.dynamic_resources.structured.errors import (
     Refusal,
 )
 from plugins.dynamic_resources.structured.results import allocation_result
-from plugins.dynamic_resources.structured.search import Search
+from plugins.dynamic_resources.structured.search import Given, Search
+from plugins.dynamic_resources.structured.verdicts import OUT_OF_TIME
+from plugins.dynamic_resources.work import UNLIMITED, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices
     from plugins.dynamic_resources.structured.errors import Verdict
     from plugins.dynamic_resources.structured.inventory import Inventory, Node
-    from plugins.dynamic_resources.structured.pools import Pool, Pools
+    from plugins.dynamic_resources.structured.pools import Pools
     from plugins.dynamic_resources.structured.requests import Question
-    from plugins.dynamic_resources.structured.search import Solution
+    from plugins.dynamic_resources.structured.verdicts import OutOfTime
+    from scheduler.framework import TurnLimit
     from scheduler.objects.dynamic_resources import AllocationResult, DeviceClass, ResourceClaim
     from scheduler.snapshot import Rows, Snapshot, UInt16s
 
-NOT_ALL = "cannot allocate all claims"
+T = TypeVar("T")
+
+_LONG_STEPS: Final = 256
+"""Searches that take more steps are kept: to make them again takes longer than a slice of time, or nearly so."""
 
 
 class Allocator:
@@ -38,10 +45,15 @@ class Allocator:
 
     Args:
         inventory: all devices.
-        allocated: what is taken of them; it may not change while this allocator is asked.
+        allocated: what is taken of them.
         device_class: returns a class by its name, None where there is none.
-        out_of_time: asked now and then during a search, which ends when it says True.
+        work: says how long one call may take.
+        limit: measures how long searches take.
+        seconds: how long the search for one node may take; 0 for as long as it takes.
         new_share_id: makes the id of a share of a device.
+
+    Attributes:
+        steps: how many steps all searches made, see `Search`.
     """
 
     def __init__(
@@ -50,13 +62,18 @@ class Allocator:
         allocated: AllocatedDevices,
         device_class: Callable[[str], DeviceClass | None],
         *,
-        out_of_time: Callable[[], bool] = lambda: False,
+        work: Work | None = None,
+        limit: TurnLimit = UNLIMITED,
+        seconds: float = 0.0,
         new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
+        self.steps = 0
         self._inventory = inventory
         self._allocated = allocated
         self._device_class = device_class
-        self._out_of_time = out_of_time
+        self._work = Work() if work is None else work
+        self._limit = limit
+        self._seconds = seconds
         self._new_share_id = new_share_id
         self._counters = AvailableCounters(allocated)
 
@@ -68,20 +85,29 @@ class Allocator:
         Raises:
             AllocationError: a selector that cannot be evaluated, a class that is not there, more than 32 devices.
             InvalidPoolsError: not all can be given something, and there are pools that are broken.
-            OutOfTimeError: see the class.
+            OutOfTimeError: the search took too long.
+            NeedsTime: the search takes longer than one call may.
         """
         question = self._question(claims)
-        solution = self._search(question, claims, question.matter(self._inventory.view_of(node)))
-        if solution is None:
+        pools, search = self._work.done(self._found(question, self._inventory.view_of(node)))
+        if search is None:
+            raise OutOfTimeError(f"node {node.name}: timed out trying to allocate devices")
+        if search.solution is None:
+            assert search.refusal is not None, "it has ended"
+            refusal = search.refusal.named([claim.key for claim in claims])
+            if refusal.is_error:
+                raise AllocationError(refusal.words)
+            if refusal == INVALID_POOLS:
+                raise InvalidPoolsError(refusal.words)
             return None
+        given = self._given(question, search, pools)
         results = []
         for place, claim in enumerate(claims):
             chosen = [
-                alternatives[solution.chosen.get((place, request), 0)]
+                alternatives[search.solution.chosen.get((place, request), 0)]
                 for request, alternatives in enumerate(question.claims[place])
             ]
-            devices = solution.devices[place]
-            results.append(allocation_result(claim, devices, chosen, node.name, self._new_share_id))
+            results.append(allocation_result(claim, given[place], chosen, node.name, self._new_share_id))
         return tuple(results)
 
     def judge(
@@ -92,65 +118,128 @@ class Allocator:
         Returns:
             index: (n_nodes,), a place in the table for each of `rows`; elsewhere it may be anything.
             table: None, at place 0, is yes, as is Alternatives; a Refusal is why not.
+
+        Raises:
+            NeedsTime: to find out takes longer than one call may.
         """
         try:
             question = self._question(claims)
         except AllocationError as error:
             return np.ones(snapshot.n_nodes, dtype=np.uint16), (None, Refusal(str(error), is_error=True))
+        self._work.done(self._inventory.looks(snapshot, rows))
         verdicts, views = question.verdicts, self._inventory.views_of_all(snapshot)
+        n_nodes = snapshot.n_nodes
+
+        def search(pools: Pools) -> Generator[None, None, Verdict | OutOfTime]:
+            return self._verdict(question, pools)
+
         # If they are many, what is said of all is found out, for the next pod.
-        if views is not None and (2 * len(rows) >= snapshot.n_nodes or verdicts.is_about(views)):
-            say = verdicts.of_all
+        if views is not None and (2 * len(rows) >= n_nodes or verdicts.is_about(views)):
+            steps = verdicts.find_all(views, n_nodes, self._allocated, question, search)
+            self._work.done(self._while_current(question, steps))
+            index, table = verdicts.all(snapshot.name_of)
         else:
-            say, views = verdicts.of_some, self._inventory.views(snapshot, rows)
-        return say(
-            views,
-            snapshot.n_nodes,
-            self._allocated,
-            question.matter,
-            lambda pools, same: self._verdict(
-                question, claims, pools, lambda: snapshot.name_of(int(same[0]))
-            ),
-        )
+            views = self._inventory.views(snapshot, rows)
+            steps = verdicts.find_some(views, self._allocated, question, search)
+            self._work.done(self._while_current(question, steps))
+            index, table = verdicts.some(views, n_nodes, question, snapshot.name_of)
+        if any(isinstance(said, Refusal) and said.claim is not None for said in table):
+            names = [claim.key for claim in claims]
+            table = tuple(said.named(names) if isinstance(said, Refusal) else said for said in table)
+        return index, table
 
     def _question(self, claims: Sequence[ResourceClaim]) -> Question:
-        self._inventory.refresh()
-        if self._inventory.fault is not None:
-            raise AllocationError(f"gather pool information: {self._inventory.fault}")
-        return self._inventory.questions.of(claims, self._device_class)
+        inventory = self._inventory
+        self._work.done(inventory.refreshing())
+        if inventory.fault is not None:
+            raise AllocationError(f"gather pool information: {inventory.fault}")
+        return self._work.done(inventory.questions.asked(claims, self._device_class, inventory.dropped))
 
-    def _verdict(
-        self, question: Question, claims: Sequence[ResourceClaim], pools: Pools, node_name: Callable[[], str]
-    ) -> Verdict:
-        """Say whether the claims can be given devices of pools that a node sees."""
+    def _while_current(
+        self, question: Question, steps: Generator[None, None, T]
+    ) -> Generator[None, None, T | None]:
+        """Go through steps for as long as the slices are as they were; the question is kept meanwhile."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            yield
+            if not self._inventory.is_current:
+                return None  # the attempt begins again, with other pools
+            self._inventory.questions.keep(question)
+
+    def _verdict(self, question: Question, pools: Pools) -> Generator[None, None, Verdict | OutOfTime]:
+        """Say whether the claims can be given devices of pools that matter."""
         likeness = question.likeness(pools, self._allocated)
-        if likeness is None:
-            return self._searched(question, claims, pools, node_name)
-        if likeness not in question.found:
-            verdict = self._searched(question, claims, pools, node_name)
-            if isinstance(verdict, Refusal) and verdict.is_error:
-                return verdict  # it names a claim
+        if likeness is not None and likeness in question.found:
+            return question.found[likeness]
+        search = yield from self._searched(question, pools)
+        if search is None:
+            return OUT_OF_TIME
+        verdict: Verdict = search.refusal
+        if search.solution is not None:
+            chosen = tuple(place for _, place in sorted(search.solution.chosen.items()))
+            verdict = Alternatives(chosen) if chosen else None
+        likeness = question.likeness(pools, self._allocated)
+        if likeness is not None:
             question.found[likeness] = verdict
-        return question.found[likeness]
+        return verdict
 
-    def _searched(
-        self, question: Question, claims: Sequence[ResourceClaim], pools: Pools, node_name: Callable[[], str]
-    ) -> Verdict:
-        try:
-            solution = self._search(question, claims, pools)
-        except AllocationError as error:
-            return Refusal(str(error), is_error=True)
-        except InvalidPoolsError as error:
-            return Refusal(str(error))
-        except OutOfTimeError:
-            return Refusal(f"node {node_name()}: timed out trying to allocate devices", is_error=True)
-        if solution is None:
-            return Refusal(NOT_ALL)
-        chosen = tuple(place for _, place in sorted(solution.chosen.items()))
-        return Alternatives(chosen) if chosen else None
+    def _found(self, question: Question, seen: Pools) -> Generator[None, None, tuple[Pools, Search | None]]:
+        """Return the pools that matter of those that a node sees, and the search there; None where that took too long."""
+        pools = yield from question.matter(seen)
+        return pools, (yield from self._while_current(question, self._searched(question, pools)))
 
-    def _search(
-        self, question: Question, claims: Sequence[ResourceClaim], pools: Sequence[Pool]
-    ) -> Solution | None:
-        names = [claim.key for claim in claims]
-        return Search(question, names, pools, self._allocated, self._counters, self._out_of_time).run()
+    def _searched(self, question: Question, pools: Pools) -> Generator[None, None, Search | None]:
+        """Search in pools to the end; return None if that takes too long.
+
+        A search that was left is gone on with, also one in pools that are alike. It begins again when devices come or go in
+        its pools; the time that it took before counts further on.
+        """
+        allocated, limit = self._allocated, self._limit
+        seconds = 0.0
+        while True:
+            likeness = question.likeness(pools, allocated)
+            key = pools if likeness is None else likeness
+            search = question.begun(key, pools, is_alike=likeness is not None)
+            if search is None:
+                search = Search(question, pools, allocated, self._counters)
+                search.seconds = seconds
+            changes = allocated.changes
+            while not allocated.is_changed_since(changes):
+                before, began = search.steps, limit.seconds()
+                has_ended = search.advance()
+                search.seconds += limit.seconds() - began
+                self.steps += search.steps - before
+                if has_ended:
+                    if search.steps > _LONG_STEPS:
+                        question.keep_search(key, search)
+                    return search
+                question.keep_search(key, search)
+                if self._seconds and limit.observed(search.seconds > self._seconds):
+                    search.seconds = 0.0  # the next attempt goes on, for as long again
+                    return None
+                yield
+            seconds = max(seconds, search.seconds)
+
+    @staticmethod
+    def _given(question: Question, search: Search, pools: Pools) -> list[list[Given]]:
+        """Return what claims are given in pools by a search there, or in pools that are alike."""
+        assert search.solution is not None, "it found something"
+        devices = search.solution.devices
+        if search.pools == pools:
+            return devices
+        counterparts = {
+            theirs.devices[place]: (mine, mine.devices[here])
+            for mine, theirs in zip(pools, search.pools, strict=True)
+            for here, place in zip(question.selected(mine), question.selected(theirs), strict=True)
+        }
+        return [
+            [
+                Given(each.wanted, each.wanted.candidate(*counterparts[each.candidate.device]))
+                for each in given
+            ]
+            for given in devices
+        ]

@@ -31,7 +31,7 @@ class Constraint(ABC):
         if not self._concerns(wanted):
             return True
         attribute = attribute_of(device, self._attribute)
-        return attribute is not None and self._add(wanted.base_name, _value(attribute))
+        return attribute is not None and self._add(wanted.base_name, value_of(attribute))
 
     def remove(self, wanted: Wanted) -> None:
         """Take back what was counted last for a request."""
@@ -95,6 +95,11 @@ def constraint_of(written: DeviceConstraint) -> Constraint | None:
     return None
 
 
+def concerns(written: DeviceConstraint, wanted: Wanted) -> bool:
+    """Say whether a constraint is about the devices for a request."""
+    return not written.requests or not wanted.names.isdisjoint(written.requests)
+
+
 def attribute_of(device: PoolDevice, name: str) -> DeviceAttribute | None:
     """Find an attribute by its full name; those of the driver's own domain may be written without it."""
     attributes = device.device.attributes
@@ -106,7 +111,8 @@ def attribute_of(device: PoolDevice, name: str) -> DeviceAttribute | None:
     return found
 
 
-def _value(attribute: DeviceAttribute) -> Value:
+def value_of(attribute: DeviceAttribute) -> Value:
+    """Return the value of an attribute, with its type."""
     if attribute.string_value is not None:
         return "string", attribute.string_value
     if attribute.int_value is not None:

@@ -23,15 +23,28 @@ class AvailableCounters:
 
     def __init__(self, allocated: AllocatedDevices) -> None:
         self._allocated = allocated
+        self._seen = allocated.changes
         self._known: dict[str, Counters] = {}  # name of a pool -> what is left
 
     def of(self, pool: Pool) -> Counters:
         """Return what is left; it may be less than nothing."""
+        if self._allocated.changes != self._seen:
+            self._forget()
         name = pool.id.pool
         known = self._known.get(name)
         if known is None:
             known = self._known[name] = self._computed(pool)
         return known
+
+    def _forget(self) -> None:
+        """Forget the pools of which devices came or went."""
+        changed = self._allocated.changed_since(self._seen)
+        self._seen = self._allocated.changes
+        if changed is None:
+            self._known.clear()
+        else:
+            for pool in changed:
+                self._known.pop(pool.pool, None)
 
     def _computed(self, pool: Pool) -> Counters:
         left = dict(pool.counters)

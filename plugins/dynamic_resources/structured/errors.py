@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scheduler.errors import SchedulerError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class AllocationError(SchedulerError):
@@ -23,12 +26,20 @@ class Refusal(NamedTuple):
     """Why claims cannot be given devices on a node.
 
     Attributes:
-        words: upstream's.
+        words: upstream's; of a claim only what follows its name, so that pods whose claims ask the same share a refusal.
         is_error: whether the attempt fails, or this node alone is refused.
+        claim: the place of the claim that is to be named before the words; None where none is.
     """
 
     words: str
     is_error: bool = False
+    claim: int | None = None
+
+    def named(self, names: Sequence[str]) -> Refusal:
+        """Return the refusal as it is told, with the name of the claim; `names` are those of all claims."""
+        if self.claim is None:
+            return self
+        return Refusal(f"claim {names[self.claim]}{self.words}", self.is_error)
 
 
 class Alternatives(NamedTuple):
@@ -43,3 +54,6 @@ class Alternatives(NamedTuple):
 
 Verdict = Refusal | Alternatives | None
 """What is said of a node: None is yes, where there was nothing to choose."""
+
+NOT_ALL: Final = Refusal("cannot allocate all claims")
+INVALID_POOLS: Final = Refusal("invalid resource pools were encountered")

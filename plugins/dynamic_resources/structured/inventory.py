@@ -10,12 +10,13 @@ import numpy as np
 from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, PublishedSlice, Seen, gather_pool
 from plugins.dynamic_resources.structured.requests import Questions
 from scheduler.errors import ObjectError
+from scheduler.framework.long_work import at_once
 from scheduler.objects.dynamic_resources import ResourceSlice
 from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, parse_node_term
 from scheduler.snapshot.rule_index import RuleIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from plugins.dynamic_resources.structured.allocated import PoolID
     from plugins.dynamic_resources.structured.pools import Pools
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from scheduler.snapshot.change_log import ChangeLog
 
 _FORGOTTEN_BEYOND = 20_000
+_DEVICES_OF_A_STEP = 128
+_NODES_OF_A_STEP = 32
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -85,10 +88,12 @@ class Inventory:
 
     Attributes:
         questions: what was asked of these devices, with what was found out.
+        dropped: how many pools were replaced by others, or went.
     """
 
     def __init__(self, slices: Objects) -> None:
         self.questions = Questions()
+        self.dropped = 0
         self._objects = slices
         self._seen = -1
         # By the names of slices, as all below that hold slices.
@@ -107,39 +112,98 @@ class Inventory:
         # node name -> its labels when it was looked at, and what it sees
         self._views: dict[str, tuple[Mapping[str, str], Pools]] = {}
         self._all: _AllViews | None = None
+        # Of changes that are not taken in altogether:
+        self._unread: dict[str, None] = {}
+        self._touched: dict[PoolID, None] = {}
+        self._changed_nodes: set[str] = set()
+        self._changed_everywhere = False
 
     @property
     def fault(self) -> str | None:
         """Why no node's pools can be told; None if they can."""
         return next(iter(self._faults.values()), None)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether all that changed in the store is taken in."""
+        return self._objects.changes == self._seen and not (self._unread or self._touched)
+
     def refresh(self) -> None:
         """Take in what changed in the store."""
+        at_once(self.refreshing())
+
+    def refreshing(self) -> Generator[None, None, None]:
+        """Take in what changed in the store, slice by slice; what was left undone is gone on with."""
+        while not self.is_current:
+            self._note_changes()
+            work = 0
+            while self._unread:
+                key, _ = self._unread.popitem()
+                work += self._take_in(key)
+                if work > _DEVICES_OF_A_STEP:
+                    work = 0
+                    yield
+            while self._touched:
+                pool, _ = self._touched.popitem()
+                self._changed_everywhere |= self._rebuild(pool)
+                self._changed_nodes.update(
+                    each.spec.node_name for each in self._by_pool.get(pool, {}).values()
+                )
+                work += len(self._by_pool.get(pool, ()))
+                if work > _DEVICES_OF_A_STEP and self._touched:
+                    work = 0
+                    yield
+            self._forget_views()
+
+    def _note_changes(self) -> None:
+        """Note what is to be read."""
         objects = self._objects
         if objects.changes == self._seen:
             return
         changed = None if self._seen < 0 else objects.changed_since(self._seen)
         self._seen = objects.changes
         self._all = None
-        touched: set[PoolID] = set()
-        nodes: set[str] = set()
-        everything = False
-        for key in {*self._published, *objects} if changed is None else changed:
-            everything |= key in self._choices
-            for published in (self._remove(key), self._add(key)):
-                if published is not None:
-                    touched.add(published.pool)
-                    nodes.add(published.spec.node_name)
-            everything |= key in self._choices
-        for pool in touched:
-            everything |= self._rebuild(pool)
-            nodes.update(each.spec.node_name for each in self._by_pool.get(pool, {}).values())
-        if everything or len(self._views) > _FORGOTTEN_BEYOND:
+        self._unread |= dict.fromkeys((*self._published, *objects) if changed is None else changed)
+
+    def _take_in(self, key: str) -> int:
+        """Read a slice as it is now; return how much work that is, in devices."""
+        self._changed_everywhere |= key in self._choices
+        work = 4
+        for published in (self._remove(key), self._add(key)):
+            if published is not None:
+                self._touched[published.pool] = None
+                self._changed_nodes.add(published.spec.node_name)
+                work += len(published.devices)
+        self._changed_everywhere |= key in self._choices
+        return work
+
+    def _forget_views(self) -> None:
+        """Forget what nodes see of which something changed."""
+        if self._changed_everywhere or len(self._views) > _FORGOTTEN_BEYOND:
             self._views.clear()
             self._alike.clear()
         else:
-            for name in nodes:
+            for name in self._changed_nodes:
                 self._views.pop(name, None)
+        self._changed_everywhere = False
+        self._changed_nodes.clear()
+
+    def looks(self, snapshot: Snapshot, rows: Rows) -> Generator[None, None, None]:
+        """Find out what nodes see, of which it is not known, so that `views` and `views_of_all` are soon told."""
+        nodes = snapshot.nodes
+        if self._choices:
+            if self._all is not None:
+                return  # then only nodes are looked at that changed
+            unseen = [nodes[row] for row in rows.tolist() if nodes[row].name not in self._views]
+        else:
+            found = map(snapshot.row_of, self._local.keys() - self._views.keys())
+            unseen = [nodes[row] for row in found if row is not None]
+        for number, node in enumerate(unseen):
+            self.view_of(node)
+            if number % _NODES_OF_A_STEP == 0:
+                yield
+                if not self.is_current:
+                    return
 
     def view_of(self, node: Node) -> Pools:
         """Return the pools that a node sees."""
@@ -238,7 +302,10 @@ class Inventory:
 
     def _rebuild(self, name: PoolID) -> bool:
         """Forget how nodes see a pool; say whether nodes may see it that have no slice of it to themselves."""
-        self._built.pop(name, None)
+        for gone in self._built.pop(name, {}).values():
+            if gone is not None:
+                gone.is_gone = True
+                self.dropped += 1
         before = self._shared.pop(name, None)
         everywhere = self._seen_everywhere(name)
         now = self._pool(name, frozenset(everywhere)) if everywhere else None

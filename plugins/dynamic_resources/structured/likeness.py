@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plugins.dynamic_resources.cel import values_of
 from plugins.dynamic_resources.structured.constraints import attribute_of
+from plugins.dynamic_resources.structured.evaluations import EVALUATIONS_OF_A_STEP, evaluations
 from plugins.dynamic_resources.structured.taints import is_tainted
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Generator, Hashable, Iterable, Sequence
 
     from plugins.dynamic_resources.cel import Fact
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.structured.requests import Wanted
 
 _MOST_NUMBERS = 100_000
+_MOST_VALUES = 2_000_000
+_MOST_EVALUATIONS = 200_000
+"""Beyond so many of one question, pools that are unlike those before are searched each by itself: comparing them does not pay."""
+_LOOK_UPS_OF_A_STEP = 2000
 _QUESTIONS_OF_A_POOL = 16
 _MOST_DEVICES = 128
 """Pools with more, so with several slices, are for many nodes: there are few, and to compare them takes longer than a search."""
@@ -34,12 +39,16 @@ class Numbers:
     def __init__(self) -> None:
         self._known: dict[Hashable, int] = {}
         self._next = 0
+        self._size = 0
 
-    def of(self, value: Hashable) -> int:
+    def of(self, value: Hashable, size: int) -> int:
+        """Return the number of a value that consists of so many others."""
         number = self._known.get(value)
         if number is None:
-            if len(self._known) >= _MOST_NUMBERS:
+            if len(self._known) >= _MOST_NUMBERS or self._size >= _MOST_VALUES:
                 self._known.clear()
+                self._size = 0
+            self._size += size
             number = self._known[value] = self._next
             self._next += 1
         return number
@@ -92,19 +101,24 @@ class Likeness:
         self._shapes = shapes
         self._kinds = Numbers()
         self._of_shape: dict[int, tuple[int | None, tuple[int, ...]]] = {}  # shape -> kind and places
+        self._of_a_device = sum(1 + wanted.n_selectors for wanted in self._requests)
+        self._left = _MOST_EVALUATIONS
 
-    def selection(self, pool: Pool) -> Selection:
+    def selection(self, pool: Pool) -> Generator[None, None, Selection]:
         """Return what requests select in a pool."""
         if not pool.gives:
             return Selection(pool, None, ())
         shape = self._shape(pool)
-        if shape is None:
-            return Selection(pool, *self._selected(pool))
-        found = self._of_shape.get(shape)
+        found = None if shape is None else self._of_shape.get(shape)
         if found is None:
-            if len(self._of_shape) >= _MOST_NUMBERS:
-                self._of_shape.clear()
-            found = self._of_shape[shape] = self._selected(pool)
+            if self._left <= 0:
+                return Selection(pool, None, (0,) if pool.devices else ())
+            self._left -= self._of_a_device * len(pool.devices)
+            found = yield from self._selected(pool)
+            if shape is not None:
+                if len(self._of_shape) >= _MOST_NUMBERS:
+                    self._of_shape.clear()
+                self._of_shape[shape] = found
         return Selection(pool, *found)
 
     def _shape(self, pool: Pool) -> int | None:
@@ -116,14 +130,24 @@ class Likeness:
             if len(pool.shapes) >= _QUESTIONS_OF_A_POOL:
                 pool.shapes.clear()
             seen = _seen(pool, self._facts, self._attributes)
-            pool.shapes[asked] = None if seen is None else self._shapes.of((asked, seen))
+            pool.shapes[asked] = None if seen is None else self._shapes.of((asked, seen), len(seen))
         return pool.shapes[asked]
 
-    def _selected(self, pool: Pool) -> tuple[int | None, tuple[int, ...]]:
+    def _selected(self, pool: Pool) -> Generator[None, None, tuple[int | None, tuple[int, ...]]]:
         places: list[int] = []
         kind: list[Any] = []
+        most, work = evaluations.count + EVALUATIONS_OF_A_STEP, 0
         for place, device in enumerate(pool.devices):
-            said = [_said(wanted, pool, device) for wanted in self._requests]
+            said: list[_Said] = []
+            for wanted in self._requests:
+                said.append(_said(wanted, pool, device))
+                if evaluations.count >= most:
+                    yield
+                    most = evaluations.count + EVALUATIONS_OF_A_STEP
+            work += self._of_a_device
+            if work > _LOOK_UPS_OF_A_STEP:
+                yield
+                work = 0
             if not any(said):
                 continue
             places.append(place)
@@ -132,7 +156,7 @@ class Likeness:
                 return None, tuple(places)
             kind += said
             kind += [attribute_of(device, name) for name in self._attributes]
-        return self._kinds.of(tuple(kind)), tuple(places)
+        return self._kinds.of(tuple(kind), len(kind)), tuple(places)
 
 
 def likeness_of(selections: Sequence[Selection], allocated: AllocatedDevices) -> Hashable | None:
@@ -149,7 +173,7 @@ def likeness_of(selections: Sequence[Selection], allocated: AllocatedDevices) ->
     return tuple(found)
 
 
-def _seen(pool: Pool, facts: Sequence[Fact], attributes: Sequence[str]) -> Hashable | None:
+def _seen(pool: Pool, facts: Sequence[Fact], attributes: Sequence[str]) -> tuple[Hashable, ...] | None:
     """Return all that a question can see of a pool's devices; None if a device is not clear."""
     seen: list[Hashable] = []
     usable = pool.usable

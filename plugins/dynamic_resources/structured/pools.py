@@ -111,6 +111,7 @@ class Pool:
         usable: those of them that these nodes can use; None for all.
         others: devices of slices that are for other nodes; they may take of the same counters.
         counters: what there is of each counter.
+        is_gone: whether another one, or none, has come in its place.
         shapes: what questions found of these devices; see `likeness`.
     """
 
@@ -119,6 +120,7 @@ class Pool:
         "devices",
         "has_binding_conditions",
         "id",
+        "is_gone",
         "is_incomplete",
         "is_invalid",
         "others",
@@ -138,6 +140,7 @@ class Pool:
         with_devices = [each for each, _ in ordered if not each.spec.shared_counters]
         self.id = pool
         self.shapes: dict[Hashable, int | None] = {}
+        self.is_gone = False
         self.is_incomplete = is_incomplete
         self.devices = _devices_of(with_devices)
         self.usable = _usable(ordered)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Mapping
+from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from plugins.dynamic_resources.cel import CELError, Selector, Subject, selector, values_of
+from plugins.dynamic_resources.cel import CELError, Selector, selector
 from plugins.dynamic_resources.structured.capacity import Consumption, consumption
+from plugins.dynamic_resources.structured.evaluations import EVALUATIONS_OF_A_STEP, evaluations
 from plugins.dynamic_resources.structured.likeness import Likeness, Numbers, likeness_of
 from plugins.dynamic_resources.structured.verdicts import Verdicts
 from scheduler.objects.dynamic_resources import ExactDeviceRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 
     from plugins.dynamic_resources.cel import Fact
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices
     from plugins.dynamic_resources.structured.errors import Verdict
     from plugins.dynamic_resources.structured.likeness import Selection
     from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
+    from plugins.dynamic_resources.structured.search import Search
     from scheduler.objects.dynamic_resources import (
         DeviceClass,
         DeviceConstraint,
@@ -33,9 +36,19 @@ if TYPE_CHECKING:
         ResourceClaimSpec,
     )
 
-_SAID_OF_A_DEVICE = 64
-_SAID_OF_KINDS = 20_000
+_KEPT_CONSUMPTIONS = 2000
 _KEPT_POOLS = 50_000
+_KEPT_CANDIDATES = 300_000
+"""Of all questions, beside those of the question that was asked last."""
+_DROPPED_POOLS = 1000
+_MOST_FACTS = 64
+_KEPT_SEARCHES = 64
+_LARGE_SPEC = 16_384
+_KEPT_DIGESTS = 4096
+_DEVICES_OF_A_STEP = 64
+
+Compiled = Mapping[str, "Selector | CELError"]
+"""Expression -> what it was compiled to, or why it could not be."""
 
 
 class Candidate:
@@ -67,6 +80,40 @@ class Candidate:
         self.says_class = says_class
 
 
+class Candidates:
+    """The devices of a pool that a request selects, in the order in which they are given; looked for little by little.
+
+    Attributes:
+        found: those that were found so far.
+        is_complete: whether all devices of the pool were looked at.
+    """
+
+    __slots__ = ("_looked", "_pool", "_wanted", "found", "is_complete")
+
+    def __init__(self, wanted: Wanted, pool: Pool) -> None:
+        self.found: list[Candidate] = []
+        self.is_complete = not pool.devices
+        self._wanted = wanted
+        self._pool = pool
+        self._looked = 0  # at so many devices
+
+    def look(self) -> int:
+        """Look at more devices, for about a millisecond; return how many of them are selected."""
+        wanted, pool, before = self._wanted, self._pool, len(self.found)
+        most = evaluations.count + EVALUATIONS_OF_A_STEP
+        for device in pool.devices[self._looked : self._looked + _DEVICES_OF_A_STEP]:
+            self._looked += 1
+            selects = wanted.selects(pool, device)
+            if isinstance(selects, Failure):
+                self.found.append(Candidate(pool, device, {}, selects.words, says_class=selects.is_of_class))
+            elif selects:
+                self.found.append(wanted.candidate(pool, device))
+            if evaluations.count >= most:
+                break
+        self.is_complete = self._looked == len(pool.devices)
+        return len(self.found) - before
+
+
 class Failure(NamedTuple):
     """Why no selector can say whether a device is one.
 
@@ -95,6 +142,10 @@ class Wanted:
         tolerations: the taints that are no hindrance.
         problem: why it cannot be looked at at all; "" if it can.
         facts: what its selectors look at; None if that is not clear.
+
+    Args:
+        request: as it is written.
+        compiled: its expressions and those of its class.
     """
 
     def __init__(
@@ -103,6 +154,7 @@ class Wanted:
         request: ExactDeviceRequest | DeviceSubRequest,
         names: tuple[str, ...],
         device_class: DeviceClass | None,
+        compiled: Compiled,
     ) -> None:
         self.claim = claim
         self.name = "/".join(names)
@@ -118,20 +170,18 @@ class Wanted:
         self._capacity = request.capacity
         # capacities of a device -> what would be consumed of them
         self._consumptions: dict[Hashable, dict[str, Consumption] | None] = {}
-        self._class_selectors = _expressions(device_class.spec.selectors) if device_class else ()
-        self._selectors = _expressions(request.selectors)
+        self._class_selectors = _expressions(device_class.spec.selectors, compiled) if device_class else ()
+        self._selectors = _expressions(request.selectors, compiled)
         self.facts = _facts_of([compiled for _, compiled in (*self._class_selectors, *self._selectors)])
 
-    def candidates(self, pool: Pool) -> list[Candidate]:
-        """Return the devices of a pool that the request selects, in the order in which they are given."""
-        found = []
-        for device in pool.devices:
-            selects = self.selects(pool, device)
-            if isinstance(selects, Failure):
-                found.append(Candidate(pool, device, {}, selects.words, says_class=selects.is_of_class))
-            elif selects:
-                found.append(Candidate(pool, device, self.consumption_of(device) or {}))
-        return found
+    @property
+    def n_selectors(self) -> int:
+        """How many expressions may have to be evaluated for a device."""
+        return len(self._class_selectors) + len(self._selectors)
+
+    def candidate(self, pool: Pool, device: PoolDevice) -> Candidate:
+        """Return a device that the request selects as what it may be given."""
+        return Candidate(pool, device, self.consumption_of(device) or {})
 
     def selects(self, pool: Pool, device: PoolDevice) -> bool | Failure:
         """Say whether a device of a pool is one that the request may be given, or why no selector can say.
@@ -142,7 +192,7 @@ class Wanted:
         """
         for expressions, is_of_class in ((self._class_selectors, True), (self._selectors, False)):
             for number, (_, compiled) in enumerate(expressions):
-                verdict = _verdict(device, compiled)
+                verdict = evaluations.verdict(device, compiled)
                 if isinstance(verdict, CELError):
                     return Failure(f"selector #{number}: {verdict}", is_of_class)
                 if not verdict:
@@ -155,7 +205,7 @@ class Wanted:
         """Say for people why a device of a pool is none that the request selects; "" if it is one."""
         for expressions, whose in ((self._class_selectors, "class"), (self._selectors, "request")):
             for expression, compiled in expressions:
-                verdict = _verdict(device, compiled)
+                verdict = evaluations.verdict(device, compiled)
                 if isinstance(verdict, CELError):
                     return f"of which a selector of the {whose} cannot tell ({verdict})"
                 if not verdict:
@@ -168,7 +218,7 @@ class Wanted:
         """Return what the request would consume of a device; None if it can never have it."""
         capacities = tuple(device.device.capacity.items())
         if capacities not in self._consumptions:
-            _make_room(self._consumptions, _SAID_OF_KINDS)
+            _make_room(self._consumptions, _KEPT_CONSUMPTIONS)
             self._consumptions[capacities] = consumption(device.device, self._capacity)
         return self._consumptions[capacities]
 
@@ -203,14 +253,23 @@ class Question:
         wants_all: whether some request wants all devices; then pools that are incomplete matter.
         verdicts: what was said of nodes.
         found: what searches in pools that are alike came to; see `likeness`.
+        searches: long searches, under way or ended, by what they depend on; the last one used is the last.
+        n_candidates: how many candidates are kept.
+
+    Args:
+        compiled: the expressions of requests and classes.
     """
 
     def __init__(
-        self, specs: Sequence[ResourceClaimSpec], classes: Sequence[DeviceClass | None], shapes: Numbers
+        self,
+        specs: Sequence[ResourceClaimSpec],
+        classes: Sequence[DeviceClass | None],
+        shapes: Numbers,
+        compiled: Compiled,
     ) -> None:
         left = iter(classes)
         self.claims = [
-            [_alternatives(place, request, left) for request in spec.devices.requests]
+            [_alternatives(place, request, left, compiled) for request in spec.devices.requests]
             for place, spec in enumerate(specs)
         ]
         self.has_choice = [
@@ -220,53 +279,107 @@ class Question:
         self.wants_all = any(wanted.all_devices for wanted in self.wanted())
         self.verdicts = Verdicts()
         self.found: dict[Hashable, Verdict] = {}
+        self.searches: dict[Hashable, Search] = {}
+        self.n_candidates = 0
         compared = [each.match_attribute or each.distinct_attribute for each in chain(*self.constraints)]
         attributes = tuple(dict.fromkeys(name for name in compared if name))
         self._likeness = Likeness(self.wanted(), self._facts(), attributes, shapes)
         self._selections: dict[Pool, Selection] = {}
-        self._candidates: dict[tuple[Wanted, Pool], list[Candidate]] = {}
+        self._candidates: dict[tuple[Wanted, Pool], Candidates] = {}
         self._matter: dict[Pools, Pools] = {}
+        self._seen_dropped = 0
 
-    def candidates(self, wanted: Wanted, pool: Pool) -> list[Candidate]:
-        """Return the devices of a pool that a request selects, see `Wanted.candidates`."""
+    def candidates(self, wanted: Wanted, pool: Pool) -> Candidates:
+        """Return the devices of a pool that a request selects."""
         known = self._candidates.get((wanted, pool))
         if known is None:
-            known = self._candidates[wanted, pool] = wanted.candidates(pool)
+            known = self._candidates[wanted, pool] = Candidates(wanted, pool)
         return known
 
     def likeness(self, pools: Pools, allocated: AllocatedDevices) -> Hashable | None:
         """Return what a search in pools that matter depends on; None where nothing short says it."""
-        return likeness_of([self._selections[pool] for pool in pools], allocated)
+        selections = [self._selections.get(pool) for pool in pools]
+        if None in selections:
+            return None
+        return likeness_of(selections, allocated)  # type: ignore[arg-type]  # none is None
 
-    def matter(self, seen: Pools) -> Pools:
+    def selected(self, pool: Pool) -> tuple[int, ...]:
+        """Return the places of the devices that requests select in a pool that is like others."""
+        return self._selections[pool].places
+
+    def begun(self, key: Hashable, pools: Pools, *, is_alike: bool) -> Search | None:
+        """Return a search that was begun, or ended; None if there is none, or what it looked at has changed.
+
+        Args:
+            key: what it depends on.
+            pools: where it is to be made.
+            is_alike: whether the key says all of that, so that what was found in other pools holds of these.
+        """
+        search = self.searches.get(key)
+        if search is None:
+            return None
+        is_current = search.is_current() or (is_alike and search.has_ended)
+        if is_current and (search.pools == pools or all(pool in self._selections for pool in search.pools)):
+            return search
+        del self.searches[key]
+        return None
+
+    def keep_search(self, key: Hashable, search: Search) -> None:
+        """Keep a search, as the last that is to be dropped."""
+        self.searches.pop(key, None)
+        if len(self.searches) >= _KEPT_SEARCHES:
+            del self.searches[next(iter(self.searches))]
+        self.searches[key] = search
+
+    def known_matter(self, seen: Pools) -> Pools | None:
+        """Return what `matter` found for these pools before; None if it was not asked."""
+        return self._matter.get(seen)
+
+    def matter(self, seen: Pools) -> Generator[None, None, Pools]:
         """Return those pools that make a difference: nodes for which they are the same are alike."""
         known = self._matter.get(seen)
         if known is None:
+            for pool in seen:
+                if pool not in self._selections:
+                    self._selections[pool] = yield from self._likeness.selection(pool)
             known = self._matter[seen] = tuple(pool for pool in seen if self._matters(pool))
         return known
 
-    def forget(self) -> None:
-        """Forget what was found out about pools, if that is much: they may be gone."""
+    def forget(self, dropped: int) -> None:
+        """Forget what was found out about pools that are gone, if these are many, or all of it, if that is much.
+
+        Args:
+            dropped: how many pools the inventory has dropped so far.
+        """
+        if dropped - self._seen_dropped > _DROPPED_POOLS:
+            self._seen_dropped = dropped
+            self._selections = {pool: each for pool, each in self._selections.items() if not pool.is_gone}
+            self._candidates = {key: each for key, each in self._candidates.items() if not key[1].is_gone}
+            self._matter = {
+                seen: each for seen, each in self._matter.items() if not any(pool.is_gone for pool in seen)
+            }
         if max(len(self._candidates), len(self._selections), len(self._matter)) > _KEPT_POOLS:
-            self._candidates.clear()
+            self.forget_candidates()
             self._selections.clear()
             self._matter.clear()
         _make_room(self.found, _KEPT_POOLS)
 
+    def forget_candidates(self) -> None:
+        """Forget which devices requests select."""
+        self._candidates.clear()
+        self.n_candidates = 0
+
     def _matters(self, pool: Pool) -> bool:
-        selection = self._selections.get(pool)
-        if selection is None:
-            selection = self._selections[pool] = self._likeness.selection(pool)
-        return bool(selection.places) if pool.gives else pool.is_invalid or self.wants_all
+        return bool(self._selections[pool].places) if pool.gives else pool.is_invalid or self.wants_all
 
     def _facts(self) -> tuple[Fact, ...] | None:
-        """Return what all selectors look at, in a fixed order; None if that is not clear."""
+        """Return what all selectors look at, in a fixed order; None if that is not clear, or much."""
         found: set[Fact] = set()
         for wanted in self.wanted():
             if wanted.facts is None:
                 return None
             found |= wanted.facts
-        return tuple(sorted(found, key=repr))
+        return tuple(sorted(found, key=repr)) if len(found) <= _MOST_FACTS else None
 
     def wanted(self) -> Iterator[Wanted]:
         """Yield all requests of all claims, and their alternatives."""
@@ -281,24 +394,77 @@ class Questions:
     _KEPT = 16
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[Sequence[DeviceClass | None], Question]] = {}
+        self._known: dict[tuple[bytes, ...], tuple[Sequence[DeviceClass | None], Question]] = {}
+        self._keys: dict[Question, tuple[bytes, ...]] = {}  # of those that are known
         self._shapes = Numbers()
+        self._digests: dict[
+            int, tuple[ResourceClaimSpec, bytes]
+        ] = {}  # id of a large spec -> it, and its digest
 
-    def of(
-        self, claims: Sequence[ResourceClaim], device_class: Callable[[str], DeviceClass | None]
-    ) -> Question:
-        """Return the question that claims ask."""
+    def asked(
+        self,
+        claims: Sequence[ResourceClaim],
+        device_class: Callable[[str], DeviceClass | None],
+        dropped: int,
+    ) -> Generator[None, None, Question]:
+        """Return the question that claims ask.
+
+        Args:
+            claims: whose.
+            device_class: returns a class by its name, None where there is none.
+            dropped: how many pools the inventory has dropped so far.
+        """
         specs = [claim.spec for claim in claims]
         classes = [device_class(name) for name in _class_names(specs)]
-        key = msgspec.json.encode(specs)
-        known = self._known.pop(key, None)
+        key = yield from self._key(specs)
+        known = self._known.get(key)
         if known is None or known[0] != classes:
-            known = (classes, Question(specs, classes, self._shapes))
-            if len(self._known) >= self._KEPT:
-                del self._known[next(iter(self._known))]
-        known[1].forget()
+            compiled: dict[str, Selector | CELError] = {}
+            for expression in _written(specs, classes):
+                if expression not in compiled:
+                    compiled[expression] = selector(expression)
+                    yield
+            known = classes, Question(specs, classes, self._shapes, compiled)
+        question = known[1]
+        question.forget(dropped)
+        self._keys.pop(self._known.pop(key, known)[1], None)
+        self._keep(key, known)
+        return question
+
+    def keep(self, question: Question) -> None:
+        """Keep a question that is being worked on, whatever others were asked meanwhile."""
+        key = self._keys.get(question)
+        if key is not None:
+            self._known[key] = self._known.pop(key)
+
+    def _keep(self, key: tuple[bytes, ...], known: tuple[Sequence[DeviceClass | None], Question]) -> None:
+        if len(self._known) >= self._KEPT:
+            oldest = next(iter(self._known))
+            del self._keys[self._known.pop(oldest)[1]]
         self._known[key] = known
-        return known[1]
+        self._keys[known[1]] = key
+        n_candidates = sum(question.n_candidates for question in self._keys)
+        for question in self._keys if n_candidates > _KEPT_CANDIDATES else ():
+            n_candidates -= question.n_candidates
+            question.forget_candidates()
+            if n_candidates <= _KEPT_CANDIDATES:
+                break
+
+    def _key(self, specs: Sequence[ResourceClaimSpec]) -> Generator[None, None, tuple[bytes, ...]]:
+        found = []
+        for spec in specs:
+            known = self._digests.get(id(spec))
+            if known is not None and known[0] is spec:
+                found.append(known[1])
+                continue
+            written = msgspec.json.encode(spec)
+            if len(written) > _LARGE_SPEC:
+                _make_room(self._digests, _KEPT_DIGESTS)
+                written = sha256(written).digest()
+                self._digests[id(spec)] = spec, written
+                yield
+            found.append(written)
+        return tuple(found)
 
 
 def _class_names(specs: Sequence[ResourceClaimSpec]) -> Iterator[str]:
@@ -308,19 +474,40 @@ def _class_names(specs: Sequence[ResourceClaimSpec]) -> Iterator[str]:
                 yield each.device_class_name if each is not None else ""
 
 
-def _alternatives(claim: int, request: DeviceRequest, classes: Iterator[DeviceClass | None]) -> list[Wanted]:
+def _written(specs: Sequence[ResourceClaimSpec], classes: Sequence[DeviceClass | None]) -> Iterator[str]:
+    """Yield the expressions of requests and their classes."""
+    requests = (
+        each
+        for spec in specs
+        for request in spec.devices.requests
+        for each in request.first_available or (request.exactly,)
+    )
+    for one in chain(
+        *(each.spec.selectors for each in classes if each is not None),
+        *(each.selectors for each in requests if each is not None),
+    ):
+        if one.cel is not None:
+            yield one.cel.expression
+
+
+def _alternatives(
+    claim: int, request: DeviceRequest, classes: Iterator[DeviceClass | None], compiled: Compiled
+) -> list[Wanted]:
     if request.first_available:
         return [
-            Wanted(claim, each, (request.name, each.name), next(classes)) for each in request.first_available
+            Wanted(claim, each, (request.name, each.name), next(classes), compiled)
+            for each in request.first_available
         ]
     exactly = request.exactly or ExactDeviceRequest()
-    return [Wanted(claim, exactly, (request.name,), next(classes))]
+    return [Wanted(claim, exactly, (request.name,), next(classes), compiled)]
 
 
-def _expressions(selectors: Sequence[DeviceSelector]) -> tuple[tuple[str, Selector | CELError], ...]:
+def _expressions(
+    selectors: Sequence[DeviceSelector], compiled: Compiled
+) -> tuple[tuple[str, Selector | CELError], ...]:
     """Return expressions as written, and compiled."""
     written = [each.cel.expression for each in selectors if each.cel is not None]
-    return tuple((expression, selector(expression)) for expression in written)
+    return tuple((expression, compiled[expression]) for expression in written)
 
 
 def _facts_of(expressions: Iterable[Selector | CELError]) -> frozenset[Fact] | None:
@@ -334,38 +521,6 @@ def _facts_of(expressions: Iterable[Selector | CELError]) -> frozenset[Fact] | N
     return frozenset(found)
 
 
-def _verdict(device: PoolDevice, compiled: Selector | CELError) -> bool | CELError:
-    """Say whether an expression selects a device; it is evaluated once for all that it cannot tell apart."""
-    if isinstance(compiled, CELError):
-        return compiled
-    if device.is_clear and compiled.facts is not None:
-        values = values_of(compiled.facts, device.id.driver, device.device)
-        if values is not None:
-            verdict = compiled.said.get(values)
-            if verdict is None:
-                _make_room(compiled.said, _SAID_OF_KINDS)
-                verdict = compiled.said[values] = _evaluated(device, compiled)
-            return verdict
-    verdict = device.verdicts.get(compiled)
-    if verdict is None:
-        _make_room(device.verdicts, _SAID_OF_A_DEVICE)
-        verdict = device.verdicts[compiled] = _evaluated(device, compiled)
-    return verdict
-
-
 def _make_room(kept: dict[Any, Any], most: int) -> None:
     if len(kept) >= most:
         kept.clear()
-
-
-@lru_cache(maxsize=1)
-def _subject(device: PoolDevice) -> Subject:
-    """Return a device as expressions see it; the next expression is mostly about the same."""
-    return Subject(device.id.driver, device.device)
-
-
-def _evaluated(device: PoolDevice, compiled: Selector) -> bool | CELError:
-    try:
-        return compiled.matches(_subject(device))
-    except CELError as error:
-        return error

@@ -16,22 +16,30 @@ from typing import TYPE_CHECKING, NamedTuple
 from plugins.dynamic_resources.structured.capacity import fits
 from plugins.dynamic_resources.structured.constraints import constraint_of
 from plugins.dynamic_resources.structured.counters import TakenCounters
-from plugins.dynamic_resources.structured.errors import AllocationError, InvalidPoolsError, OutOfTimeError
+from plugins.dynamic_resources.structured.errors import INVALID_POOLS, NOT_ALL, Refusal
+from plugins.dynamic_resources.structured.hopeless import is_hopeless
 from plugins.dynamic_resources.structured.taints import is_tainted
 from scheduler.objects.dynamic_resources import MAX_RESULTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices, DeviceID
     from plugins.dynamic_resources.structured.capacity import Consumption
     from plugins.dynamic_resources.structured.constraints import Constraint
     from plugins.dynamic_resources.structured.counters import AvailableCounters
-    from plugins.dynamic_resources.structured.pools import Pool
-    from plugins.dynamic_resources.structured.requests import Candidate, Question, Wanted
+    from plugins.dynamic_resources.structured.pools import Pool, Pools
+    from plugins.dynamic_resources.structured.requests import Candidate, Candidates, Question, Wanted
     from scheduler.objects.dynamic_resources import Device
 
 _NOBODY: AbstractSet[int] = frozenset()
+
+_WORK_OF_A_PAUSE = 512
+"""So much work is done between two pauses, in looks at a device: less than a millisecond."""
+_WORK_OF_A_STEP = 4
+_WORK_OF_COUNTERS = 16
+HOPELESS_AFTER = 256
+"""After so many steps it is found out whether the search can succeed at all: most end before."""
 
 
 class _Found(Enum):
@@ -42,8 +50,8 @@ class _Found(Enum):
     TOO_MANY = "more devices than a claim can hold"
 
 
-_Steps = Generator["_Steps", _Found, _Found]
-"""A part of the search: it yields parts that are to be done first, and is sent how they ended.
+_Steps = Generator["_Steps | None", _Found, _Found]
+"""A part of the search: it yields parts that are to be done first, and is sent how they ended; None for a pause.
 
 So the search is as deep as there are devices wanted, and Python's stack is not.
 """
@@ -82,106 +90,171 @@ class Solution(NamedTuple):
     chosen: dict[tuple[int, int], int]
 
 
+class _Stream:
+    """The candidates for one request in all pools, looked for as far as the search comes to them.
+
+    Attributes:
+        found: those that were found so far, in order.
+    """
+
+    __slots__ = ("_question", "_rest", "_source", "_taken", "_wanted", "found")
+
+    def __init__(self, question: Question, wanted: Wanted, pools: Sequence[Pool]) -> None:
+        self.found: list[Candidate] = []
+        self._question = question
+        self._wanted = wanted
+        self._rest = [pool for pool in reversed(pools) if pool.gives]
+        self._source: Candidates | None = None
+        self._taken = 0  # of those of the present pool
+
+    def more(self) -> bool:
+        """Look for more, for about a millisecond; say whether there may be more after that."""
+        source = self._source
+        if source is None:
+            if not self._rest:
+                return False
+            source = self._source = self._question.candidates(self._wanted, self._rest.pop())
+            self._taken = 0
+        if self._taken == len(source.found) and not source.is_complete:
+            self._question.n_candidates += source.look()
+        self.found += source.found[self._taken :] if self._taken else source.found
+        self._taken = len(source.found)
+        if source.is_complete:
+            self._source = None
+        return True
+
+
 class Search:
-    """One search; it is made and run once.
+    """One search, made in steps.
 
     Args:
         question: what is asked for.
-        claims: the names of the claims, for errors.
         pools: where devices are looked for, in order.
         allocated: what is taken.
         counters: what others leave of counters.
-        out_of_time: ends the search when it says True.
+
+    Attributes:
+        pools: likewise.
+        steps: how many steps it made; one is what kube-scheduler counts as one.
+        seconds: how long it took so far.
+        solution: what it found.
+        refusal: why there is no solution, once it has ended.
     """
 
     def __init__(
         self,
         question: Question,
-        claims: Sequence[str],
-        pools: Sequence[Pool],
+        pools: Pools,
         allocated: AllocatedDevices,
         counters: AvailableCounters,
-        out_of_time: Callable[[], bool],
     ) -> None:
+        self.pools = pools
+        self.steps = 0
+        self.seconds = 0.0
+        self.solution: Solution | None = None
+        self.refusal: Refusal | None = None
         self._question = question
-        self._names = claims
-        self._pools = pools
         self._allocated = allocated
+        self._seen = allocated.changes
+        self._available = counters
         self._counters = TakenCounters(counters)
-        self._out_of_time = out_of_time
-        self._candidates: dict[Wanted, list[Candidate]] = {}
+        self._candidates: dict[Wanted, _Stream] = {}
+        self._all: dict[Wanted, list[Candidate]] = {}  # of requests for all devices
         self._counts: dict[Wanted, int] = {}
         self._constraints: list[list[Constraint]] = []
         self._taken: dict[DeviceID, set[int]] = {}  # the claims that are given a device
         self._consumed: dict[DeviceID, dict[str, int]] = {}  # capacity -> amount that these claims are given
-        self._given: list[list[Given]] = [[] for _ in claims]
+        self._given: list[list[Given]] = [[] for _ in question.claims]
         self._chosen: dict[tuple[int, int], int] = {}
+        self._left = _WORK_OF_A_PAUSE
+        self._run = self._steps()
 
-    def run(self) -> Solution | None:
-        """Return the first solution, None if there is none.
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is known what the search comes to."""
+        return self.solution is not None or self.refusal is not None
 
-        Raises:
-            AllocationError: a request cannot be looked at, or a selector fails for a device.
-            InvalidPoolsError: there is none, and pools are broken.
-            OutOfTimeError: see the class.
-        """
-        for claim in range(len(self._names)):
-            self._read(claim)
-        if self._until_done(self._claim(0)) is _Found.ALL:
-            return Solution(self._given, self._chosen)
-        if any(pool.is_invalid for pool in self._pools):
-            raise InvalidPoolsError("invalid resource pools were encountered")
-        return None
+    def advance(self) -> bool:
+        """Go on for about a millisecond; say whether the search has ended, which it may have before."""
+        try:
+            next(self._run)
+        except StopIteration:
+            return True
+        except _ProblemError as problem:
+            self.refusal = problem.refusal
+            return True
+        return False
+
+    def is_current(self) -> bool:
+        """Say whether what the search has looked at so far is still so, apart from the pools themselves."""
+        allocated = self._allocated
+        if allocated.changes == self._seen:
+            return True
+        changed = allocated.changed_since(self._seen)
+        if changed is None or any(pool.id in changed for pool in self.pools):
+            return False
+        self._seen = allocated.changes
+        return True
+
+    def _steps(self) -> Generator[None, None, None]:
+        for claim in range(len(self._given)):
+            yield from self._read(claim)
+        if (yield from self._until_done(self._claim(0))) is _Found.ALL:
+            self.solution = Solution(self._given, self._chosen)
+        elif any(pool.is_invalid for pool in self.pools):
+            self.refusal = INVALID_POOLS
+        else:
+            self.refusal = NOT_ALL
 
     # What is wanted.
 
-    def _read(self, claim: int) -> None:
+    def _read(self, claim: int) -> Generator[None, None, None]:
         """Find out how many devices a claim wants, and by what constraints."""
         least = 0
         for alternatives in self._question.claims[claim]:
             for wanted in alternatives:
-                self._counts[wanted] = self._count(wanted)
+                self._counts[wanted] = yield from self._count(wanted)
             least += min(self._counts[wanted] for wanted in alternatives)
         if least > MAX_RESULTS:
-            raise AllocationError(
-                f"claim {self._names[claim]}: number of requested devices {least} "
-                f"exceeds the claim limit of {MAX_RESULTS}"
-            )
+            words = f": number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}"
+            raise _ProblemError(words, claim)
         constraints = []
         for number, written in enumerate(self._question.constraints[claim]):
             constraint = constraint_of(written)
             if constraint is None:
-                raise AllocationError(
-                    f"claim {self._names[claim]}, constraint #{number}: "
-                    "empty constraint (unsupported constraint type?)"
-                )
+                words = f", constraint #{number}: empty constraint (unsupported constraint type?)"
+                raise _ProblemError(words, claim)
             constraints.append(constraint)
         self._constraints.append(constraints)
 
-    def _count(self, wanted: Wanted) -> int:
+    def _count(self, wanted: Wanted) -> Generator[None, None, int]:
         if wanted.problem:
-            raise self._error(wanted, wanted.problem)
+            raise _error(wanted, wanted.problem)
         if not wanted.all_devices:
-            self._candidates[wanted] = [
-                each for pool in self._pools if pool.gives for each in self._question.candidates(wanted, pool)
-            ]
+            self._candidates[wanted] = _Stream(self._question, wanted, self.pools)
             return wanted.count
-        found = []
-        for pool in self._pools:
+        found = self._all[wanted] = []
+        for pool in self.pools:
             if not pool.gives:
                 why = "being updated" if pool.is_incomplete else "invalid"
                 problem = f"asks for all devices, but resource pool {pool.id} is currently {why}"
-                raise self._error(wanted, problem)
-            for candidate in self._question.candidates(wanted, pool):
-                self._look_at(candidate, wanted)
-                if self._has_room(candidate):
-                    found.append(candidate)
-        self._candidates[wanted] = found
+                raise _error(wanted, problem)
+            source = self._question.candidates(wanted, pool)
+            looked = 0
+            while looked < len(source.found) or not source.is_complete:
+                if looked == len(source.found):
+                    self._question.n_candidates += source.look()
+                for candidate in source.found[looked:]:
+                    self._look_at(candidate, wanted)
+                    if self._has_room(candidate):
+                        found.append(candidate)
+                looked = len(source.found)
+                yield
         return len(found)
 
     # The steps of the search.
 
-    def _until_done(self, first: _Steps) -> _Found:
+    def _until_done(self, first: _Steps) -> Generator[None, None, _Found]:
         under_way = [first]
         ended: _Found | None = None
         while under_way:
@@ -191,15 +264,34 @@ class Search:
                 under_way.pop()
                 ended = stopped.value
                 continue
-            if self._out_of_time():
-                raise OutOfTimeError
-            under_way.append(part)
             ended = None
+            if part is not None:
+                under_way.append(part)
+                self.steps += 1
+                self._left -= _WORK_OF_A_STEP
+                if self.steps == HOPELESS_AFTER and (yield from self._is_hopeless()):
+                    return _Found.NOTHING
+            if part is None or self._left <= 0:
+                self._left = _WORK_OF_A_PAUSE
+                yield
         assert ended is not None
         return ended
 
+    def _is_hopeless(self) -> Generator[None, None, bool]:
+        """Say whether it is sure that nothing will be found: the search takes long, so it is worth a closer look."""
+        streams = self._candidates
+        for stream in streams.values():
+            while stream.more():
+                yield
+        candidates = {wanted: stream.found for wanted, stream in streams.items()} | self._all
+        return (
+            yield from is_hopeless(
+                self._question, self.pools, candidates, self._counts, self._allocated, self._available
+            )
+        )
+
     def _claim(self, claim: int) -> _Steps:
-        if claim == len(self._names):
+        if claim == len(self._given):
             return _Found.ALL
         return (yield self._request(claim, 0))
 
@@ -221,8 +313,7 @@ class Search:
 
     def _devices(self, request: int, wanted: Wanted, number: int, start: int) -> _Steps:
         """Find one more device for a request, of which it has `number`, among candidates from `start` on."""
-        candidates = self._candidates[wanted]
-        if wanted.all_devices and not candidates:
+        if wanted.all_devices and not self._all[wanted]:
             return _Found.NOTHING
         if number >= self._counts[wanted]:
             return (yield self._request(wanted.claim, request + 1))
@@ -230,10 +321,21 @@ class Search:
             return _Found.TOO_MANY
         if wanted.all_devices:
             return (yield self._next_of_all(request, wanted, number))
-        for place in range(start, len(candidates)):
-            if not self._try(wanted, candidates[place]):
+        return (yield from self._next_of_some(request, wanted, number, start))
+
+    def _next_of_some(self, request: int, wanted: Wanted, number: int, place: int) -> _Steps:
+        """Give one of the candidates from a place on, and what else is wanted after it."""
+        stream = self._candidates[wanted]
+        candidates = stream.found
+        while place < len(candidates) or stream.more():
+            if place == len(candidates) or self._left <= 0:
+                yield None
                 continue
-            found = yield self._devices(request, wanted, number + 1, place + 1)
+            candidate = candidates[place]
+            place += 1
+            if not self._try(wanted, candidate):
+                continue
+            found = yield self._devices(request, wanted, number + 1, place)
             if found is not _Found.ALL:
                 self._take_back(wanted.claim)
             if found is not _Found.NOTHING:
@@ -242,7 +344,7 @@ class Search:
 
     def _next_of_all(self, request: int, wanted: Wanted, number: int) -> _Steps:
         """Give the next of all devices; if it cannot be given, no others will do."""
-        if not self._give(wanted, self._candidates[wanted][number], must=True):
+        if not self._give(wanted, self._all[wanted][number], must=True):
             return _Found.NOTHING
         found = yield self._devices(request, wanted, number + 1, 0)
         if found is not _Found.ALL:
@@ -251,6 +353,7 @@ class Search:
 
     def _try(self, wanted: Wanted, candidate: Candidate) -> bool:
         """Give a device if it is free; it is looked at only then."""
+        self._left -= 1
         if self._is_taken(wanted, candidate):
             return False
         self._look_at(candidate, wanted)
@@ -269,8 +372,9 @@ class Search:
         """Fail if it cannot be said whether the device is one of those wanted."""
         if candidate.failure:
             of = wanted.device_class if candidate.says_class else None
-            who = f"claim {self._names[wanted.claim]}" if of is None else f"class {of.metadata.name}"
-            raise AllocationError(f"{who}: {candidate.failure}")
+            if of is None:
+                raise _ProblemError(f": {candidate.failure}", wanted.claim)
+            raise _ProblemError(f"class {of.metadata.name}: {candidate.failure}")
 
     def _has_room(self, candidate: Candidate) -> bool:
         """Say whether the device has the capacities that the request would consume."""
@@ -283,7 +387,7 @@ class Search:
         """Give a device, if nothing is against it.
 
         Raises:
-            AllocationError: it must be this one, and a constraint is against it.
+            _ProblemError: it must be this one, and a constraint is against it.
         """
         given = Given(wanted, candidate)
         shared = given.device.allow_multiple_allocations
@@ -292,6 +396,8 @@ class Search:
             return False
         in_use = device in self._allocated.consumed or device in self._consumed
         takes = bool(candidate.device.takes) and not (shared and in_use)
+        if takes:
+            self._left -= _WORK_OF_COUNTERS
         if takes and not self._counters.take(candidate.pool, candidate.device):
             return False
         if is_tainted(given.device, wanted.tolerations) or not self._satisfies_constraints(given, must=must):
@@ -311,12 +417,13 @@ class Search:
         wanted, device = given.wanted, given.candidate.device
         counted: list[Constraint] = []
         for constraint in self._constraints[wanted.claim]:
+            self._left -= 1
             if not constraint.add(wanted, device):
                 if must:
                     problem = (
                         f"cannot add device {device.id} because a claim constraint would not be satisfied"
                     )
-                    raise self._error(wanted, problem)
+                    raise _error(wanted, problem)
                 for each in counted:
                     each.remove(wanted)
                 return False
@@ -346,5 +453,14 @@ class Search:
         if not any(consumed.values()):
             del self._consumed[device]
 
-    def _error(self, wanted: Wanted, problem: str) -> AllocationError:
-        return AllocationError(f"claim {self._names[wanted.claim]}, request {wanted.own_name}: {problem}")
+
+class _ProblemError(Exception):
+    """The attempt fails; `claim` is the place of the claim that is to be named before the words."""
+
+    def __init__(self, words: str, claim: int | None = None) -> None:
+        super().__init__(words)
+        self.refusal = Refusal(words, is_error=True, claim=claim)
+
+
+def _error(wanted: Wanted, problem: str) -> _ProblemError:
+    return _ProblemError(f", request {wanted.own_name}: {problem}", wanted.claim)

@@ -232,6 +232,7 @@ def test_every_protocol_of_the_contract_is_a_capability():
         "PodBinder",
         "Sleep",
         "TakeTurns",
+        "TurnLimit",
         "WaitForEvent",
         "ApiGet",
         "ApiWrite",

@@ -67,6 +67,7 @@ class Kit:
             events=fakes.events,
             happenings=fakes.happenings,
             turns=fakes.turns,
+            turn_limit=fakes.turn_limit,
             metrics=fakes.claim_metrics,
         )
 

@@ -21,6 +21,7 @@ from scheduler.testing.devices import (
 )
 from tests.builders import node, pod
 from tests.unit.plugins.dynamic_resources.kit import Kit
+from tests.unit.plugins.dynamic_resources.structured.searching import long_search
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
@@ -99,14 +100,12 @@ def test_an_expression_that_fails_for_a_device_fails_the_attempt():
     assert outcomes["b"].code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
 
-def test_a_search_that_takes_too_long_fails_the_attempt(monkeypatch: pytest.MonkeyPatch):
-    devices = [{"name": f"gpu-{number}", "attributes": {"n": {"int": number}}} for number in range(6)]
-    claim = resource_claim("one", *(exactly(f"r{number}") for number in range(6)))
-    claim["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{DRIVER}/n"}]
+def test_a_search_that_takes_too_long_fails_the_attempt():
+    devices, claim = long_search()
     cluster = [node("a"), device_class(), resource_slice("a", devices), claim]
     kit = Kit(*cluster, filterTimeout="10s")
     attempt = kit.begin(WEB)
-    monkeypatch.setattr(kit.fakes.clock, "monotonic", iter(range(0, 10_000, 3)).__next__)
+    kit.fakes.turn_limit.each_reading = 3.0
 
     outcome = attempt.filter()["a"]
 

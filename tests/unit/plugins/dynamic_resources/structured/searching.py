@@ -15,14 +15,16 @@ from plugins.dynamic_resources.structured import (
     Inventory,
 )
 from plugins.dynamic_resources.structured.errors import Refusal
+from plugins.dynamic_resources.work import UNLIMITED, Work
 from scheduler.objects.decode import typed_object
 from scheduler.objects.dynamic_resources import DeviceClass, ResourceClaim
 from scheduler.snapshot import ObjectStore, object_key
-from scheduler.testing.devices import exactly, resource_claim, resource_slice
+from scheduler.testing.devices import DRIVER, exactly, resource_claim, resource_slice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from scheduler.framework import TurnLimit
     from scheduler.objects.node import NodeObject
     from scheduler.snapshot import Snapshot
 
@@ -42,7 +44,7 @@ class Search:
         self.allocated = AllocatedDevices()
         self.classes: dict[str, DeviceClass] = {}
         self.claims: list[ResourceClaim] = []
-        self.steps = 0
+        self._allocators: list[Allocator] = []
         for each in objects:
             self.add(each)
 
@@ -59,21 +61,26 @@ class Search:
             if claim.status.allocation is None:
                 self.claims.append(claim)
 
-    def allocator(self, *, patience: int | None = None) -> Allocator:
-        """Return an allocator whose searches may make so many steps."""
+    @property
+    def steps(self) -> int:
+        return sum(each.steps for each in self._allocators)
 
-        def out_of_time() -> bool:
-            self.steps += 1
-            return patience is not None and self.steps > patience
-
+    def allocator(
+        self, *, work: Work | None = None, limit: TurnLimit = UNLIMITED, seconds: float = 0.0
+    ) -> Allocator:
+        """Return an allocator."""
         shares = count()
-        return Allocator(
+        made = Allocator(
             self.inventory,
             self.allocated,
             self.classes.get,
-            out_of_time=out_of_time,
+            work=work,
+            limit=limit,
+            seconds=seconds,
             new_share_id=lambda: f"share-{next(shares)}",
         )
+        self._allocators.append(made)
+        return made
 
     def results(self, node: NodeObject) -> list[Json] | None:
         """Return what the claims are given on a node, as it is written."""
@@ -138,3 +145,13 @@ def all_of(name: str = "r0", **more: Any) -> Json:
 def selecting(expression: str) -> list[Json]:
     """Return selectors of a request."""
     return [{"cel": {"expression": expression}}]
+
+
+def long_search(name: str = "one") -> tuple[list[Json], Json]:
+    """Return devices, and a claim to four of them that no four meet, which takes thousands of steps to find out.
+
+    Each of the claim's conditions alone could be met.
+    """
+    devices = [device(f"gpu-{n:02}", row=n // 4, column=n % 4) for n in range(16)]
+    same = [{"matchAttribute": f"{DRIVER}/{name}", "requests": ["pair"]} for name in ("row", "column")]
+    return devices, claim(name, exactly("any", 3), exactly("pair", 2), constraints=same)

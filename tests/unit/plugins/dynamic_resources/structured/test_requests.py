@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from plugins.dynamic_resources.structured import OutOfTimeError
 from scheduler.testing.devices import (
     DRIVER,
     allocation,
@@ -332,23 +331,6 @@ def test_a_deep_search_needs_no_deep_stack():
     search = searching(*claims, devices=1280)
 
     assert [len(each) for each in search.devices(HERE)] == [32] * 40
-
-
-def test_a_search_ends_when_there_is_no_more_time():
-    devices = [device(f"gpu-{number}", kind=number) for number in range(16)]
-    same = {"matchAttribute": f"{DRIVER}/kind"}
-    search = searching(
-        claim("one", exactly(count=2)), claim("two", exactly(count=2), constraints=[same]), devices=devices
-    )
-
-    index, table = search.allocator(patience=50).judge(
-        snapshot_of(HERE), snapshot_of(HERE).all_rows, search.claims
-    )
-
-    assert table[index[0]] == ("node here: timed out trying to allocate devices", True)
-    with pytest.raises(OutOfTimeError):
-        search.allocator(patience=0).allocate(HERE, search.claims)
-    assert search.judge(snapshot_of(HERE)) == {"here": "cannot allocate all claims"}
 
 
 def test_no_claims_are_served_everywhere():

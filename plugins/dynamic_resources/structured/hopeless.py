@@ -1,0 +1,290 @@
+"""Finds out by counting that a search for devices cannot succeed, where trying all combinations would take for ever.
+
+Each test leaves out conditions that the search has, so it never says so of a search that would find something:
+
+- all requests together want more devices than there are for them;
+- there is no value of an attribute of which there are enough devices for the requests that a `matchAttribute` is about;
+- there are not enough values for requests for one device that a `distinctAttribute` is about.
+
+The counters of a pool limit how many of its devices can be given.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from plugins.dynamic_resources.structured.constraints import attribute_of, concerns, value_of
+from plugins.dynamic_resources.structured.taints import is_tainted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+
+    from plugins.dynamic_resources.structured.allocated import AllocatedDevices
+    from plugins.dynamic_resources.structured.constraints import Value
+    from plugins.dynamic_resources.structured.counters import AvailableCounters
+    from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
+    from plugins.dynamic_resources.structured.requests import Candidate, Question, Wanted
+    from scheduler.objects.dynamic_resources import DeviceConstraint
+
+    Request = list[Wanted]  # a request as its alternatives
+
+_LOOKS_OF_A_STEP = 500
+_END = "end"
+
+
+def is_hopeless(
+    question: Question,
+    pools: Pools,
+    candidates: Mapping[Wanted, Sequence[Candidate]],
+    counts: Mapping[Wanted, int],
+    allocated: AllocatedDevices,
+    available: AvailableCounters,
+) -> Generator[None, None, bool]:
+    """Say whether it is sure that a search finds nothing.
+
+    Args:
+        question: what is asked for.
+        pools: where devices are looked for.
+        candidates: all devices that requests select.
+        counts: how many devices requests want.
+        allocated: what is taken.
+        available: what others leave of counters.
+    """
+    usable = yield from _usable(candidates, allocated)
+    if usable is None:
+        return False
+    for requests, constraints in zip(question.claims, question.constraints, strict=True):
+        if constraints and any(each.all_devices for each in _flat(requests)):
+            return False  # a constraint against one of all devices is an error
+    limits = yield from _limits(pools, candidates, available)
+    if (yield from _are_too_few(list(chain(*question.claims)), usable, counts, limits)):
+        return True
+    for requests, constraints in zip(question.claims, question.constraints, strict=True):
+        for constraint in constraints:
+            test = _has_no_match if constraint.match_attribute is not None else _has_too_few_values
+            if (yield from test(requests, constraint, usable, counts, limits)):
+                return True
+    return False
+
+
+def _usable(
+    candidates: Mapping[Wanted, Sequence[Candidate]], allocated: AllocatedDevices
+) -> Generator[None, None, dict[Wanted, list[PoolDevice]] | None]:
+    """Return the devices that each request may be given at all; None if the search may fail at one of them."""
+    usable: dict[Wanted, list[PoolDevice]] = {}
+    for wanted, found in candidates.items():
+        usable[wanted] = mine = []
+        for number, candidate in enumerate(found):
+            if candidate.failure:
+                return None
+            is_free = wanted.admin_access or candidate.device.id not in allocated.whole
+            if is_free and not is_tainted(candidate.device.device, wanted.tolerations):
+                mine.append(candidate.device)
+            if number % _LOOKS_OF_A_STEP == 0:
+                yield
+    return usable
+
+
+Limits = dict["PoolDevice", tuple["Pool", int]]
+"""Device that takes of counters -> its pool, and how many such devices of the pool can be given at most."""
+
+
+def _limits(
+    pools: Pools, candidates: Mapping[Wanted, Sequence[Candidate]], available: AvailableCounters
+) -> Generator[None, None, Limits]:
+    taking: dict[Pool, dict[PoolDevice, None]] = {}
+    for found in candidates.values():
+        for candidate in found:
+            if candidate.device.takes and not candidate.device.device.allow_multiple_allocations:
+                taking.setdefault(candidate.pool, {})[candidate.device] = None
+        yield
+    limits: Limits = {}
+    if len({pool.id.pool for pool in pools}) < len(pools):
+        return limits  # of pools with one name, the counters of the first that is asked for stand for all
+    for pool, devices in taking.items():
+        left = available.of(pool)
+        most = len(devices)
+        for place, amount in left.items():
+            taken = sorted(device.takes.get(place, 0) for device in devices)
+            number, total = 0, 0
+            for each in taken:
+                total += each
+                if total > amount:
+                    break
+                number += 1
+            most = min(most, number)
+            yield
+        limits.update((device, (pool, most)) for device in devices)
+    return limits
+
+
+def _has_no_match(
+    requests: Sequence[Request],
+    constraint: DeviceConstraint,
+    usable: Mapping[Wanted, Sequence[PoolDevice]],
+    counts: Mapping[Wanted, int],
+    limits: Limits,
+) -> Generator[None, None, bool]:
+    """Say whether there is no value of which there are enough devices for all requests that a constraint is about."""
+    assert constraint.match_attribute is not None, "it is one of these"
+    about = [request for request in requests if all(concerns(constraint, each) for each in request)]
+    if not any(counts[each] for each in _flat(about)):
+        return False
+    by_value: dict[Value, dict[Wanted, list[PoolDevice]]] = {}
+    for wanted in _flat(about):
+        for device in usable[wanted]:
+            attribute = attribute_of(device, constraint.match_attribute)
+            if attribute is not None:
+                of_value = by_value.setdefault(value_of(attribute), {})
+                of_value.setdefault(wanted, []).append(device)
+        yield
+    for of_value in by_value.values():
+        if not (yield from _are_too_few(about, of_value, counts, limits)):
+            return False
+    return True
+
+
+def _has_too_few_values(
+    requests: Sequence[Request],
+    constraint: DeviceConstraint,
+    usable: Mapping[Wanted, Sequence[PoolDevice]],
+    counts: Mapping[Wanted, int],
+    _limits: Limits,
+) -> Generator[None, None, bool]:
+    """Say whether there are too few values for all requests for one device that a constraint is about.
+
+    Of requests for several devices only the last one's value is compared with those of other requests.
+    """
+    assert constraint.distinct_attribute is not None, "it is one of these"
+    wishes: list[tuple[int, set[Hashable]]] = []
+    for request in requests:
+        if not all(concerns(constraint, each) and counts[each] == 1 for each in request):
+            continue
+        values: set[Hashable] = set()
+        for wanted in request:
+            for device in usable[wanted]:
+                attribute = attribute_of(device, constraint.distinct_attribute)
+                if attribute is not None:
+                    # A value of a type that is not known is unlike all others, as far as this test goes.
+                    values.add(value_of(attribute) or device)
+            yield
+        wishes.append((1, values))
+    return (yield from _cannot_be_met(wishes, lambda _: 1, lambda _: None))
+
+
+def _are_too_few(
+    requests: Sequence[Request],
+    usable: Mapping[Wanted, Sequence[PoolDevice]],
+    counts: Mapping[Wanted, int],
+    limits: Limits,
+) -> Generator[None, None, bool]:
+    """Say whether requests want more devices than there are for all of them."""
+    sorts: dict[PoolDevice, set[int]] = {}  # device -> the requests that it would do for
+    wishes: list[tuple[int, set[Hashable]]] = []
+    for request in requests:
+        devices = {device for wanted in request for device in usable.get(wanted, ())}
+        least = min(counts[wanted] for wanted in request)
+        yield
+        if any(device.device.allow_multiple_allocations for device in devices):
+            continue  # such a device may do for many
+        if any(wanted.admin_access for wanted in request):
+            if len(devices) < least:
+                return True
+            continue  # what it is given, others may be given as well
+        wishes.append((least, set()))
+        for device in devices:
+            sorts.setdefault(device, set()).add(len(wishes) - 1)
+    # Devices that do for the same requests are counted together.
+    sizes: dict[Hashable, int] = {}
+    of_sort: dict[Hashable, tuple[Pool, int] | None] = {}
+    for device, numbers in sorts.items():
+        limit = limits.get(device)
+        sort = (frozenset(numbers), None if limit is None else limit[0])
+        sizes[sort] = sizes.get(sort, 0) + 1
+        of_sort[sort] = limit
+        for number in numbers:
+            wishes[number][1].add(sort)
+    yield
+    return (yield from _cannot_be_met(wishes, sizes.__getitem__, of_sort.__getitem__))
+
+
+def _cannot_be_met(
+    wishes: Sequence[tuple[int, set[Hashable]]],
+    size: Callable[[Hashable], int],
+    limit: Callable[[Hashable], tuple[Pool, int] | None],
+) -> Generator[None, None, bool]:
+    """Say whether so many things of some sorts cannot be given for each wish: a flow from sorts to wishes.
+
+    Args:
+        wishes: how many things, and of which sorts.
+        size: says how many there are of a sort.
+        limit: says of what pool a sort is, and how many of that pool can be given; None where all can.
+    """
+    if any(number > sum(map(size, sorts)) for number, sorts in wishes):
+        return True
+    flow = _Flow()
+    for wish, (_, sorts) in enumerate(wishes):
+        for sort in sorts:
+            flow.allow(("wish", wish), ("sort", sort), size(sort))
+            found = limit(sort)
+            if found is None:
+                flow.allow(("sort", sort), _END, size(sort))
+            else:
+                flow.allow(("sort", sort), ("pool", found[0]), size(sort))
+                flow.allow(("pool", found[0]), _END, found[1])
+        yield
+    for wish, (number, _) in enumerate(wishes):
+        for _ in range(number):
+            if not (yield from flow.enlarge(("wish", wish), _END)):
+                return True
+        yield
+    return False
+
+
+class _Flow:
+    """A flow through a graph, enlarged step by step.
+
+    Attributes:
+        left: node -> following node -> how much more may flow there.
+    """
+
+    def __init__(self) -> None:
+        self.left: dict[Hashable, dict[Hashable, int]] = {}
+
+    def allow(self, before: Hashable, after: Hashable, amount: int) -> None:
+        """Let so much flow from one node to another."""
+        self.left.setdefault(before, {})[after] = amount
+        self.left.setdefault(after, {}).setdefault(before, 0)
+
+    def enlarge(self, begin: Hashable, end: Hashable) -> Generator[None, None, bool]:
+        """Let one more flow from one node to another, over others; say whether that can be."""
+        came_from: dict[Hashable, Hashable] = {begin: None}
+        queue = deque([begin])
+        looks = 0
+        while queue:
+            node = queue.popleft()
+            for following, amount in self.left[node].items():
+                looks += 1
+                if amount and following not in came_from:
+                    came_from[following] = node
+                    queue.append(following)
+                    if following == end:
+                        self._take(end, came_from)
+                        return True
+            if looks > _LOOKS_OF_A_STEP:
+                looks = 0
+                yield
+        return False
+
+    def _take(self, node: Hashable, came_from: Mapping[Hashable, Hashable]) -> None:
+        while (before := came_from[node]) is not None:
+            self.left[before][node] -= 1
+            self.left[node][before] += 1
+            node = before
+
+
+def _flat(requests: Iterable[Request]) -> Iterable[Wanted]:
+    for request in requests:
+        yield from request

@@ -1,0 +1,87 @@
+"""Work for one pod: done at once where it is short, else in steps between attempts at other pods."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from scheduler.framework.long_work import NeedsTime, at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from scheduler.framework import TurnLimit
+
+T = TypeVar("T")
+
+
+class Unlimited:
+    """Fulfils `TurnLimit` where nobody else waits for a turn."""
+
+    slice_seconds = inf
+
+    def seconds(self) -> float:
+        return 0.0
+
+    def observed(self, is_so: bool) -> bool:
+        return is_so
+
+
+UNLIMITED: Final = Unlimited()
+
+
+class Work:
+    """What one call of a plugin does, within the time that it may hold the event loop.
+
+    Args:
+        limit: says how long that is.
+    """
+
+    def __init__(self, limit: TurnLimit = UNLIMITED) -> None:
+        self._limit = limit
+        self._until = inf
+
+    def begin(self) -> None:
+        """Begin a call: what it does until the next one shares one slice of time."""
+        if self._limit.slice_seconds < inf:
+            self._until = self._limit.seconds() + self._limit.slice_seconds
+
+    def done(self, steps: Generator[None, None, T]) -> T:
+        """Go through all steps, and return what they come to.
+
+        Args:
+            steps: they keep what they find, so that they are few when they are begun again; and they bear that the cluster
+                changes between two of them.
+
+        Raises:
+            NeedsTime: the slice is over before them.
+        """
+        if self._limit.slice_seconds == inf:
+            return at_once(steps)
+        is_over, result = self._advanced(steps)
+        # Asked once, whatever the number of steps: there are fewer where more is kept from earlier calls.
+        if self._limit.observed(is_over):
+            raise NeedsTime(_rest(steps))
+        return at_once(steps) if is_over else result  # type: ignore[return-value]  # the steps have ended
+
+    def some(self, steps: Generator[None, None, object]) -> None:
+        """Go through steps while the slice lasts; the rest is left for the next time."""
+        if self._limit.slice_seconds == inf:
+            at_once(steps)
+        else:
+            self._advanced(steps)
+
+    def _advanced(self, steps: Generator[None, None, T]) -> tuple[bool, T | None]:
+        """Go through steps while the slice lasts; return whether it is over before them, and what they come to."""
+        seconds, until = self._limit.seconds, self._until
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return False, end.value
+            if seconds() >= until:
+                return True, None
+
+
+def _rest(steps: Generator[None, None, object]) -> Generator[None, None, None]:
+    yield from steps
