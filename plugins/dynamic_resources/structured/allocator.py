@@ -22,7 +22,7 @@ from plugins.dynamic_resources.structured.verdicts import OUT_OF_TIME
 from plugins.dynamic_resources.work import UNLIMITED, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Hashable, Sequence
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices
     from plugins.dynamic_resources.structured.errors import Verdict
@@ -53,6 +53,7 @@ class Allocator:
         new_share_id: makes the id of a share of a device.
 
     Attributes:
+        allocated: likewise.
         steps: how many steps all searches made, see `Search`.
     """
 
@@ -69,7 +70,7 @@ class Allocator:
     ) -> None:
         self.steps = 0
         self._inventory = inventory
-        self._allocated = allocated
+        self.allocated = allocated
         self._device_class = device_class
         self._work = Work() if work is None else work
         self._limit = limit
@@ -130,17 +131,15 @@ class Allocator:
         verdicts, views = question.verdicts, self._inventory.views_of_all(snapshot)
         n_nodes = snapshot.n_nodes
 
-        def search(pools: Pools) -> Generator[None, None, Verdict | OutOfTime]:
-            return self._verdict(question, pools)
-
+        searching = _Searching(self, question)
         # If they are many, what is said of all is found out, for the next pod.
         if views is not None and (2 * len(rows) >= n_nodes or verdicts.is_about(views)):
-            steps = verdicts.find_all(views, n_nodes, self._allocated, question, search)
+            steps = verdicts.find_all(views, n_nodes, self.allocated, question, searching)
             self._work.done(self._while_current(question, steps))
             index, table = verdicts.all(snapshot.name_of)
         else:
             views = self._inventory.views(snapshot, rows)
-            steps = verdicts.find_some(views, self._allocated, question, search)
+            steps = verdicts.find_some(views, self.allocated, question, searching)
             self._work.done(self._while_current(question, steps))
             index, table = verdicts.some(views, n_nodes, question, snapshot.name_of)
         if any(isinstance(said, Refusal) and said.claim is not None for said in table):
@@ -170,35 +169,18 @@ class Allocator:
                 return None  # the attempt begins again, with other pools
             self._inventory.questions.keep(question)
 
-    def _verdict(self, question: Question, pools: Pools) -> Generator[None, None, Verdict | OutOfTime]:
-        """Say whether the claims can be given devices of pools that matter."""
-        likeness = question.likeness(pools, self._allocated)
-        if likeness is not None and likeness in question.found:
-            return question.found[likeness]
-        search = yield from self._searched(question, pools)
-        if search is None:
-            return OUT_OF_TIME
-        verdict: Verdict = search.refusal
-        if search.solution is not None:
-            chosen = tuple(place for _, place in sorted(search.solution.chosen.items()))
-            verdict = Alternatives(chosen) if chosen else None
-        likeness = question.likeness(pools, self._allocated)
-        if likeness is not None:
-            question.found[likeness] = verdict
-        return verdict
-
     def _found(self, question: Question, seen: Pools) -> Generator[None, None, tuple[Pools, Search | None]]:
         """Return the pools that matter of those that a node sees, and the search there; None where that took too long."""
         pools = yield from question.matter(seen)
-        return pools, (yield from self._while_current(question, self._searched(question, pools)))
+        return pools, (yield from self._while_current(question, self.searched(question, pools)))
 
-    def _searched(self, question: Question, pools: Pools) -> Generator[None, None, Search | None]:
+    def searched(self, question: Question, pools: Pools) -> Generator[None, None, Search | None]:
         """Search in pools to the end; return None if that takes too long.
 
         A search that was left is gone on with, also one in pools that are alike. It begins again when devices come or go in
         its pools; the time that it took before counts further on.
         """
-        allocated, limit = self._allocated, self._limit
+        allocated, limit = self.allocated, self._limit
         seconds = 0.0
         while True:
             likeness = question.likeness(pools, allocated)
@@ -243,3 +225,31 @@ class Allocator:
             ]
             for given in devices
         ]
+
+
+class _Searching:
+    """Fulfils `Searching` for one question."""
+
+    def __init__(self, allocator: Allocator, question: Question) -> None:
+        self._allocator = allocator
+        self._question = question
+
+    def known(self, pools: Pools) -> Verdict | OutOfTime:
+        found = self._question.found
+        return found.get(self._likeness(pools), OUT_OF_TIME) if found else OUT_OF_TIME
+
+    def verdict(self, pools: Pools) -> Generator[None, None, Verdict | OutOfTime]:
+        search = yield from self._allocator.searched(self._question, pools)
+        if search is None:
+            return OUT_OF_TIME
+        verdict: Verdict = search.refusal
+        if search.solution is not None:
+            chosen = tuple(place for _, place in sorted(search.solution.chosen.items()))
+            verdict = Alternatives(chosen) if chosen else None
+        likeness = self._likeness(pools)
+        if likeness is not None:
+            self._question.found[likeness] = verdict
+        return verdict
+
+    def _likeness(self, pools: Pools) -> Hashable | None:
+        return self._question.likeness(pools, self._allocator.allocated)

@@ -163,7 +163,8 @@ class Inventory:
         changed = None if self._seen < 0 else objects.changed_since(self._seen)
         self._seen = objects.changes
         self._all = None
-        self._unread |= dict.fromkeys((*self._published, *objects) if changed is None else changed)
+        # In order, so that it does not depend on chance in which order nodes are searched.
+        self._unread |= dict.fromkeys(sorted({*self._published, *objects} if changed is None else changed))
 
     def _take_in(self, key: str) -> int:
         """Read a slice as it is now; return how much work that is, in devices."""
@@ -190,10 +191,10 @@ class Inventory:
 
     def looks(self, snapshot: Snapshot, rows: Rows) -> Generator[None, None, None]:
         """Find out what nodes see, of which it is not known, so that `views` and `views_of_all` are soon told."""
+        if self._all is not None:
+            return  # only nodes are looked at that changed
         nodes = snapshot.nodes
         if self._choices:
-            if self._all is not None:
-                return  # then only nodes are looked at that changed
             unseen = [nodes[row] for row in rows.tolist() if nodes[row].name not in self._views]
         else:
             found = map(snapshot.row_of, self._local.keys() - self._views.keys())

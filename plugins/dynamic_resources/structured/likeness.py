@@ -104,21 +104,25 @@ class Likeness:
         self._of_a_device = sum(1 + wanted.n_selectors for wanted in self._requests)
         self._left = _MOST_EVALUATIONS
 
-    def selection(self, pool: Pool) -> Generator[None, None, Selection]:
-        """Return what requests select in a pool."""
+    def known(self, pool: Pool) -> Selection | None:
+        """Return what requests select in a pool, if that takes no evaluations."""
         if not pool.gives:
             return Selection(pool, None, ())
         shape = self._shape(pool)
         found = None if shape is None else self._of_shape.get(shape)
-        if found is None:
-            if self._left <= 0:
-                return Selection(pool, None, (0,) if pool.devices else ())
-            self._left -= self._of_a_device * len(pool.devices)
-            found = yield from self._selected(pool)
-            if shape is not None:
-                if len(self._of_shape) >= _MOST_NUMBERS:
-                    self._of_shape.clear()
-                self._of_shape[shape] = found
+        if found is not None:
+            return Selection(pool, *found)
+        return None if self._left > 0 else Selection(pool, None, (0,) if pool.devices else ())
+
+    def selection(self, pool: Pool) -> Generator[None, None, Selection]:
+        """Return what requests select in a pool that gives devices."""
+        shape = self._shape(pool)
+        self._left -= self._of_a_device * len(pool.devices)
+        found = yield from self._selected(pool)
+        if shape is not None:
+            if len(self._of_shape) >= _MOST_NUMBERS:
+                self._of_shape.clear()
+            self._of_shape[shape] = found
         return Selection(pool, *found)
 
     def _shape(self, pool: Pool) -> int | None:

@@ -332,18 +332,35 @@ class Question:
         self.searches[key] = search
 
     def known_matter(self, seen: Pools) -> Pools | None:
-        """Return what `matter` found for these pools before; None if it was not asked."""
-        return self._matter.get(seen)
+        """Return what `matter` does, if that takes no evaluations."""
+        known = self._matter.get(seen)
+        if known is not None:
+            return known
+        selections = self._selections
+        found = []
+        for pool in seen:
+            selection = selections.get(pool)
+            if selection is None:
+                selection = self._likeness.known(pool)
+                if selection is None:
+                    return None
+                selections[pool] = selection
+            if selection.places if pool.gives else pool.is_invalid or self.wants_all:
+                found.append(pool)
+        known = self._matter[seen] = tuple(found)
+        return known
 
     def matter(self, seen: Pools) -> Generator[None, None, Pools]:
         """Return those pools that make a difference: nodes for which they are the same are alike."""
-        known = self._matter.get(seen)
-        if known is None:
+        while True:
+            known = self.known_matter(seen)
+            if known is not None:
+                return known
             for pool in seen:
                 if pool not in self._selections:
-                    self._selections[pool] = yield from self._likeness.selection(pool)
-            known = self._matter[seen] = tuple(pool for pool in seen if self._matters(pool))
-        return known
+                    self._selections[pool] = self._likeness.known(pool) or (
+                        yield from self._likeness.selection(pool)
+                    )
 
     def forget(self, dropped: int) -> None:
         """Forget what was found out about pools that are gone, if these are many, or all of it, if that is much.
@@ -368,9 +385,6 @@ class Question:
         """Forget which devices requests select."""
         self._candidates.clear()
         self.n_candidates = 0
-
-    def _matters(self, pool: Pool) -> bool:
-        return bool(self._selections[pool].places) if pool.gives else pool.is_invalid or self.wants_all
 
     def _facts(self) -> tuple[Fact, ...] | None:
         """Return what all selectors look at, in a fixed order; None if that is not clear, or much."""

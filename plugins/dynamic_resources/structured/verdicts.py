@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.structured.requests import Question
     from scheduler.snapshot import Rows, UInt16s
 
-    Search = Callable[[Pools], Generator[None, None, "Verdict | OutOfTime"]]
     Said = tuple[UInt16s, tuple[Verdict, ...]]
 
 
 _MOST_PLACES = 30_000
+_VIEWS_OF_A_STEP = 16
 
 
 class OutOfTime:
@@ -29,6 +29,18 @@ class OutOfTime:
 
 
 OUT_OF_TIME = OutOfTime()
+
+
+class Searching(Protocol):
+    """Says whether claims can be given devices of some pools that matter."""
+
+    def known(self, pools: Pools) -> Verdict | OutOfTime:
+        """Return what was found in pools that are alike; OUT_OF_TIME if nothing was."""
+        ...
+
+    def verdict(self, pools: Pools) -> Generator[None, None, Verdict | OutOfTime]:
+        """Return what a search comes to; OUT_OF_TIME if it takes too long."""
+        ...
 
 
 class Verdicts:
@@ -56,7 +68,7 @@ class Verdicts:
         n_nodes: int,
         allocated: AllocatedDevices,
         question: Question,
-        search: Search,
+        searching: Searching,
     ) -> Generator[None, None, None]:
         """Find out of all nodes whether claims can be given devices there; only what is new is searched.
 
@@ -65,21 +77,26 @@ class Verdicts:
             n_nodes: how many rows there are.
             allocated: what is taken.
             question: says which pools matter.
-            search: says whether claims can be given devices of some pools that matter.
+            searching: searches.
         """
         self._forget(allocated)
         if views is not self._views or len(self._places) > _MOST_PLACES:
             together: dict[Pools, list[Rows]] = {}
-            for seen, rows in views.items():
+            for number, (seen, rows) in enumerate(views.items()):
                 pools = question.known_matter(seen)
                 if pools is None:
                     pools = yield from question.matter(seen)
+                if number % _VIEWS_OF_A_STEP == 0:
                     yield
                 together.setdefault(pools, []).append(rows)
             self._lay_out(views, together, n_nodes)
         if self._missing:
-            # In the order of rows, so that where it ends for want of time does not depend on chance.
-            yield from self._find(sorted(self._missing, key=self._first_row), allocated, search)
+            # In a fixed order, so that where it ends for want of time does not depend on chance.
+            if 4 * len(self._missing) > len(self._rows):
+                missing = [pools for pools in self._rows if pools in self._missing]
+            else:
+                missing = sorted(self._missing, key=self._first_row)
+            yield from self._find(missing, allocated, searching)
 
     def all(self, node_name: Callable[[int], str]) -> Said:
         """Return what was found out of all nodes.
@@ -104,20 +121,21 @@ class Verdicts:
         views: Mapping[Pools, Rows],
         allocated: AllocatedDevices,
         question: Question,
-        search: Search,
+        searching: Searching,
     ) -> Generator[None, None, None]:
         """Find out the same of some nodes, as `find_all`."""
         self._forget(allocated)
-        wanted = []
+        wanted: list[Pools] = []
         for seen in views:
             pools = question.known_matter(seen)
             if pools is None:
                 pools = yield from question.matter(seen)
+            if len(wanted) % _VIEWS_OF_A_STEP == 0:
                 yield
             wanted.append(pools)
         missing = dict.fromkeys(pools for pools in wanted if pools not in self._said)
         if missing:
-            yield from self._find(missing, allocated, search)
+            yield from self._find(missing, allocated, searching)
 
     def some(
         self,
@@ -160,21 +178,25 @@ class Verdicts:
         return int(self._rows[pools][0])
 
     def _find(
-        self, missing: Iterable[Pools], allocated: AllocatedDevices, search: Search
+        self, missing: Iterable[Pools], allocated: AllocatedDevices, searching: Searching
     ) -> Generator[None, None, None]:
-        for pools in missing:
-            if self._out_of_time is not None:
-                return
+        if self._out_of_time is not None:
+            return
+        for number, pools in enumerate(missing):
             if pools in self._said:
                 continue
-            verdict = yield from search(pools)
-            # Others may have taken devices meanwhile; what was found holds now.
-            self._forget(allocated)
+            verdict = searching.known(pools)
             if isinstance(verdict, OutOfTime):
-                self._out_of_time = pools
-                self._depend(pools)
-            else:
-                self._remember(pools, verdict)
+                verdict = yield from searching.verdict(pools)
+                # Others may have taken devices meanwhile; what was found holds now.
+                self._forget(allocated)
+                if isinstance(verdict, OutOfTime):
+                    self._out_of_time = pools
+                    self._depend(pools)
+                    return
+            self._remember(pools, verdict)
+            if number % _VIEWS_OF_A_STEP == 0:
+                yield
 
     def _lay_out(
         self, views: Mapping[Pools, Rows], together: Mapping[Pools, list[Rows]], n_nodes: int
