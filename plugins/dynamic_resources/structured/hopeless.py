@@ -181,32 +181,51 @@ def _are_too_few(
     limits: Limits,
 ) -> Generator[None, None, bool]:
     """Say whether requests want more devices than there are for all of them."""
-    sorts: dict[PoolDevice, set[int]] = {}  # device -> the requests that it would do for
-    wishes: list[tuple[int, set[Hashable]]] = []
+    wished: list[tuple[int, set[PoolDevice]]] = []
+    looks = 0
     for request in requests:
         devices = {device for wanted in request for device in usable.get(wanted, ())}
         least = min(counts[wanted] for wanted in request)
-        yield
+        looks += 1 + len(devices)
+        if looks > _LOOKS_OF_A_STEP:
+            looks = 0
+            yield
         if any(device.device.allow_multiple_allocations for device in devices):
             continue  # such a device may do for many
-        if any(wanted.admin_access for wanted in request):
-            if len(devices) < least:
-                return True
-            continue  # what it is given, others may be given as well
-        wishes.append((least, set()))
-        for device in devices:
-            sorts.setdefault(device, set()).add(len(wishes) - 1)
+        if len(devices) < least:
+            return True
+        if not any(
+            wanted.admin_access for wanted in request
+        ):  # what that is given, others may be given as well
+            wished.append((least, devices))
+    them_all = set(chain.from_iterable(devices for _, devices in wished))
+    if sum(least for least, _ in wished) > len(them_all):
+        return True
+    return (yield from _are_too_few_of_a_sort(wished, limits))
+
+
+def _are_too_few_of_a_sort(
+    wished: Sequence[tuple[int, set[PoolDevice]]], limits: Limits
+) -> Generator[None, None, bool]:
+    """Say whether so many devices cannot be given for each of some wishes, no device twice."""
     # Devices that do for the same requests are counted together.
+    of_device: dict[PoolDevice, list[int]] = {}
+    for number, (_, devices) in enumerate(wished):
+        for device in devices:
+            of_device.setdefault(device, []).append(number)
+        yield
+    wishes: list[tuple[int, set[Hashable]]] = [(least, set()) for least, _ in wished]
     sizes: dict[Hashable, int] = {}
     of_sort: dict[Hashable, tuple[Pool, int] | None] = {}
-    for device, numbers in sorts.items():
+    for device, numbers in of_device.items():
         limit = limits.get(device)
-        sort = (frozenset(numbers), None if limit is None else limit[0])
+        sort = (tuple(numbers), None if limit is None else limit[0])
         sizes[sort] = sizes.get(sort, 0) + 1
-        of_sort[sort] = limit
-        for number in numbers:
-            wishes[number][1].add(sort)
-    yield
+        if sort not in of_sort:
+            of_sort[sort] = limit
+            for number in numbers:
+                wishes[number][1].add(sort)
+            yield
     return (yield from _cannot_be_met(wishes, sizes.__getitem__, of_sort.__getitem__))
 
 

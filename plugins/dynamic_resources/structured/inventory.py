@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from scheduler.snapshot.change_log import ChangeLog
 
 _FORGOTTEN_BEYOND = 20_000
-_DEVICES_OF_A_STEP = 128
-_NODES_OF_A_STEP = 32
+_DEVICES_OF_A_STEP = 32
+_NODES_OF_A_STEP = 8
 
 K = TypeVar("K")
 V = TypeVar("V")

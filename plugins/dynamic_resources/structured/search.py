@@ -38,7 +38,7 @@ _WORK_OF_A_PAUSE = 512
 """So much work is done between two pauses, in looks at a device: less than a millisecond."""
 _WORK_OF_A_STEP = 4
 _WORK_OF_COUNTERS = 16
-HOPELESS_AFTER = 256
+HOPELESS_AFTER = 64
 """After so many steps it is found out whether the search can succeed at all: most end before."""
 
 
