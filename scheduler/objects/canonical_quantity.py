@@ -16,7 +16,7 @@ _DIGITS = re.compile(r"[+-]?0*([0-9]*)\.?([0-9]*)", re.ASCII)  # before and afte
 def canonical_quantity(value: str | float) -> str:
     """Write a quantity in the form upstream gives it: the greatest suffix that leaves a whole number.
 
-    The family of suffixes stays: binary, decimal, or an exponent. More than 1000 digits stay as they are written.
+    The family of suffixes stays: binary, decimal, or an exponent. More than 100 digits stay as they are written.
 
     Raises:
         ValueError: it is none.

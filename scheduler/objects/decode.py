@@ -6,7 +6,6 @@ not in the middle of a scheduling cycle.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import msgspec
@@ -26,7 +25,6 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 
 _POD = msgspec.json.Decoder(Pod)
 _NODE = msgspec.json.Decoder(Node)
-_MESSAGE = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
 
 
 def decode_pod(raw: bytes) -> PodInfo:
@@ -161,9 +159,10 @@ def _decode_patiently(raw: bytes, kind: type[_T]) -> tuple[bytes, _T]:
 
 
 def _raise_from(error: msgspec.ValidationError, kind: type, found: dict[str, Any]) -> NoReturn:
-    match = _MESSAGE.fullmatch(str(error))
-    assert match is not None
-    path, problem = match["path"] or "", match["problem"]
+    problem, place, path = str(error).rpartition(" - at `")
+    if not place:
+        problem, path = path, ""
+    path = path.removesuffix("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
     told = problem[:1].lower() + problem[1:]
     raise ObjectError(kind.__name__, _key(found, kind.__name__), path, told, found=found) from error
 

@@ -15,8 +15,8 @@ _MAX_INT64 = 2**63 - 1
 _MIN_INT64 = -(2**63)
 _INT64_DIGITS = 18  # as many as int64 always holds
 
-_MAX_DIGITS = 1000
-_MAX_BITS = 3322  # as many as 1000 digits have
+_MAX_DIGITS = 100
+_MAX_BITS = 332  # as many as 100 digits have
 _MAX_NANOS = 10**_MAX_DIGITS
 _CHUNK = 500  # digits; Python converts text to an int in quadratic time
 _CACHED_LENGTH = 100
@@ -53,7 +53,7 @@ _SPACES = " \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u
 class Quantity:
     """A decimal number, in one of upstream's two forms. Immutable.
 
-    It is exact up to 1000 digits. Of longer ones the first 1000 are kept, so that all operations are cheap: two that
+    It is exact up to 100 digits. Of longer ones the first 100 are kept, so that all operations are cheap: two that
     differ only in later digits are equal. `value` and `milli_value` are exact for all numbers.
 
     Attributes:
@@ -81,7 +81,7 @@ class Quantity:
             unscaled: see the attributes, as the next two.
             exponent: likewise.
             is_int64: likewise.
-            held: for a decimal of more than 1000 digits as upstream holds it: the exponent that upstream holds it
+            held: for a decimal of more than 100 digits as upstream holds it: the exponent that upstream holds it
                 with, and its unscaled number there modulo 2**64 * 10**9.
         """
         self.unscaled = unscaled
@@ -95,12 +95,12 @@ class Quantity:
 
     @property
     def is_long(self) -> bool:
-        """Whether upstream holds it as a decimal of more than 1000 digits; some may be missing here."""
+        """Whether upstream holds it as a decimal of more than 100 digits; some may be missing here."""
         return self._held is not None
 
     @property
     def nanos(self) -> int:
-        """The number of billionths, of what was parsed; to compare many. More than 10**1000 count as that many."""
+        """The number of billionths, of what was parsed; to compare many. More than 10**100 count as that many."""
         if not self.unscaled:
             return 0
         most: int = _MAX_NANOS if self.unscaled > 0 else -_MAX_NANOS
@@ -197,7 +197,7 @@ class Quantity:
         return (mine > theirs) - (mine < theirs)
 
     def _long_sum(self, other: Quantity) -> Quantity:
-        """Add where upstream's decimal has more than 1000 digits, or may have them."""
+        """Add where upstream's decimal has more than 100 digits, or may have them."""
         if self._size() < other._size():
             return other._long_sum(self)
         held = min(self._exponent_held, other._exponent_held)
@@ -351,7 +351,7 @@ def _decimal_form(unscaled: int, exponent: int, held: int) -> Quantity:
 
 
 def _truncated(unscaled: int, exponent: int, held: int, rest: int) -> Quantity:
-    """Build the form of any size of the first 1000 digits of a number; the rest is upstream's, by the modulus."""
+    """Build the form of any size of the first 100 digits of a number; the rest is upstream's, by the modulus."""
     excess = _digits(unscaled) - _MAX_DIGITS
     if excess > 0:
         size = abs(unscaled) // _power(excess)
@@ -382,7 +382,7 @@ def _power(exponent: int) -> int:
 
 
 def _is_short(number: int, zeros: int) -> bool:
-    """Say whether a number has at most about 1000 digits once zeros are appended, so that computing with it is cheap."""
+    """Say whether a number has at most about 100 digits once zeros are appended, so that computing with it is cheap."""
     return zeros <= _MAX_DIGITS and number.bit_length() + zeros * 10 // 3 <= _MAX_BITS
 
 

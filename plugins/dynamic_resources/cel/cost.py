@@ -31,7 +31,7 @@ _ADDRESS_CALL: Final = 10_000
 _ELEMENT: Final = 32
 _COPIED_ELEMENT: Final = 48
 _SCALAR_SIZE: Final = 8
-_OPAQUE_SIZE: Final = 1_100  # a quantity has up to 1000 digits
+_OPAQUE_SIZE: Final = 200  # a quantity has up to 100 digits
 _SEARCHED: Final = 0.02  # of searching a text for another, for each pair of their characters
 
 

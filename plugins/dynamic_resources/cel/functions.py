@@ -22,10 +22,11 @@ from plugins.dynamic_resources.cel.opaque import (
     Network,
     Opaque,
     from_bytes,
+    quantity_to_bytes,
     to_bytes,
 )
 from plugins.dynamic_resources.cel.semver import Version, parse_version, parse_version_tolerantly
-from scheduler.objects.quantity import Quantity, parse_quantity
+from scheduler.objects.quantity import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -85,7 +86,7 @@ _COMPARISONS = (
 
 def _quantity(text: str) -> bytes:
     try:
-        return to_bytes(parse_quantity(text))
+        return quantity_to_bytes(text)
     except ValueError as error:
         problem = str(error).rpartition(": ")[2]
         raise ValueError(problem if problem.startswith("unable to") else _WRONG_FORMAT) from error

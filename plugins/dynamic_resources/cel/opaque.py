@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip
 from typing import Any
 
 from plugins.dynamic_resources.cel.semver import Version, parse_version
-from scheduler.objects.quantity import Quantity
+from scheduler.objects.quantity import Quantity, parse_quantity
 
 NO_SUCH_OVERLOAD = "no such overload"
 
@@ -24,6 +24,23 @@ Opaque = Quantity | Version | Address | Network
 
 LONGEST_CACHED = 256
 """Longer bytes are read anew each time: an expression may make thousands of them."""
+
+
+def quantity_to_bytes(written: str | float) -> bytes:
+    """Return how a quantity travels, as `to_bytes`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    is_long = isinstance(written, str) and len(written) > LONGEST_CACHED
+    return _quantity_to_bytes(written) if is_long else _cached_quantity(written)
+
+
+def _quantity_to_bytes(written: str | float) -> bytes:
+    return to_bytes(parse_quantity(written))
+
+
+_cached_quantity = lru_cache(maxsize=4096)(_quantity_to_bytes)
 
 
 def to_bytes(value: Opaque) -> bytes:

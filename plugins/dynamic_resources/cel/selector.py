@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from plugins.dynamic_resources.cel.cost import RefusedError, check_cost, check_text
 from plugins.dynamic_resources.cel.environment import environment
 from plugins.dynamic_resources.cel.facts import facts_of
-from plugins.dynamic_resources.cel.opaque import to_bytes
+from plugins.dynamic_resources.cel.opaque import quantity_to_bytes, to_bytes
 from plugins.dynamic_resources.cel.semver import parse_version
 from plugins.dynamic_resources.cel.wording import compile_error, conversion_error, evaluation_error
 from scheduler.errors import SchedulerError
-from scheduler.objects.quantity import parse_quantity
 from scheduler.objects.remembered import Remembered
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Subject:
         self.capacity: dict[str, dict[str, Any]] = {}  # domain -> name -> quantity
         for name, amount in device.capacity.items():
             domain, key = _domain(name, driver)
-            self.capacity.setdefault(domain, {})[key] = to_bytes(parse_quantity(amount.value))
+            self.capacity.setdefault(domain, {})[key] = quantity_to_bytes(amount.value)
 
 
 class Selector:
@@ -102,7 +101,8 @@ class Selector:
         """
         variables = {name: _VARIABLES[name](subject, self._domains) for name in self._reads}
         try:
-            found = _compiled(self._rewritten).eval(data=variables)
+            compiled = _COMPILED.get(self._rewritten) or _compiled(self._rewritten)
+            found = compiled.eval(data=variables)
         except RuntimeError as error:
             raise CELError(f"CEL runtime error: {evaluation_error(str(error))}") from error
         try:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from scheduler.errors import ObjectError
-from scheduler.objects.decode import decode_node, decode_object, decode_pod
+from scheduler.objects.decode import decode_node, decode_object, decode_pod, typed_object
 from tests.builders import node_object, pod_object
 
 
@@ -251,3 +252,14 @@ def test_what_is_no_json_is_not_handed_on():
 
 def test_any_other_object_is_returned_as_it_is():
     assert decode_object(b'{"kind":"Lease","spec":{"a":null}}') == {"kind": "Lease", "spec": {"a": None}}
+
+
+def test_text_in_an_error_that_looks_like_a_place_is_no_place():
+    class Kind(msgspec.Struct):
+        spec: Literal["a"]
+
+    odd = "x - at `$.other` " * 50_000
+    with pytest.raises(ObjectError) as told:
+        typed_object({"metadata": {"name": "n"}, "spec": odd}, Kind)
+    assert told.value.path == "spec"
+    assert odd in str(told.value)

@@ -343,17 +343,17 @@ def test_the_longest_texts_and_exponents_are_read(text: str, value: int):
 HUGE = [
     *("1e2147483647", "1234567890123456789e2147483647", "-1234567890123456789e9999", "1e-2147483648"),
     *("9" * 100_000, "0." + "1" * 100_000, "1", "7Ei", "1n", "-1e2147483647", "0e2147483647"),
-    *("0.0000000000000000000e-2147483648", "1234567890123456789e990", "1" * 1000, "1" * 1009),
+    *("0.0000000000000000000e-2147483648", "1234567890123456789e90", "1" * 100, "1" * 109),
 ]
 
 
 @pytest.mark.parametrize("other", HUGE)
 @pytest.mark.parametrize("one", HUGE)
-def test_no_operation_computes_with_numbers_beyond_a_few_thousand_digits(one: str, other: str):
+def test_no_operation_computes_with_numbers_of_many_digits(one: str, other: str):
     left, right = parse_quantity(one), parse_quantity(other)
     for found in (left, left + right, (left + right) + left, left.in_form_of(right)):
-        assert found.unscaled.bit_length() < 4000
-        assert found.nanos.bit_length() < 4000
+        assert found.unscaled.bit_length() < 1000
+        assert found.nanos.bit_length() < 1000
         assert MIN_INT64 <= found.milli_value() <= MAX_INT64
     assert (left < right) is (not left >= right)
     assert (left == right) is (left.reduced() == right.reduced())

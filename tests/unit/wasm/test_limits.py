@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from scheduler.errors import PluginLoadError
 from scheduler.framework import Code, CycleState
 from scheduler.objects.durations import Duration
 from scheduler.wasm.args import MemorySize
-from scheduler.wasm.guest import GuestError
+from scheduler.wasm.guest import GuestError, compile_guest
 from tests.builders import node, pod
 from tests.clusters import cluster
 from tests.guests import GROWS, LOOPS, TRAPS, guest, wat
@@ -228,3 +229,16 @@ def test_an_unknown_import_is_refused_when_it_is_built() -> None:
 
     with pytest.raises(PluginLoadError, match=r"unknown import: `k8s\.io/api::secrets`"):
         guest(content)
+
+
+def test_other_threads_go_on_while_a_guest_is_compiled() -> None:
+    functions = "".join(f"(func (result i32) (i32.const {number}))" for number in range(3000))
+    content = wat(f'{functions} (func (export "filter") (result i32) (i32.const 0))')
+    turns = 0
+
+    compiling = threading.Thread(target=compile_guest, args=(content,))
+    compiling.start()
+    while compiling.is_alive():
+        turns += 1
+
+    assert turns > 1000
