@@ -124,8 +124,8 @@ WORST = {
     "errors": "@" * 10_000,
     "unknown names": filled("a", "||"),
     "an open text": '"\\"' * 3400,
-    "blanks": f'device.attributes["{DRIVER}"].{" " * 10_000}a == 1',
-    "blanks in brackets": f'device.attributes["{DRIVER}"][{" " * 10_000}a] == 1',
+    "blanks": f'device.attributes["{DRIVER}"].{" " * 10_000}size() == 0',
+    "blanks in brackets": f'device.attributes["{DRIVER}"][{" " * 10_000}device.driver] == 1',
 }
 
 
