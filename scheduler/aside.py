@@ -92,6 +92,14 @@ def cpu_seconds(process: int | str = "self", thread: int | None = None) -> float
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
+def waited_seconds() -> float:
+    """Return for how long this process, its first thread that is, had work to do and no processor; 0 where nobody counts that."""
+    try:
+        return int(Path("/proc/self/schedstat").read_bytes().split()[1]) / 1e9
+    except OSError:
+        return 0.0
+
+
 class Aside(Protocol):
     """Does work, and returns or raises what it comes to; `doing` names it where it takes too long."""
 

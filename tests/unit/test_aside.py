@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -82,6 +83,14 @@ def test_what_a_process_and_a_thread_computed_is_known_while_they_are_there() ->
     assert (aside.cpu_seconds() or 0.0) > 0.0
     assert (aside.cpu_seconds(thread=threading.get_native_id()) or 0.0) > 0.0
     assert aside.cpu_seconds(0) is None
+
+
+def test_how_long_a_process_waited_for_a_processor_is_what_it_neither_computed_nor_slept() -> None:
+    began, computed, waited = time.monotonic(), time.process_time(), aside.waited_seconds()
+    while time.process_time() - computed < 0.3:
+        pass
+    passed = time.monotonic() - began
+    assert aside.waited_seconds() - waited == pytest.approx(passed - 0.3, abs=0.1 * passed)
 
 
 def test_who_gives_up_says_what_and_how_long_and_who_does_not_says_so_each_time(

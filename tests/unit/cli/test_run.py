@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import threading
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from scheduler import aside
+from scheduler.cli import run
+from scheduler.configuration.load import default
+from scheduler.controllers import kopf_thread as kopf_thread_module
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
+
+    import pytest
 
 WRONG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: -3\n"
 
@@ -27,3 +39,41 @@ def test_a_kept_configuration_that_cannot_be_read_hides_no_fault_of_the_one_ther
     assert ended.returncode == 2
     assert f"error: {config}: parallelism: must be at least 1, was -3" in ended.stderr.splitlines()
     assert f"{kept}: cannot be read" in ended.stderr
+
+
+def test_on_a_machine_so_busy_that_kopf_takes_minutes_to_import_the_start_waits_for_it_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_imported, entered = threading.Event(), []
+
+    @asynccontextmanager
+    async def following(**_: object) -> AsyncIterator[None]:
+        entered.append("profiles")
+        yield
+
+    @asynccontextmanager
+    async def kopf_thread(_: object) -> AsyncIterator[None]:
+        entered.append("kopf")
+        yield
+
+    async def scenario() -> None:
+        daemon: Any = SimpleNamespace(configuration=default())  # no more of it is asked
+        nobody: Any = None
+        async with run._following(daemon, nobody, None, following, connection=nobody, kubeconfig=None):
+            entered.append("run")
+
+    async def imported_late() -> None:
+        starting = asyncio.create_task(scenario())
+        while not caplog.records:  # noqa: ASYNC110 - nothing tells of a log line
+            await asyncio.sleep(0.01)
+        assert entered == []
+        is_imported.set()
+        await starting
+
+    monkeypatch.setattr(aside, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(run, "import_module", lambda _: is_imported.wait(60))
+    monkeypatch.setattr(kopf_thread_module, "KopfThread", kopf_thread)
+    asyncio.run(imported_late())
+
+    assert entered == ["profiles", "kopf", "run"]
+    assert vars(caplog.records[0])["what"] == "importing kopf"
