@@ -1,0 +1,58 @@
+"""Requests of an extender's callers, however large."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from scheduler.extenders import serving
+from scheduler.extenders.serving import RequestError
+from scheduler.server.extender import _verbs
+from tests.builders import pod_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.extenders.serving import PreemptionRequest
+    from scheduler.extenders.wire import MetaVictims
+
+
+class KeepsAll:
+    """Says that the pod fits wherever it is asked."""
+
+    def preempt(self, request: PreemptionRequest) -> Mapping[str, MetaVictims]:
+        return request.victims
+
+
+def victims(nodes: int) -> bytes:
+    named = {f"n{number}": {"Pods": [{"UID": str(number)}]} for number in range(nodes)}
+    return msgspec.json.encode({"Pod": pod_object("web"), "NodeNameToMetaVictims": named})
+
+
+@pytest.mark.parametrize(("nodes", "is_aside"), [(10, False), (20_000, True)])
+def test_a_large_request_is_read_where_it_leaves_the_loop_its_turns(
+    monkeypatch: pytest.MonkeyPatch, nodes: int, is_aside: bool
+) -> None:
+    readers, read = [], serving.preemption_request
+
+    def noted(body: bytes) -> PreemptionRequest:
+        readers.append(threading.current_thread())
+        return read(body)
+
+    monkeypatch.setattr(serving, "preemption_request", noted)
+    preempt = _verbs(KeepsAll())["preempt"]  # type: ignore[arg-type]  # nothing else is asked
+
+    answer = msgspec.json.decode(asyncio.run(preempt(victims(nodes))))
+    assert len(answer["NodeNameToMetaVictims"]) == nodes
+    assert [reader is threading.main_thread() for reader in readers] == [not is_aside]
+
+
+def test_a_large_request_that_makes_no_sense_is_refused_in_the_same_words() -> None:
+    preempt = _verbs(KeepsAll())["preempt"]  # type: ignore[arg-type]  # nothing else is asked
+
+    with pytest.raises(RequestError, match="the request is no JSON object"):
+        asyncio.run(preempt(b"x" * 2**20))
