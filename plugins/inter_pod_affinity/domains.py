@@ -10,7 +10,7 @@ import numpy as np
 from plugins.pod_topology_spread.constraints import lacking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping
     from typing import Self
 
     from scheduler.snapshot import Bools, Int64s, Interned, Rows, Snapshot
@@ -49,12 +49,12 @@ class Domains:
     def clone(self) -> Self:
         return type(self)(self._label, self._numbers, self._changes.copy())
 
-    def change(self, rows: Sequence[int], amount: int) -> None:
-        """Add to the domain of each row, as seen from there, as often as it occurs; without the label it has none."""
-        changed = np.array(rows, dtype=np.intp)
+    def change(self, amounts: Mapping[int, int]) -> None:
+        """Add row -> amount to the domain of each row, as seen from there; without the label it has none."""
+        changed = np.fromiter(amounts, dtype=np.intp, count=len(amounts))
         labelled = self._label.codes[changed] != self._label.values.index(None)
         for row in changed[labelled].tolist():
-            self._changes[row] += amount
+            self._changes[row] += amounts[row]
 
     @property
     def lacking(self) -> Bools:

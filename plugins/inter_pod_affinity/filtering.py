@@ -6,7 +6,7 @@ Source:
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from plugins.inter_pod_affinity.terms import CountedTerm, IncomingTerms
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.pod_affinity import AffinityTerms
-    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+    from scheduler.snapshot import Bools, Int64s, PodQuery, Rows, Snapshot, TermsThatMean
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -45,13 +44,13 @@ class AffinityState:
     def __init__(
         self,
         terms: IncomingTerms,
-        namespace_labels: Mapping[str, str],
+        others: TermsThatMean,
         affinity: tuple[Domains, ...],
         anti_affinity: dict[str, Domains],
         existing_anti_affinity: dict[str, Domains],
     ) -> None:
         self._terms = terms
-        self._namespace_labels = namespace_labels  # of the pod's own
+        self._others = others  # the required anti-affinity of pods on nodes
         self._affinity = affinity  # by the pod's topology keys: pods that all of its terms mean
         self._anti_affinity = anti_affinity  # topology key -> pods that its terms mean
         self._existing_anti_affinity = existing_anti_affinity  # topology key -> terms that mean the pod
@@ -61,7 +60,9 @@ class AffinityState:
         cls, pod: PodInfo, terms: IncomingTerms, namespace_labels: Mapping[str, str], snapshot: Snapshot
     ) -> Self | None:
         """Count the pods there are; None if no node can be refused."""
-        existing = added_up(snapshot, _existing(pod, namespace_labels, snapshot))
+        in_use = snapshot.affinity_terms(TermKind.REQUIRED_ANTI_AFFINITY)
+        others = in_use.matching(pod.namespace, pod.labels, namespace_labels)
+        existing = added_up(snapshot, others.amounts())
         if not (existing or terms.affinity_keys or terms.anti_affinity):
             return None
         near: dict[str, Domains] = {}
@@ -73,7 +74,7 @@ class AffinityState:
             near = added_up(snapshot, ((key, rows, counts) for key in affinity_keys))
         return cls(
             terms,
-            namespace_labels,
+            others,
             tuple(near.get(key) or Domains.empty(snapshot.label(key)) for key in affinity_keys),
             added_up(snapshot, counted_terms(terms.anti_affinity, snapshot)),
             existing,
@@ -82,7 +83,7 @@ class AffinityState:
     def clone(self) -> Self:
         return type(self)(
             self._terms,
-            self._namespace_labels,
+            self._others,
             tuple(domains.clone() for domains in self._affinity),
             _cloned(self._anti_affinity),
             _cloned(self._existing_anti_affinity),
@@ -92,39 +93,24 @@ class AffinityState:
         self, pod: PodInfo, changed: Sequence[tuple[int, PodInfo]], sign: int, snapshot: Snapshot
     ) -> None:
         """Note that other pods came to their rows or left them, each as seen from its row."""
-        for key, rows in self._rows_that_mean(pod, changed).items():
-            _domains(self._existing_anti_affinity, key, snapshot).change(rows, sign)
+        unwelcome: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        for row, other in changed:
+            terms = other.affinity_terms
+            if terms.required_anti_affinity:
+                for key, weight in self._others.weights_of(terms).items():
+                    unwelcome[key][row] += sign * weight
+        for key, amounts in unwelcome.items():
+            _domains(self._existing_anti_affinity, key, snapshot).change(amounts)
         if self._affinity:
-            rows = [row for row, other in changed if self._terms.affinity.matches(other)]
+            amounts = _amounts(changed, self._terms.affinity, sign)
             for domains in self._affinity:
-                domains.change(rows, sign)
+                domains.change(amounts)
         for term in self._terms.anti_affinity:
             if not snapshot.has_label(term.topology_key):
                 continue
-            rows = [row for row, other in changed if term.query.matches(other)]
-            if rows:
-                _domains(self._anti_affinity, term.topology_key, snapshot).change(rows, sign)
-
-    def _rows_that_mean(
-        self, pod: PodInfo, changed: Iterable[tuple[int, PodInfo]]
-    ) -> Mapping[str, list[int]]:
-        """Return topology key -> the rows of others whose required anti-affinity means the pod, one a term."""
-        keys_of: dict[AffinityTerms, list[str]] = {}  # pods of a deployment share their terms
-        found: defaultdict[str, list[int]] = defaultdict(list)
-        for row, other in changed:
-            terms = other.affinity_terms
-            if not terms.required_anti_affinity:
-                continue
-            keys = keys_of.get(terms)
-            if keys is None:
-                keys = keys_of[terms] = [
-                    each.term.topology_key
-                    for each in terms.required_anti_affinity
-                    if each.term.matches(pod.namespace, pod.labels, self._namespace_labels)
-                ]
-            for key in keys:
-                found[key].append(row)
-        return found
+            amounts = _amounts(changed, term.query, sign)
+            if amounts:
+                _domains(self._anti_affinity, term.topology_key, snapshot).change(amounts)
 
     def outcomes(self, pod: PodInfo, n_nodes: int) -> Outcomes:
         """Return what is said of each node: of several things the first in the order of the table."""
@@ -162,12 +148,13 @@ def counted_terms(terms: Iterable[CountedTerm], snapshot: Snapshot) -> Iterator[
         yield term.topology_key, rows, counts * term.weight
 
 
-def _existing(
-    pod: PodInfo, namespace_labels: Mapping[str, str], snapshot: Snapshot
-) -> Iterator[tuple[str, Rows, Int64s]]:
-    in_use = snapshot.affinity_terms(TermKind.REQUIRED_ANTI_AFFINITY)
-    for each in in_use.matching(pod.namespace, pod.labels, namespace_labels):
-        yield each.term.topology_key, *in_use.holders(each)
+def _amounts(changed: Iterable[tuple[int, PodInfo]], query: PodQuery, sign: int) -> Counter[int]:
+    """Return row -> how many more pods of a description are there."""
+    amounts: Counter[int] = Counter()
+    for row, other in changed:
+        if query.matches(other):
+            amounts[row] += sign
+    return amounts
 
 
 def _counted(counts: Int64s) -> tuple[Rows, Int64s]:

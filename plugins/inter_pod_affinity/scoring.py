@@ -79,7 +79,6 @@ def _existing(
     """Yield the terms of pods on nodes that mean the pod: topology key, rows, and the pod's worth to them."""
     if worth == 0:
         return
-    in_use = snapshot.affinity_terms(kind)
-    for each in in_use.matching(pod.namespace, pod.labels, namespace_labels):
-        rows, counts = in_use.holders(each)
-        yield each.term.topology_key, rows, counts * (each.weight * worth)
+    found = snapshot.affinity_terms(kind).matching(pod.namespace, pod.labels, namespace_labels)
+    for key, rows, amounts in found.amounts():
+        yield key, rows, amounts * worth

@@ -252,7 +252,13 @@ class Cycles:
             release=GroupRelease(writer, self.reporter, spawn, parts.steps),
             attempts=self.group_attempts,
         )
-        self.scheduler = Scheduler(parts, pods=self.pods, groups=groups, binding=self.binding)
+        self.scheduler = Scheduler(
+            parts,
+            pods=self.pods,
+            groups=groups,
+            binding=self.binding,
+            counted_late=self.reporter.counted_late,
+        )
 
 
 def limited(requests: Requests, settings: ClientConnection) -> Requests:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.objects.v1 import PodCondition
+from scheduler.snapshot import MOST_TERMS_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,6 +157,17 @@ class Reporter:
             reason="RejectedByKubelet",
             action="Binding",
             note=f"node {pod.node_name} rejected the pod after it was bound: {why}{rest}",
+        )
+
+    def counted_late(self, pod: PodInfo) -> None:
+        """A pod on a node has so many affinity terms that others do not wait until they are counted."""
+        self._recorders.of(pod.scheduler_name).record(
+            pod,
+            type_="Warning",
+            reason="AffinityCountedLate",
+            action="Scheduling",
+            note=f"the pod has {pod.affinity_terms.count} inter-pod affinity terms: of a pod with more than "
+            f"{MOST_TERMS_AT_ONCE} they are counted after other work, so pods that are placed meanwhile may not heed them",
         )
 
     def expected_on(self, pod: PodInfo, node_name: str) -> None:

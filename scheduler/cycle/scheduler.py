@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SHORTEST_SECONDS = 1e-6
+_SLICES_AT_FIRST = 20
+"""So many slices of what is left to be counted of pods on nodes are done before the first attempt."""
 _FINISH_SECONDS = 10.0
 """How long `run` waits for bindings when it is to stop; whoever schedules next begins the others anew."""
 
@@ -52,17 +54,25 @@ class Scheduler:
         pods: decides about one.
         groups: decides about a group.
         binding: carries the decisions out.
+        counted_late: is told of a pod on a node whose affinity terms begin to be counted, since it has very many.
 
     Attributes:
         at_work: told of the pod that an attempt begins with, and of None when it has ended.
     """
 
     def __init__(
-        self, shared: Shared, *, pods: PodCycle, groups: PodGroupCycle, binding: BindingCycle
+        self,
+        shared: Shared,
+        *,
+        pods: PodCycle,
+        groups: PodGroupCycle,
+        binding: BindingCycle,
+        counted_late: Callable[[PodInfo], None] = lambda _: None,
     ) -> None:
-        self._profiles, self._queue = shared.profiles, shared.queue
+        self._profiles, self._queue, self._cache = shared.profiles, shared.queue, shared.cache
         self._bus, self._freeze, self._budget = shared.bus, shared.freeze, shared.budget
-        self._steps = shared.steps
+        self._steps, self._observer = shared.steps, shared.observer
+        self._counted_late = counted_late
         self._pods, self._groups = pods, groups
         self._binding = binding
         self.at_work: Callable[[PodInfo | None], None] = lambda _: None
@@ -87,10 +97,12 @@ class Scheduler:
         """Place pods until `stop`, then finish the bindings under way; none is begun with while the picture is behind."""
         bindings: set[asyncio.Task[None]] = set()
         try:
+            await self._catch_up()
             while not self._stopping:
                 if picture is not None and self._steps.observed(picture.is_behind):
                     await self._steps.outside("picture", picture.wait, type(None))
                     continue
+                self._work_the_cache()
                 self._work_the_queue()
                 queued = self._queue.pop()
                 if queued is None:
@@ -129,6 +141,24 @@ class Scheduler:
         if not self._in_hand[uid]:
             del self._in_hand[uid]
 
+    async def _catch_up(self) -> None:
+        """Let the cache count what was left before there was somebody to go on with it, or the first part of it."""
+        slices = 0
+        while self._cache.is_behind and slices < _SLICES_AT_FIRST:
+            self._work_the_cache()
+            slices += 1
+            await asyncio.sleep(0)
+
+    def _work_the_cache(self) -> None:
+        """Let the cache count a slice of what is left."""
+        try:
+            for pod in self._cache.work():
+                self._observer.counted_late()
+                self._counted_late(pod)
+        except Exception:
+            # A mistake of ours: the comparison of what is known with what there is counts anew.
+            logger.exception("The affinity terms of pods on nodes could not be counted")
+
     def _work_the_queue(self) -> None:
         """Let the queue do a slice of what it has to do."""
         try:
@@ -154,6 +184,8 @@ class Scheduler:
     async def _wait_for_work(self) -> None:
         now = self._steps.clock.monotonic()
         deadline = self._queue.next_deadline(now)
+        if self._cache.is_behind:
+            deadline = now
         seconds = None if deadline is None else max(0.0, deadline - now)
         # Steps may count time in microseconds: in less it would be too early still, and again.
         await self._bus.wait_woken(max(seconds, _SHORTEST_SECONDS) if seconds else seconds)

@@ -52,7 +52,7 @@ class Shared:
         self.steps = steps or Steps(clock)
         self.observer = observer
         self.pods: dict[str, PodInfo] = {}
-        self.cache = Cache()
+        self.cache = Cache(in_slices=slice_seconds < inf)
         self.nominator = Nominator()
         self.profiles = Profiles()
         self.waiting_pods = WaitingPodsMap(observer)

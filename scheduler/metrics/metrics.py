@@ -222,6 +222,10 @@ class Metrics:
         self._undecodable = counters(
             "custom_scheduler_undecodable_objects_total", "Objects nobody could read.", "kind"
         )
+        self._counted_late = counters(
+            "custom_scheduler_pods_counted_late_total",
+            "Pods on nodes with so many affinity terms that they were counted after other work; an event names each.",
+        )[()]
         self._bind_seconds = histograms(
             "custom_scheduler_bind_duration_seconds",
             "From wanting to send a Binding to its answer; code 0 is no answer.",
@@ -386,6 +390,9 @@ class Metrics:
         self._sli_seconds[label].observe(seconds_since_first_attempt)
         if queued.was_flushed_from_unschedulable:
             self._after_flush.add()
+
+    def counted_late(self) -> None:
+        self._counted_late.add()
 
     def rejected_by_kubelet(self, reason: str) -> None:
         self._kubelet_rejections[reason].add()

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, overload
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from scheduler.objects.meta import ApiStruct
 from scheduler.objects.remembered import Remembered
-from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
+from scheduler.objects.selectors import (
+    LabelRule,
+    LabelSelector,
+    SelectorError,
+    SelectorRequirement,
+    parse_label_selector,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import TypeVar
+    from collections.abc import Mapping
 
-    T = TypeVar("T")
-    R = TypeVar("R")
+_LONG: Final = 16
+"""A pod with more terms has them read anew whenever they are asked for; see `LongTerms`."""
 
 
 class PodAffinityTerm(ApiStruct, frozen=True):
@@ -46,8 +55,7 @@ class PodAffinity(ApiStruct, frozen=True):
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
-@dataclass(frozen=True)
-class AffinityTerm:
+class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
     """Which pods a term means, and what "near" them means.
 
     Attributes:
@@ -72,16 +80,8 @@ class AffinityTerm:
             namespace in self.namespaces or self.namespace_rule.matches(namespace_labels)
         ) and self.rule.matches(labels)
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.namespaces, self.namespace_rule, self.rule, self.topology_key))
 
-    def __hash__(self) -> int:
-        return self._hash  # asked for whenever a pod with terms comes or goes
-
-
-@dataclass(frozen=True, slots=True)
-class WeightedTerm:
+class WeightedTerm(msgspec.Struct, frozen=True, gc=False):
     """A term with what it counts.
 
     Attributes:
@@ -93,7 +93,51 @@ class WeightedTerm:
     weight: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+class LongTerms(Sequence[WeightedTerm]):
+    """One list of terms of a pod that has very many, without a fault.
+
+    Each term is read from what is written whenever it is asked for: beside that, a list of such objects takes twice the
+    memory. Two lists are equal if the same pods' fields are.
+
+    Args:
+        namespace: of the pod.
+        written: the terms.
+        digest: of all that the pod writes about affinity, its namespace, and which of its lists this is.
+    """
+
+    __slots__ = ("_digest", "_namespace", "_written")
+
+    def __init__(
+        self,
+        namespace: str,
+        written: tuple[PodAffinityTerm, ...] | tuple[WeightedPodAffinityTerm, ...],
+        digest: tuple[bytes, str],
+    ) -> None:
+        self._namespace, self._written, self._digest = namespace, written, digest
+
+    def __len__(self) -> int:
+        return len(self._written)
+
+    @overload
+    def __getitem__(self, place: int) -> WeightedTerm: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[WeightedTerm, ...]: ...
+    def __getitem__(self, place: int | slice) -> WeightedTerm | tuple[WeightedTerm, ...]:
+        if isinstance(place, slice):
+            return tuple(_weighted(self._namespace, each) for each in self._written[place])
+        return _weighted(self._namespace, self._written[place])
+
+    def __iter__(self) -> Iterator[WeightedTerm]:
+        return (_weighted(self._namespace, each) for each in self._written)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LongTerms) and self._digest == other._digest
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class AffinityTerms:
     """All terms of a pod.
 
@@ -103,19 +147,59 @@ class AffinityTerms:
         preferred_affinity: it had better be near these.
         preferred_anti_affinity: it had better not.
         faults: what is wrong with lists that could not be read; such a list is empty above.
+        written: of a pod with `LongTerms`, its podAffinity and podAntiAffinity, from which the terms are read.
     """
 
-    required_affinity: tuple[WeightedTerm, ...] = ()
-    required_anti_affinity: tuple[WeightedTerm, ...] = ()
-    preferred_affinity: tuple[WeightedTerm, ...] = ()
-    preferred_anti_affinity: tuple[WeightedTerm, ...] = ()
+    required_affinity: Sequence[WeightedTerm] = ()
+    required_anti_affinity: Sequence[WeightedTerm] = ()
+    preferred_affinity: Sequence[WeightedTerm] = ()
+    preferred_anti_affinity: Sequence[WeightedTerm] = ()
     faults: tuple[str, ...] = ()
+    written: tuple[PodAffinity | None, PodAffinity | None] | None = field(
+        default=None, compare=False, repr=False
+    )
+    _hash: int | None = field(default=None, init=False, compare=False, repr=False)
+
+    @property
+    def count(self) -> int:
+        """How many terms there are."""
+        return sum(map(len, self._lists))
+
+    @property
+    def _lists(self) -> tuple[Sequence[WeightedTerm], ...]:
+        return (
+            self.required_affinity,
+            self.required_anti_affinity,
+            self.preferred_affinity,
+            self.preferred_anti_affinity,
+        )
+
+    def __hash__(self) -> int:
+        known = self._hash
+        if known is None:  # asked for whenever a pod with terms comes or goes
+            known = hash((self._lists, self.faults))
+            object.__setattr__(self, "_hash", known)
+        return known
 
 
 NO_TERMS: Final = AffinityTerms()
 
 _KNOWN: Remembered[tuple[str, bytes, bytes], AffinityTerms] = Remembered()  # by namespace and what is written
+_KNOWN_LONG: WeakValueDictionary[bytes, AffinityTerms] = WeakValueDictionary()  # by a digest of these
 _ENCODER = msgspec.msgpack.Encoder()
+
+
+def has_long_terms(affinity: PodAffinity | None, anti_affinity: PodAffinity | None) -> bool:
+    """Say whether a pod has so many terms that they are read anew whenever they are asked for."""
+    return _count(affinity) + _count(anti_affinity) > _LONG
+
+
+def _count(affinity: PodAffinity | None) -> int:
+    if affinity is None:
+        return 0
+    return len(affinity.required_during_scheduling_ignored_during_execution) + len(
+        affinity.preferred_during_scheduling_ignored_during_execution
+    )
 
 
 def affinity_terms(
@@ -129,51 +213,132 @@ def affinity_terms(
     if affinity is None and anti_affinity is None:
         return NO_TERMS
     key = (namespace, _ENCODER.encode(affinity), _ENCODER.encode(anti_affinity))
+    if has_long_terms(affinity, anti_affinity):
+        digest = sha256(_ENCODER.encode(key)).digest()
+        long = _KNOWN_LONG.get(digest)
+        if long is None:
+            long = _KNOWN_LONG[digest] = _parse_long(namespace, affinity, anti_affinity, digest)
+        return long
     found = _KNOWN.get(key)
     if found is None:
-        found = _parse(namespace, affinity or PodAffinity(), anti_affinity or PodAffinity())
+        found = _parse(namespace, affinity or _NO_AFFINITY, anti_affinity or _NO_AFFINITY)
         _KNOWN.keep(key, found, len(key[1]) + len(key[2]))
     return found
+
+
+_NO_AFFINITY: Final = PodAffinity()
 
 
 def _parse(namespace: str, near: PodAffinity, apart: PodAffinity) -> AffinityTerms:
     faults: list[str] = []
 
-    def required(term: PodAffinityTerm) -> WeightedTerm:
-        return WeightedTerm(_term(namespace, term))
-
-    def preferred(term: WeightedPodAffinityTerm) -> WeightedTerm:
-        return WeightedTerm(_term(namespace, term.pod_affinity_term), term.weight)
-
-    def parsed(parse: Callable[[T], R], terms: Sequence[T], kind: str) -> tuple[R, ...]:
+    def parsed(
+        kind: str, terms: tuple[PodAffinityTerm, ...] | tuple[WeightedPodAffinityTerm, ...]
+    ) -> tuple[WeightedTerm, ...]:
         try:
-            return tuple(map(parse, terms))
+            return tuple([_weighted(namespace, each) for each in terms])
         except SelectorError as error:
             faults.append(f"{kind}: {error}")
             return ()
 
-    return AffinityTerms(
-        parsed(required, near.required_during_scheduling_ignored_during_execution, "requiredAffinityTerms"),
-        parsed(
-            required, apart.required_during_scheduling_ignored_during_execution, "requiredAntiAffinityTerms"
-        ),
-        parsed(
-            preferred, near.preferred_during_scheduling_ignored_during_execution, "preferredAffinityTerms"
-        ),
-        parsed(
-            preferred,
-            apart.preferred_during_scheduling_ignored_during_execution,
-            "preferredAntiAffinityTerms",
-        ),
-        tuple(faults),
+    wanted, unwanted, liked, disliked = (parsed(kind, terms) for kind, terms in _lists(near, apart))
+    return AffinityTerms(wanted, unwanted, liked, disliked, tuple(faults))
+
+
+def _parse_long(
+    namespace: str, near: PodAffinity | None, apart: PodAffinity | None, digest: bytes
+) -> AffinityTerms:
+    """Return the terms of a pod that has very many, with what is written in as little memory as it takes."""
+    near, apart = _slimmed(near), _slimmed(apart)
+    faults: list[str] = []
+    lists: list[Sequence[WeightedTerm]] = []
+    for kind, terms in _lists(near or _NO_AFFINITY, apart or _NO_AFFINITY):
+        try:
+            for each in terms:
+                _weighted(namespace, each)
+        except SelectorError as error:
+            faults.append(f"{kind}: {error}")
+            lists.append(())
+        else:
+            lists.append(LongTerms(namespace, terms, (digest, kind)) if terms else ())
+    wanted, unwanted, liked, disliked = lists
+    return AffinityTerms(wanted, unwanted, liked, disliked, tuple(faults), (near, apart))
+
+
+def _lists(
+    near: PodAffinity, apart: PodAffinity
+) -> tuple[tuple[str, tuple[PodAffinityTerm, ...] | tuple[WeightedPodAffinityTerm, ...]], ...]:
+    """Return (upstream's name, the terms written) of the four lists, in the order of `AffinityTerms`."""
+    return (
+        ("requiredAffinityTerms", near.required_during_scheduling_ignored_during_execution),
+        ("requiredAntiAffinityTerms", apart.required_during_scheduling_ignored_during_execution),
+        ("preferredAffinityTerms", near.preferred_during_scheduling_ignored_during_execution),
+        ("preferredAntiAffinityTerms", apart.preferred_during_scheduling_ignored_during_execution),
     )
+
+
+def _weighted(namespace: str, written: PodAffinityTerm | WeightedPodAffinityTerm) -> WeightedTerm:
+    if isinstance(written, WeightedPodAffinityTerm):
+        return WeightedTerm(_term(namespace, written.pod_affinity_term), written.weight)
+    return WeightedTerm(_term(namespace, written))
 
 
 def _term(namespace: str, term: PodAffinityTerm) -> AffinityTerm:
     own = not term.namespaces and term.namespace_selector is None
     return AffinityTerm(
-        frozenset({namespace} if own else term.namespaces),
+        _only(namespace) if own else frozenset(term.namespaces),
         parse_label_selector(term.namespace_selector, "namespaceSelector"),
         parse_label_selector(term.label_selector, "labelSelector"),
         term.topology_key,
     )
+
+
+@lru_cache(maxsize=1024)
+def _only(namespace: str) -> frozenset[str]:
+    return frozenset({namespace})
+
+
+_NO_LABELS: Final[dict[str, str]] = {}
+
+
+def _slimmed(affinity: PodAffinity | None) -> PodAffinity | None:
+    """Return the same, with one object for each word and empty part that is written very often."""
+    if affinity is None:
+        return None
+    return PodAffinity(
+        tuple([_slim_term(each) for each in affinity.required_during_scheduling_ignored_during_execution]),
+        tuple(
+            [
+                WeightedPodAffinityTerm(each.weight, _slim_term(each.pod_affinity_term))
+                for each in affinity.preferred_during_scheduling_ignored_during_execution
+            ]
+        ),
+    )
+
+
+def _slim_term(term: PodAffinityTerm) -> PodAffinityTerm:
+    return PodAffinityTerm(
+        _slim_selector(term.label_selector),
+        term.namespaces,
+        sys.intern(term.topology_key),
+        _slim_selector(term.namespace_selector),
+    )
+
+
+def _slim_selector(selector: LabelSelector | None) -> LabelSelector | None:
+    if selector is None:
+        return None
+    if not (selector.match_labels or selector.match_expressions):
+        return _EVERYTHING
+    return LabelSelector(
+        selector.match_labels or _NO_LABELS,
+        tuple(
+            [
+                SelectorRequirement(each.key, sys.intern(each.operator), each.values)
+                for each in selector.match_expressions
+            ]
+        ),
+    )
+
+
+_EVERYTHING: Final = LabelSelector(_NO_LABELS)

@@ -100,8 +100,7 @@ class SelectorError(SchedulerError):
         super().__init__(f"[{told}]" if len(self.faults) > 1 else told)  # as upstream's aggregates have it
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True, gc=False):
     """One rule about one label.
 
     Attributes:
@@ -136,8 +135,7 @@ class Requirement:
         return number > self.bound if self.operator is Operator.GT else number < self.bound
 
 
-@dataclass(frozen=True, slots=True)
-class LabelRule:
+class LabelRule(msgspec.Struct, frozen=True, gc=False):
     """What a label selector means.
 
     Attributes:

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from scheduler.objects.pod import PodInfo
+from scheduler.objects.pod_affinity import has_long_terms
 from scheduler.objects.pod_group import group_annotations
 from scheduler.objects.remembered import Remembered
-from scheduler.objects.v1 import Pod, PodStatus
+from scheduler.objects.v1 import Affinity, Pod, PodStatus
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -39,7 +40,15 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
         keep_object: keep its bytes, so that `object` still works.
     """
     metadata, spec, status = pod.pod.metadata, pod.pod.spec, pod.pod.status
-    return PodInfo(
+    terms, own = None, {}
+    if spec.affinity is not None and has_long_terms(
+        spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
+    ):
+        terms = pod.affinity_terms
+        assert terms.written is not None, "what is written of long terms is kept with them"
+        near, apart = terms.written
+        own["affinity"] = Affinity(spec.affinity.node_affinity, near, apart)
+    trimmed = PodInfo(
         Pod(
             metadata=_sharing(
                 metadata,
@@ -48,7 +57,7 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
                 else group_annotations(metadata.annotations) or _EMPTY,
             ),
             spec=_sharing(
-                msgspec.structs.replace(spec, volumes=pod.storage_volumes) if spec.volumes else spec
+                msgspec.structs.replace(spec, volumes=pod.storage_volumes) if spec.volumes else spec, **own
             ),
             status=PodStatus(
                 phase=sys.intern(status.phase),
@@ -62,6 +71,10 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
         node_name=sys.intern(pod.node_name),
         resources=pod.resources,
     )
+    if terms is not None:
+        # They are shared by those who write the same for as long as any of these has them.
+        trimmed.__dict__["affinity_terms"] = terms
+    return trimmed
 
 
 def _sharing(struct: _T, **own: Any) -> _T:

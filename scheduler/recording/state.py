@@ -62,6 +62,7 @@ def is_quiet(daemon: Daemon) -> bool:
         parts.freeze.is_on
         or queue.count(Place.IN_FLIGHT)
         or queue.backlog
+        or parts.cache.is_behind
         or daemon.generations.retiring
         or any(
             parts.cache.table.watch_kind(kind).is_assuming for kind in daemon.generations.in_force.needs.kinds
@@ -120,6 +121,8 @@ def resume(daemon: Daemon, state: State, objects: Mapping[str, Mapping[str, Any]
             cache.assume(pods[uid], node_name)
         elif uid in pods:
             cache.add_pod(pods[uid])
+    while cache.is_behind:
+        cache.work()
     cache.note_placed_by_us(state.placed)
     for pause in state.pauses:
         cache.pauses.resume(*pause)

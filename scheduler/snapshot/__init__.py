@@ -4,7 +4,7 @@ One contiguous array of length n_nodes per quantity. Row i is the same node in e
 in that snapshot only. `ClusterTable` is written by `scheduler.state`; everybody else reads a `Snapshot`.
 """
 
-from scheduler.snapshot.affinity_index import TermKind, TermsInUse
+from scheduler.snapshot.affinity_index import MOST_TERMS_AT_ONCE, TermKind, TermsInUse, TermsThatMean
 from scheduler.snapshot.arrays import Bools, Float64s, Int32s, Int64s, Rows, UInt16s, wrapped
 from scheduler.snapshot.change_log import ChangeLog
 from scheduler.snapshot.images import ImageState
@@ -17,6 +17,7 @@ from scheduler.snapshot.storage_index import StorageIndex, StorageInUse
 from scheduler.snapshot.table import ClusterTable
 
 __all__ = [
+    "MOST_TERMS_AT_ONCE",
     "Bools",
     "ChangeLog",
     "ClusterTable",
@@ -38,6 +39,7 @@ __all__ = [
     "StorageIndex",
     "TermKind",
     "TermsInUse",
+    "TermsThatMean",
     "UInt16s",
     "nodes_of",
     "nodes_of_any",

@@ -1,25 +1,44 @@
-"""The affinity terms of the pods on nodes: which there are, which mean a given pod, and where their pods are."""
+"""The affinity terms of the pods on nodes: which mean a given pod, and where the pods are that have them.
+
+Pods that write the same, as the replicas of a workload do, share one `HeldTerms`: their terms are filed once, and it is
+counted where they are. So a pod that comes or goes costs the same however many terms it has, but the first and the last
+that write them. These are filed, and taken out again, in slices where there are very many of them.
+"""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from array import array
+from collections import Counter, defaultdict, deque
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from scheduler.objects.pod_affinity import NO_TERMS
-from scheduler.snapshot.rule_index import RuleIndex
+from scheduler.objects.pod_affinity import NO_TERMS, LongTerms
+from scheduler.snapshot.arrays import Column
+from scheduler.snapshot.term_columns import TermColumns, conditions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import AffinityTerms, WeightedTerm
-    from scheduler.snapshot.arrays import Int64s, Rows
+    from scheduler.snapshot.arrays import Int32s, Int64s, Rows
     from scheduler.snapshot.names_in_use import NamesInUse
 
-_FEW_ROWS = 256
+MOST_TERMS_AT_ONCE: Final = 256
+"""The terms of pods that have more are counted late: in slices, between attempts."""
+SLICE_TERMS: Final = 500
+"""Terms that are filed, or taken out, in one slice; it takes a few milliseconds."""
+_FEW_ROWS: Final = 256
+_FEW_TERMS: Final = 32
+"""So many terms are asked one by one."""
+_MANY_ROWS: Final = -2
+_NO_ROW: Final = -1
+
+Amounts = tuple[str, "Rows", "Int64s"]
+"""A topology key, rows, and what the terms of this key on each of these are worth together."""
 
 
 class TermKind(Enum):
@@ -30,10 +49,26 @@ class TermKind(Enum):
     PREFERRED_AFFINITY = "preferred_affinity"
     PREFERRED_ANTI_AFFINITY = "preferred_anti_affinity"
 
-    def of(self, terms: AffinityTerms) -> tuple[WeightedTerm, ...]:
+    def of(self, terms: AffinityTerms) -> Sequence[WeightedTerm]:
         """Return a pod's terms of this kind."""
-        of_kind: tuple[WeightedTerm, ...] = getattr(terms, self.value)
+        of_kind: Sequence[WeightedTerm] = getattr(terms, self.value)
         return of_kind
+
+
+class TermsThatMean(Protocol):
+    """The terms of one kind that pods on nodes have and that mean a given pod; valid as long as its snapshot."""
+
+    def amounts(self) -> Iterator[Amounts]:
+        """Yield what they are worth by topology key and row: the sum of the weights of each pod's terms.
+
+        Without those whose topology key no node has. A key comes as often as it likes, and so does a row.
+        """
+
+    def weights_of(self, terms: AffinityTerms) -> Mapping[str, int]:
+        """Return topology key -> the sum of the weights of those of a pod's terms that mean the given one.
+
+        Of terms of pods on nodes those that are counted, of other pods' all; again without keys that no node has.
+        """
 
 
 class TermsInUse(Protocol):
@@ -41,14 +76,8 @@ class TermsInUse(Protocol):
 
     def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-    ) -> Sequence[WeightedTerm]:
-        """Return the distinct terms that mean a pod with these labels, in a namespace with those.
-
-        Without those whose topology key no node has.
-        """
-
-    def holders(self, term: WeightedTerm) -> tuple[Rows, Int64s]:
-        """Return the rows with pods that have the term, in no order, and how often it occurs in each."""
+    ) -> TermsThatMean:
+        """Return the terms that mean a pod with these labels, in a namespace with those."""
 
 
 class RowCounts:
@@ -79,6 +108,12 @@ class RowCounts:
             self._many[list(self._few)] = list(self._few.values())
             self._few = {}
 
+    def only(self) -> tuple[int, int] | None:
+        """Return the row and its number if there is but one, or none: then the number is 0; None if there are more."""
+        if self._many is None and len(self._few) <= 1:
+            return next(iter(self._few.items()), (_NO_ROW, 0))
+        return None
+
     def arrays(self) -> tuple[Rows, Int64s]:
         """Return the rows whose number is not 0, and their numbers, to be looked at only."""
         if self._shown is None:
@@ -96,139 +131,458 @@ class RowCounts:
         )
 
 
+class HeldTerms:
+    """The terms of pods that write the same, and where these are.
+
+    Attributes:
+        terms: theirs.
+        count: how many terms there are.
+        number: of these among all that are held.
+        pods: how many pods have them.
+        rows: row -> how many of the pods are there.
+        filed: how many of the terms are filed, the first ones in the order of the kinds.
+        numbers: by kind, the numbers of the terms that are filed, in their order; none, one or two for each.
+        is_pending: whether terms are being filed, or taken out, in slices.
+        newcomer: the pod that brought them, until the first of them are filed.
+    """
+
+    __slots__ = ("count", "filed", "is_pending", "newcomer", "number", "numbers", "pods", "rows", "terms")
+
+    def __init__(self, terms: AffinityTerms, number: int) -> None:
+        self.terms = terms
+        self.count = terms.count
+        self.number = number
+        self.pods = self.filed = 0
+        self.rows = RowCounts()
+        self.numbers = {kind: array("i") for kind in TermKind if kind.of(terms)}
+        self.is_pending = False
+        self.newcomer: PodInfo | None = None
+
+    @property
+    def wanted(self) -> int:
+        """How many of the terms should be filed."""
+        return self.count if self.pods else 0
+
+    def at(self, place: int) -> tuple[TermKind, int]:
+        """Return of which kind a term is, and its place among those."""
+        for kind in self.numbers:
+            length = len(kind.of(self.terms))
+            if place < length:
+                return kind, place
+            place -= length
+        raise IndexError("there are fewer terms")
+
+
+class _AllHeld:
+    """Everything that is held, by terms and by number."""
+
+    __slots__ = ("_free", "_pods", "_row", "by_terms", "held")
+
+    def __init__(self) -> None:
+        self.by_terms: dict[AffinityTerms, HeldTerms] = {}
+        self.held: list[HeldTerms | None] = []
+        self._free: list[int] = []
+        self._row: Column[np.int64] = Column(np.int64)  # where the pods are; _NO_ROW, or _MANY_ROWS
+        self._pods: Column[np.int64] = Column(np.int64)  # how many are there, if that is one row
+
+    def add(self, terms: AffinityTerms) -> HeldTerms:
+        number = self._free.pop() if self._free else len(self.held)
+        held = self.by_terms[terms] = HeldTerms(terms, number)
+        if number == len(self.held):
+            self.held.append(held)
+            self._row.reserve(len(self.held))
+            self._pods.reserve(len(self.held))
+        else:
+            self.held[number] = held
+        return held
+
+    def remove(self, held: HeldTerms) -> None:
+        del self.by_terms[held.terms]
+        self.held[held.number] = None
+        self._free.append(held.number)
+
+    def moved(self, held: HeldTerms) -> None:
+        """Note that other pods have them now."""
+        only = held.rows.only()
+        row, pods = (_MANY_ROWS, 0) if only is None else only
+        self._row.cells[held.number], self._pods.cells[held.number] = row, pods
+
+    def amounts(self, worth: Int64s) -> Iterator[tuple[Rows, Int64s]]:
+        """Yield rows and amounts, where each pod's terms are worth so much, by number of what is held."""
+        numbers = np.flatnonzero(worth)
+        each = worth[numbers]
+        rows = self._row.cells[numbers]
+        single = rows >= 0
+        yield rows[single].astype(np.intp), each[single] * self._pods.cells[numbers[single]]
+        for place in np.flatnonzero(rows == _MANY_ROWS).tolist():
+            held = self.held[int(numbers[place])]
+            assert held is not None, "who is in many rows is held"
+            many, pods = held.rows.arrays()
+            yield many, pods * each[place]
+
+
+class _TopologyKeys:
+    """The topology keys of terms by number, and which of them nodes have.
+
+    Args:
+        of_nodes: the label keys of nodes; `show` tells when they change.
+    """
+
+    __slots__ = ("_free", "_numbers", "_uses", "names", "of_nodes", "on_nodes")
+
+    def __init__(self, of_nodes: NamesInUse) -> None:
+        self.of_nodes = of_nodes
+        self._numbers: dict[str, int] = {}
+        self._uses: list[int] = []
+        self._free: list[int] = []
+        self.names: list[str] = []
+        self.on_nodes: Column[np.bool_] = Column(np.bool_)
+
+    def take(self, key: str) -> int:
+        """Return the number of a key that one more term has."""
+        number = self._numbers.get(key)
+        if number is None:
+            if self._free:
+                number = self._free.pop()
+                self.names[number] = key
+            else:
+                number = len(self.names)
+                self.names.append(key)
+                self._uses.append(0)
+                self.on_nodes.reserve(len(self.names))
+            self._numbers[key] = number
+            self.on_nodes.cells[number] = key in self.of_nodes
+        self._uses[number] += 1
+        return number
+
+    def drop(self, number: int) -> None:
+        """Note that one term less has a key."""
+        self._uses[number] -= 1
+        if not self._uses[number]:
+            del self._numbers[self.names[number]]
+            self.names[number], self.on_nodes.cells[number] = "", False
+            self._free.append(number)
+
+    def show(self, key: str, *, is_there: bool) -> None:
+        """Note that a first node has a label key, or that none has it any more."""
+        number = self._numbers.get(key)
+        if number is not None:
+            self.on_nodes.cells[number] = is_there
+
+
 class TermIndex:
     """The terms of one kind; see `TermsInUse`.
 
-    Terms whose topology key no node has put nobody near anybody, so they are found only once a node has it.
-
-    Args:
-        keys: the label keys that nodes have; `show` and `hide` tell when they change.
+    Attributes:
+        kind: which.
+        changes: how often terms were filed or taken out so far.
+        all_held: whose they are.
+        keys: the topology keys by number.
+        held_by: by term, the number of what holds it.
+        place: by term, its place among the terms of the kind there.
+        key: by term, the number of its topology key.
+        weight: by term, its weight.
     """
 
-    __slots__ = ("_index", "_keys", "_of_key", "_rows", "_uses")
+    __slots__ = ("_columns", "all_held", "changes", "held_by", "key", "keys", "kind", "place", "weight")
 
-    def __init__(self, keys: NamesInUse) -> None:
-        self._keys = keys
-        self._index: RuleIndex[WeightedTerm] = RuleIndex()
-        self._of_key: dict[str, dict[WeightedTerm, None]] = {}
-        self._rows: dict[WeightedTerm, RowCounts] = {}
-        self._uses: Counter[WeightedTerm] = Counter()
+    def __init__(self, kind: TermKind, all_held: _AllHeld, keys: _TopologyKeys) -> None:
+        self.kind = kind
+        self.all_held, self.keys = all_held, keys
+        self._columns = TermColumns()
+        self.held_by: Column[np.int32] = Column(np.int32)
+        self.place: Column[np.int32] = Column(np.int32)
+        self.key: Column[np.int32] = Column(np.int32)
+        self.weight: Column[np.int32] = Column(np.int32)
+        self.changes = 0
 
-    def count(self, row: int, terms: Iterable[WeightedTerm], sign: int) -> None:
-        """Note that a pod with these terms came to a row, or left it."""
-        for term in terms:
-            if not self._uses[term]:
-                self._add(term)
-            self._uses[term] += sign
-            self._rows[term].add(row, sign)
-            if not self._uses[term]:
-                self._remove(term)
+    def file(self, held: HeldTerms, start: int, end: int) -> None:
+        """File some of the terms."""
+        self.changes += 1
+        columns = self.held_by, self.place, self.key, self.weight
+        numbers = held.numbers[self.kind]
+        for place, each in enumerate(self.kind.of(held.terms)[start:end], start):
+            for needs in conditions(each.term):
+                number = self._columns.add(needs)
+                numbers.append(number)
+                values = held.number, place, self.keys.take(each.term.topology_key), each.weight
+                for column, value in zip(columns, values, strict=True):
+                    column.reserve(number + 1)
+                    column.cells[number] = value
 
-    def _add(self, term: WeightedTerm) -> None:
-        key = term.term.topology_key
-        self._rows[term] = RowCounts()
-        self._of_key.setdefault(key, {})[term] = None
-        if key in self._keys:
-            self._index.add(term.term.rule, term)
-
-    def _remove(self, term: WeightedTerm) -> None:
-        key = term.term.topology_key
-        del self._uses[term], self._rows[term], self._of_key[key][term]
-        if not self._of_key[key]:
-            del self._of_key[key]
-        if key in self._keys:
-            self._index.remove(term.term.rule, term)
-
-    def show(self, key: str) -> None:
-        """Note that a first node has a label key."""
-        for term in self._of_key.get(key, ()):
-            self._index.add(term.term.rule, term)
-
-    def hide(self, key: str) -> None:
-        """Note that no node has a label key any more."""
-        for term in self._of_key.get(key, ()):
-            self._index.remove(term.term.rule, term)
+    def take_out(self, held: HeldTerms, start: int, end: int) -> None:
+        """Take out some of the terms, the last that are filed."""
+        self.changes += 1
+        numbers = held.numbers[self.kind]
+        gone = []
+        for each in reversed(self.kind.of(held.terms)[start:end]):
+            for needs in reversed(list(conditions(each.term))):
+                number = numbers.pop()
+                self.keys.drop(int(self.key.cells[number]))
+                gone.append((number, needs))
+        self._columns.remove(gone)
 
     def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-    ) -> Sequence[WeightedTerm]:
-        if not self._rows:
-            return ()
-        return [
-            term
-            for term in self._index.candidates(labels)
-            if term.term.matches(namespace, labels, namespace_labels)
-        ]
+    ) -> _Found:
+        few, many = self._columns.candidates(namespace, labels)
+        numbers = (
+            None if many or len(few) > _FEW_TERMS else self._asked(few, namespace, labels, namespace_labels)
+        )
+        if numbers is None:
+            candidates = np.concatenate([np.array(few, dtype=np.int32), *many])
+            candidates = candidates[self.keys.on_nodes.cells[self.key.cells[candidates]]]
+            numbers = self._columns.meaning(candidates, namespace, labels, namespace_labels)
+        return _Found(self, numbers, (namespace, labels, namespace_labels))
 
-    def terms(self) -> Iterable[WeightedTerm]:
-        """Return the distinct terms there are."""
-        return self._rows.keys()
+    def _asked(
+        self, few: list[int], namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+    ) -> Int32s | None:
+        """Return those of a few terms that mean a pod; None if any is not kept to be asked."""
+        found: dict[tuple[int, int], int] = {}  # a term may be there twice, for what it says of namespaces
+        for number in few:
+            if not self.keys.on_nodes.cells[self.key.cells[number]]:
+                continue
+            held_by, place = int(self.held_by.cells[number]), int(self.place.cells[number])
+            held = self.all_held.held[held_by]
+            assert held is not None, "what is filed is held"
+            terms = self.kind.of(held.terms)
+            if isinstance(terms, LongTerms):
+                return None
+            if terms[place].term.matches(namespace, labels, namespace_labels):
+                found[held_by, place] = number
+        return np.array(list(found.values()), dtype=np.int32)
 
-    def holders(self, term: WeightedTerm) -> tuple[Rows, Int64s]:
-        counts = self._rows.get(term)
-        return RowCounts().arrays() if counts is None else counts.arrays()
+
+Who = tuple[str, "Mapping[str, str]", "Mapping[str, str]"]
+"""A pod: its namespace, its labels, and those of its namespace."""
+
+
+class _Found:
+    """The terms of a kind that mean a pod."""
+
+    def __init__(self, index: TermIndex, numbers: Int32s, who: Who) -> None:
+        self._index, self._numbers, self._who = index, numbers, who
+        self._changes = index.changes
+        self._weights: dict[AffinityTerms, Mapping[str, int]] = {}
+
+    def amounts(self) -> Iterator[Amounts]:
+        index, numbers = self._index, self._numbers
+        if len(numbers) <= _FEW_TERMS:
+            for number in numbers.tolist():
+                held = index.all_held.held[int(index.held_by.cells[number])]
+                assert held is not None, "what is filed is held"
+                rows, pods = held.rows.arrays()
+                yield index.keys.names[index.key.cells[number]], rows, pods * index.weight.cells[number]
+            return
+        for key, some in self._by_key():
+            worth = np.bincount(index.held_by.cells[some], index.weight.cells[some]).astype(np.int64)
+            for rows, amounts in index.all_held.amounts(worth):
+                yield index.keys.names[key], rows, amounts
+
+    def _by_key(self) -> Iterator[tuple[int, Int32s]]:
+        """Yield topology key, by number -> the terms that have it."""
+        keys = self._index.key.cells[self._numbers]
+        counts = np.bincount(keys)
+        used = np.flatnonzero(counts)
+        if len(used) == 1:
+            yield int(used[0]), self._numbers
+            return
+        rank = np.zeros(len(counts), dtype=np.min_scalar_type(len(used)))  # 16 bits are sorted in linear time
+        rank[used] = np.arange(len(used))
+        numbers = self._numbers[np.argsort(rank[keys], kind="stable")]
+        ends = np.cumsum(counts[used]).tolist()
+        for key, (start, end) in zip(used.tolist(), pairwise([0, *ends]), strict=True):
+            yield key, numbers[start:end]
+
+    def weights_of(self, terms: AffinityTerms) -> Mapping[str, int]:
+        weights = self._weights.get(terms)
+        if weights is None:
+            weights = self._weights[terms] = self._weights_of(terms)
+        return weights
+
+    def _weights_of(self, terms: AffinityTerms) -> Mapping[str, int]:
+        index, kind = self._index, self._index.kind
+        weights: Counter[str] = Counter()
+        held = index.all_held.by_terms.get(terms)
+        if (
+            held is None or index.changes != self._changes
+        ):  # asked one by one: nothing of them is in the columns
+            for each in kind.of(terms):
+                if each.term.topology_key in index.keys.of_nodes and each.term.matches(*self._who):
+                    weights[each.term.topology_key] += each.weight
+        elif kind in held.numbers:
+            numbers = self._numbers[index.held_by.cells[self._numbers] == held.number]
+            keys, amounts = index.key.cells[numbers].tolist(), index.weight.cells[numbers].tolist()
+            for key, amount in zip(keys, amounts, strict=True):
+                weights[index.keys.names[key]] += amount
+        return weights
 
 
 class AffinityIndex:
-    """The terms of all kinds."""
+    """The terms of all kinds.
 
-    __slots__ = ("_of_kind",)
+    Args:
+        keys: the label keys that nodes have; `show` and `hide` tell when they change.
+        in_slices: whether the terms of pods that have more than MOST_TERMS_AT_ONCE are left for `work`.
+    """
 
-    def __init__(self, keys: NamesInUse) -> None:
-        self._of_kind = {kind: TermIndex(keys) for kind in TermKind}
+    __slots__ = ("_all", "_in_slices", "_keys", "_of_kind", "_pending")
+
+    def __init__(self, keys: NamesInUse, *, in_slices: bool = False) -> None:
+        self._keys = _TopologyKeys(keys)
+        self._all = _AllHeld()
+        self._of_kind = {kind: TermIndex(kind, self._all, self._keys) for kind in TermKind}
+        self._in_slices = in_slices
+        self._pending: deque[HeldTerms] = deque()
 
     def of(self, kind: TermKind) -> TermIndex:
         return self._of_kind[kind]
 
     def show(self, key: str) -> None:
         """Note that a first node has a label key."""
-        for index in self._of_kind.values():
-            index.show(key)
+        self._keys.show(key, is_there=True)
 
     def hide(self, key: str) -> None:
         """Note that no node has a label key any more."""
-        for index in self._of_kind.values():
-            index.hide(key)
+        self._keys.show(key, is_there=False)
+
+    def rows(self) -> Iterator[tuple[AffinityTerms, tuple[Rows, Int64s]]]:
+        """Yield the terms of pods that write the same, the rows where these are, and how many are in each."""
+        for held in self._all.by_terms.values():
+            if held.pods:
+                yield held.terms, held.rows.arrays()
 
     def count(self, row: int, pod: PodInfo, sign: int) -> None:
         """Note that a pod came to a row, or left it."""
         terms = pod.affinity_terms
-        if terms is not NO_TERMS:
-            for kind, index in self._of_kind.items():
-                index.count(row, kind.of(terms), sign)
+        if terms is NO_TERMS:
+            return
+        held = self._all.by_terms.get(terms)
+        if held is None:
+            held = self._all.add(terms)
+        held.rows.add(row, sign)
+        held.pods += sign
+        self._all.moved(held)
+        if held.filed != held.wanted and not held.is_pending:
+            if self._in_slices and held.count > MOST_TERMS_AT_ONCE:
+                held.is_pending = True
+                held.newcomer = pod if sign > 0 else None
+                self._pending.append(held)
+            else:
+                self._advance(held, held.count)
+        self._let_go(held)
+
+    def move(self, pods: Iterable[PodInfo], *, start: int, end: int | None) -> None:
+        """Note that pods are in another row now, or in none."""
+        for pod in pods:
+            if end is not None:
+                self.count(end, pod, 1)  # first, so that no terms are taken out in between
+            self.count(start, pod, -1)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether terms are left for `work`."""
+        return bool(self._pending)
+
+    def work(self) -> Sequence[PodInfo]:
+        """File some of the terms that are left, or take some out, those of several pods by turns.
+
+        Returns:
+            The pods whose terms it began to file; of pods that write the same only one.
+        """
+        left, begun = SLICE_TERMS, []
+        while left > 0 and self._pending:
+            held = self._pending.popleft()
+            if held.newcomer is not None and held.wanted:
+                begun.append(held.newcomer)
+                held.newcomer = None
+            left -= self._advance(held, left)
+            if held.filed != held.wanted:
+                self._pending.append(held)
+            else:
+                held.is_pending, held.newcomer = False, None
+                self._let_go(held)
+        return begun
+
+    def _advance(self, held: HeldTerms, most: int) -> int:
+        """File or take out so many terms, and return how many it were; at least one."""
+        worked = 0
+        while held.filed != held.wanted and worked < most:
+            is_filing = held.filed < held.wanted
+            kind, place = held.at(held.filed if is_filing else held.filed - 1)
+            if is_filing:
+                some = min(most - worked, len(kind.of(held.terms)) - place)
+                self._of_kind[kind].file(held, place, place + some)
+                held.filed += some
+            else:
+                some = min(most - worked, place + 1)
+                self._of_kind[kind].take_out(held, place + 1 - some, place + 1)
+                held.filed -= some
+            worked += some
+        return max(worked, 1)
+
+    def _let_go(self, held: HeldTerms) -> None:
+        if not (held.pods or held.filed or held.is_pending):
+            self._all.remove(held)
+
+
+class _Changed:
+    """The terms of a kind that mean a pod, with some pods exchanged."""
+
+    def __init__(
+        self, base: TermsThatMean, kind: TermKind, changes: Sequence[tuple[int, PodInfo, int]]
+    ) -> None:
+        self._base, self._kind, self._changes = base, kind, changes
+        self.weights_of = base.weights_of
+
+    def amounts(self) -> Iterator[Amounts]:
+        more: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        for row, pod, sign in self._changes:
+            terms = pod.affinity_terms
+            if self._kind.of(terms):
+                for key, weight in self.weights_of(terms).items():
+                    more[key][row] += sign * weight
+        changed: dict[str, list[tuple[Rows, Int64s]]] = {
+            key: [(np.array(list(rows)), np.array(list(rows.values())))] for key, rows in more.items()
+        }
+        for key, rows, amounts in self._base.amounts():
+            if key in changed:
+                changed[key].append((rows, amounts))
+            else:
+                yield key, rows, amounts
+        for key, parts in changed.items():
+            rows, amounts = (np.concatenate(each) for each in zip(*parts, strict=True))
+            total = np.bincount(rows, weights=amounts).astype(np.int64)
+            left = np.flatnonzero(total)
+            yield key, left, total[left]
 
 
 class ChangedTerms:
-    """Terms in use, with the pods of some rows exchanged."""
+    """Terms in use, with the pods of some rows exchanged: (row, pod, 1 if it came and -1 if it went)."""
 
-    def __init__(self, base: TermsInUse, kind: TermKind, changes: Iterable[tuple[int, PodInfo, int]]) -> None:
-        self._base = base
-        self._changes: defaultdict[WeightedTerm, Counter[int]] = defaultdict(Counter)
-        for row, pod, sign in changes:
-            for term in kind.of(pod.affinity_terms):
-                self._changes[term][row] += sign
+    def __init__(self, base: TermsInUse, kind: TermKind, changes: Sequence[tuple[int, PodInfo, int]]) -> None:
+        self._base, self._kind, self._changes = base, kind, changes
 
     def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-    ) -> Sequence[WeightedTerm]:
-        found = dict.fromkeys(self._base.matching(namespace, labels, namespace_labels))
-        found.update(
-            (term, None) for term in self._changes if term.term.matches(namespace, labels, namespace_labels)
-        )
-        return [term for term in found if term not in self._changes or self.holders(term)[0].size]
+    ) -> TermsThatMean:
+        base = self._base.matching(namespace, labels, namespace_labels)
+        return _Changed(base, self._kind, self._changes)
 
-    def holders(self, term: WeightedTerm) -> tuple[Rows, Int64s]:
-        rows, counts = self._base.holders(term)
-        changes = self._changes.get(term)
-        if changes is None:
-            return rows, counts
-        total = Counter(dict(zip(rows.tolist(), counts.tolist(), strict=True)))
-        total.update(changes)
-        held = RowCounts()
-        for row, count in total.items():
-            if count:
-                held.add(row, count)
-        return held.arrays()
+
+class _Taken:
+    """The terms of a kind that mean a pod, on some rows only."""
+
+    def __init__(self, base: TermsThatMean, new_row: Rows) -> None:
+        self._base, self._new_row = base, new_row
+        self.weights_of = base.weights_of
+
+    def amounts(self) -> Iterator[Amounts]:
+        for key, rows, amounts in self._base.amounts():
+            taken = self._new_row[rows]
+            here = taken >= 0
+            yield key, taken[here], amounts[here]
 
 
 class TakenTerms:
@@ -241,12 +595,5 @@ class TakenTerms:
 
     def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-    ) -> Sequence[WeightedTerm]:
-        found = self._base.matching(namespace, labels, namespace_labels)
-        return [term for term in found if self.holders(term)[0].size]
-
-    def holders(self, term: WeightedTerm) -> tuple[Rows, Int64s]:
-        rows, counts = self._base.holders(term)
-        taken = self._new_row[rows]
-        here = taken >= 0
-        return taken[here], counts[here]
+    ) -> TermsThatMean:
+        return _Taken(self._base.matching(namespace, labels, namespace_labels), self._new_row)

@@ -5,18 +5,19 @@ Columns are kept up to date change by change, so a change that was missed would 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scheduler.snapshot.affinity_index import AffinityIndex, TermKind
-from scheduler.snapshot.names_in_use import NamesInUse
+from scheduler.objects.pod_affinity import NO_TERMS
+from scheduler.snapshot.affinity_index import TermKind
 from scheduler.snapshot.table import ClusterTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from scheduler.objects.pod_affinity import AffinityTerms
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.table import KeptColumns
 
@@ -40,22 +41,26 @@ def wrong_rows(table: ClusterTable, rows: Sequence[int]) -> Iterator[tuple[int, 
 
 def wrong_terms(table: ClusterTable) -> Iterator[str]:
     """Yield the affinity terms that are not held where the index of the pods on nodes has them."""
-    fresh = AffinityIndex(NamesInUse())
+    wanted: defaultdict[AffinityTerms, Counter[int]] = defaultdict(Counter)
     for row in range(
         table.n_nodes
     ):  # over all nodes, and of their pods those with terms: nobody waits for it
         for pod in table.pods_on(row).values():
-            fresh.count(row, pod, 1)
-    for kind in TermKind:
-        found, wanted = table.affinity_terms(kind), fresh.of(kind)
-        for term in dict.fromkeys((*found.terms(), *wanted.terms())):
-            if _holders(found.holders(term)) != _holders(wanted.holders(term)):
-                yield f"{kind.value} by {term.term.topology_key} is counted on other nodes than where its pods are"
+            if pod.affinity_terms is not NO_TERMS:
+                wanted[pod.affinity_terms][row] += 1
+    found = {
+        terms: Counter(dict(zip(rows.tolist(), counts.tolist(), strict=True)))
+        for terms, (rows, counts) in table.pods_by_terms
+    }
+    for terms in dict.fromkeys((*found, *wanted)):
+        if found.get(terms) != wanted.get(terms):
+            yield f"{_named(terms)} are counted on other nodes than where their pods are"
 
 
-def _holders(rows_and_counts: tuple[Any, Any]) -> Counter[int]:
-    rows, counts = rows_and_counts
-    return Counter(dict(zip(rows.tolist(), counts.tolist(), strict=True)))
+def _named(terms: AffinityTerms) -> str:
+    lists = {kind.value: kind.of(terms) for kind in TermKind if kind.of(terms)}
+    kinds = [f"{name} by {terms_of_kind[0].term.topology_key}" for name, terms_of_kind in lists.items()]
+    return ", ".join(kinds) or "terms that cannot be read"
 
 
 def _columns(

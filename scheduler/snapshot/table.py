@@ -24,16 +24,17 @@ from scheduler.snapshot.snapshot import Snapshot
 from scheduler.snapshot.storage_index import StorageIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from typing import Any
 
     from scheduler.objects.host_ports import HostPort
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_affinity import AffinityTerms
     from scheduler.objects.taints import Taint
     from scheduler.snapshot.affinity_index import TermIndex, TermKind
-    from scheduler.snapshot.arrays import Bools, Int64s
+    from scheduler.snapshot.arrays import Bools, Int64s, Rows
     from scheduler.snapshot.images import ImageState
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.object_store import Objects
@@ -59,9 +60,14 @@ class KeptColumns(NamedTuple):
 
 
 class ClusterTable:
-    """Every node's quantities, one array each, and the pods on it."""
+    """Every node's quantities, one array each, and the pods on it.
 
-    def __init__(self) -> None:
+    Args:
+        in_slices: whether affinity terms of pods that have very many are left for `work`.
+    """
+
+    def __init__(self, *, in_slices: bool = False) -> None:
+        self._in_slices = in_slices
         self._nodes: list[NodeObject] = []
         self._room = 0  # rows that there is room for in every column
         self._row_of: dict[str, int] = {}  # node name -> row
@@ -83,7 +89,7 @@ class ClusterTable:
         self._used_ports: InternedColumn[frozenset[HostPort]] = InternedColumn(frozenset())
         self._images = ImageColumns()
         self._pod_counts = PodCounts()
-        self._affinity = AffinityIndex(self._label_keys)
+        self._affinity = AffinityIndex(self._label_keys, in_slices=in_slices)
         self._storage = StorageIndex()
         self._objects: dict[str, ObjectStore] = {}  # by kind
         self._requested_on: list[dict[str, int]] = []  # by row: resource -> amount, without zeros
@@ -277,11 +283,13 @@ class ClusterTable:
         self._note_names(self._nodes[row], None)
         for resource, amount in self._requested_on[row].items():
             self._note_overdrawn(resource, amount, 0)
-        self._index_pods(row, row, -1)
+        self._affinity.move(self._pods[row].values(), start=row, end=None)
+        self._index_storage(row, row, -1)
         self._pod_counts.move(self._pods[row].values(), start=row, end=None)
         if row != last:
-            self._index_pods(last, last, -1)
-            self._index_pods(row, last, 1)
+            self._affinity.move(self._pods[last].values(), start=last, end=row)
+            self._index_storage(last, last, -1)
+            self._index_storage(row, last, 1)
             self._pod_counts.move(self._pods[last].values(), start=last, end=row)
         for interned in self._interned():
             if row != last:
@@ -303,14 +311,10 @@ class ClusterTable:
             self._node_changed(row)
         self._layout_changed()
 
-    def _index_pods(self, row: int, pods_of: int, sign: int) -> None:
+    def _index_storage(self, row: int, pods_of: int, sign: int) -> None:
         for pod in self._pods[pods_of].values():
-            self._index_pod(row, pod, sign)
-
-    def _index_pod(self, row: int, pod: PodInfo, sign: int) -> None:
-        self._affinity.count(row, pod, sign)
-        if pod.storage_volumes:
-            self._storage.count(row, pod, sign, self.n_nodes)
+            if pod.storage_volumes:
+                self._storage.count(row, pod, sign, self.n_nodes)
 
     def _note_names(self, before: NodeObject | None, after: NodeObject | None) -> None:
         """Make columns for what only this node has, and give back those of what no node has any more."""
@@ -399,7 +403,9 @@ class ClusterTable:
         self._nonzero_memory_bytes.cells[row] = nonzero[1]
         self._pod_count.cells[row] = len(self._pods[row])
         self._pod_counts.count(row, pod, sign)
-        self._index_pod(row, pod, sign)
+        self._affinity.count(row, pod, sign)
+        if pod.storage_volumes:
+            self._storage.count(row, pod, sign, self.n_nodes)
         if pod.host_ports:
             ports = (port for other in self._pods[row].values() for port in other.host_ports)
             self._used_ports.set(row, frozenset(ports))
@@ -410,7 +416,7 @@ class ClusterTable:
 
         For when a column was found to be wrong, which is a mistake of ours.
         """
-        fresh = ClusterTable()
+        fresh = ClusterTable(in_slices=self._in_slices)
         for node in self._nodes:
             fresh.add_node(node)
         fresh._objects = self._objects
@@ -423,6 +429,24 @@ class ClusterTable:
             self._overdrawn[resource] = rows
         else:
             self._overdrawn.pop(resource, None)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether affinity terms of pods on nodes are not counted yet, or not taken out yet: they are left for `work`."""
+        return self._affinity.is_behind
+
+    def work(self) -> Sequence[PodInfo]:
+        """Count some of the affinity terms that are left, or take some out; it takes a few milliseconds.
+
+        Returns:
+            The pods whose terms it began to count; of pods that write the same only one.
+        """
+        return self._affinity.work()
+
+    @property
+    def pods_by_terms(self) -> Iterator[tuple[AffinityTerms, tuple[Rows, Int64s]]]:
+        """Yield affinity terms of pods on nodes, the rows where pods with just these are, and how many in each."""
+        return self._affinity.rows()
 
     # Objects of other kinds, for the plugins that need them.
 

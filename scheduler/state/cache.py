@@ -18,7 +18,7 @@ from scheduler.state.pod_groups import PodGroups
 from scheduler.state.pod_states import MOVES, PodState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
@@ -30,15 +30,18 @@ logger = logging.getLogger(__name__)
 class Cache:
     """Our picture of the cluster; `snapshot` is what decisions are made on.
 
+    Args:
+        in_slices: whether the affinity terms of pods that have very many are left for `work`.
+
     Attributes:
         table: the columns.
         pauses: the nodes that had better be avoided for a while.
         groups: who belongs to which group; of the pods here the cache says who comes and goes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_slices: bool = False) -> None:
         self.groups = PodGroups()
-        self.table = ClusterTable()
+        self.table = ClusterTable(in_slices=in_slices)
         self.pauses = NodePauses()
         self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
         self._states: dict[str, PodState] = {}  # pod uid -> ASSUMED or CONFIRMED
@@ -52,6 +55,15 @@ class Cache:
     def snapshot(self) -> Snapshot:
         """Return the cluster as it is; valid until the next change here."""
         return self.table.snapshot()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether some affinity terms of the pods here are left for `work`."""
+        return self.table.is_behind
+
+    def work(self) -> Sequence[PodInfo]:
+        """Go on with counting what is left, for one slice, and return the pods of which it begins to count the terms."""
+        return self.table.work()
 
     # Nodes.
 

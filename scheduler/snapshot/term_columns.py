@@ -1,0 +1,349 @@
+"""Which of very many affinity terms mean a pod, in a few array operations.
+
+A term is a number of conditions about a pod: each of some sets of words has one that is the pod's (`In`, `Exists`,
+`namespaces`), and others are not the pod's (`NotIn`, `DoesNotExist`). Words are the pod's namespace, its labels and
+their keys, and the same of its namespace's labels. One of the sets says under which words a term is filed, so that it
+is looked at only for pods with such a word. What else it demands is looked up from the pod's words, for all terms at
+once. So one more term costs a decision nanoseconds, whatever it demands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from scheduler.objects.selectors import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from scheduler.objects.pod_affinity import AffinityTerm
+    from scheduler.objects.selectors import LabelRule, Requirement
+    from scheduler.snapshot.arrays import Int32s, Int64s
+
+Word = str | tuple[object, ...]
+Place = tuple[str | None, Word | None]
+"""Under which namespace a term is filed, and under which word of a pod's labels; None is any."""
+
+_NAMESPACE, _NAMESPACE_KEY, _NAMESPACE_LABEL = range(3)
+_MOST_PLACES: Final = 32
+"""A term is filed in no more places than that; of a longer list of words it is looked up which are the pod's."""
+_NEVER: Final = np.iinfo(np.int32).max
+"""More conditions than any term has."""
+_FEWEST_GONE: Final = 1024
+_MOST_UNSORTED: Final = 4096
+_SMALLEST: Final = 16
+
+
+@dataclass(slots=True)
+class Conditions:
+    """What a term demands of a pod.
+
+    Attributes:
+        places: where it is filed; a pod has at most one of them.
+        others: sets of further words, of each of which a pod has at most one and needs one.
+        forbidden: words that a pod may not have.
+    """
+
+    places: list[Place]
+    others: list[Sequence[Word]]
+    forbidden: list[Word]
+
+
+def conditions(term: AffinityTerm) -> Iterator[Conditions]:
+    """Yield what a term demands, in one way or two, of which a pod meets at most one; nothing if it means nobody."""
+    labels = _words_of(term.rule, None, None)
+    if labels is None:
+        return
+    needed, forbidden = labels
+    of_namespace = _words_of(term.namespace_rule, _NAMESPACE_KEY, _NAMESPACE_LABEL)
+    chooses_all = of_namespace == ([], [])
+    if term.namespaces and not chooses_all:
+        yield _filed(term.namespaces, needed, forbidden)
+    if of_namespace is not None:
+        more_needed, more_forbidden = of_namespace
+        named = [] if chooses_all else [(_NAMESPACE, name) for name in term.namespaces]
+        yield _filed(None, [*needed, *more_needed], [*forbidden, *more_forbidden, *named])
+
+
+def _filed(
+    namespaces: frozenset[str] | None, needed: Sequence[Sequence[Word]], forbidden: list[Word]
+) -> Conditions:
+    others = list(needed)
+    under: Sequence[str | None] = (None,)
+    if namespaces is not None:
+        if len(namespaces) <= _MOST_PLACES:
+            under = list(namespaces)
+        else:
+            others.append([(_NAMESPACE, name) for name in namespaces])
+    words: Sequence[Word | None] = (None,)
+    # A label is rarer than a key of labels, and the pod's own labels are looked up, not its namespace's.
+    own = [some for some in needed if len(some) * len(under) <= _MOST_PLACES and _is_own(some[0])]
+    if own:
+        words = next((some for some in own if isinstance(some[0], tuple)), own[0])
+        others = [some for some in others if some is not words]
+    return Conditions(list(product(under, words)), others, forbidden)
+
+
+def _is_own(word: Word) -> bool:
+    return isinstance(word, str) or isinstance(word[0], str)
+
+
+def _words_of(
+    rule: LabelRule, key_tag: object, label_tag: object
+) -> tuple[list[Sequence[Word]], list[Word]] | None:
+    """Return the sets of words of which a rule needs one each, and the words that it forbids; None if nothing fits it."""
+    if rule.requirements is None:
+        return None
+    needed: list[Sequence[Word]] = []
+    forbidden: list[Word] = []
+    for key, requirements in _by_key(rule.requirements).items():
+        key_word: Word = key if key_tag is None else (key_tag, key)
+        prefix: tuple[object, ...] = (key,) if label_tag is None else (label_tag, key)
+        operators = {requirement.operator for requirement in requirements}
+        denied = frozenset[str]().union(*_values(requirements, Operator.NOT_IN))
+        if Operator.DOES_NOT_EXIST in operators:
+            if operators & _PRESENT:
+                return None
+            forbidden.append(key_word)
+        elif Operator.IN in operators:
+            allowed, *more = _values(requirements, Operator.IN)
+            allowed = allowed.intersection(*more) - denied
+            if not allowed:
+                return None
+            needed.append([(*prefix, value) for value in allowed])
+        else:
+            if Operator.EXISTS in operators:
+                needed.append([key_word])
+            forbidden += [(*prefix, value) for value in denied]
+    return needed, forbidden
+
+
+_PRESENT: Final = frozenset({Operator.IN, Operator.EXISTS})
+
+
+def _by_key(requirements: Sequence[Requirement]) -> Mapping[str, Sequence[Requirement]]:
+    if len(requirements) == 1:
+        return {requirements[0].key: requirements}
+    by_key: dict[str, list[Requirement]] = {}
+    for requirement in requirements:
+        by_key.setdefault(requirement.key, []).append(requirement)
+    return by_key
+
+
+def _values(requirements: Sequence[Requirement], operator: Operator) -> list[frozenset[str]]:
+    return [requirement.values for requirement in requirements if requirement.operator is operator]
+
+
+def _words_of_pod(
+    namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
+) -> Iterator[Word]:
+    yield _NAMESPACE, namespace
+    yield from labels
+    yield from labels.items()
+    for key, value in namespace_labels.items():
+        yield _NAMESPACE_KEY, key
+        yield _NAMESPACE_LABEL, key, value
+
+
+class TermColumns:
+    """Terms by number, found by a pod's words.
+
+    Numbers of terms that were taken out are given to others only once nothing refers to them any more.
+    """
+
+    __slots__ = ("_forbidden", "_free", "_gone", "_need", "_places", "_taken", "_wanted", "size")
+
+    def __init__(self) -> None:
+        self._places: dict[str | None, dict[Word | None, int | _Numbers]] = {}
+        self._wanted = _WordIndex()  # of the words of `Conditions.others`
+        self._forbidden = _WordIndex()
+        self._need: Int32s = np.full(_SMALLEST, _NEVER, dtype=np.int32)  # how many of `others`
+        self._taken = 0  # numbers that were ever given
+        self._free: list[int] = []
+        self._gone: list[int] = []  # numbers of terms that were taken out, and that word indexes may refer to
+        self.size = 0  # how many terms there are
+
+    @property
+    def room(self) -> int:
+        """All numbers are below this."""
+        return len(self._need)
+
+    def add(self, needs: Conditions) -> int:
+        """Take in a term, and return its number."""
+        if self._free:
+            number = self._free.pop()
+        else:
+            number = self._taken
+            self._taken += 1
+            if number == len(self._need):
+                self._need = np.concatenate([self._need, np.full(number, _NEVER, dtype=np.int32)])
+        self._need[number] = len(needs.others)
+        for words in needs.others:
+            self._wanted.add(words, number)
+        if needs.forbidden:
+            self._forbidden.add(needs.forbidden, number)
+        for namespace, word in needs.places:
+            there = self._places.setdefault(namespace, {})
+            known = there.get(word)
+            if known is None:
+                there[word] = number
+            elif isinstance(known, int):
+                there[word] = _Numbers(known, number)
+            else:
+                known.append(number)
+        self.size += 1
+        return number
+
+    def remove(self, terms: Sequence[tuple[int, Conditions]]) -> None:
+        """Take out terms, given by their numbers and what they demand."""
+        touched: dict[Place, int] = {}
+        for number, needs in terms:
+            self._need[number] = _NEVER
+            for place in needs.places:
+                touched[place] = number
+        for (namespace, word), number in touched.items():
+            there = self._places[namespace]
+            known = there[word]
+            if isinstance(known, int):
+                assert known == number, "one term is there, and it is taken out"
+                del there[word]
+            else:
+                left = known.drop(self._need)
+                if not left:
+                    del there[word]
+            if not there:
+                del self._places[namespace]
+        self._gone += [number for number, _ in terms]
+        self.size -= len(terms)
+        if len(self._gone) > max(_FEWEST_GONE, self.size):
+            self._wanted.keep(self._need)
+            self._forbidden.keep(self._need)
+            self._free += self._gone
+            self._gone = []
+
+    def candidates(self, namespace: str, labels: Mapping[str, str]) -> tuple[list[int], list[Int32s]]:
+        """Return the terms that may mean a pod, by the places where they are filed: one by one, and many at once."""
+        few: list[int] = []
+        many: list[Int32s] = []
+        for name in (namespace, None):
+            there = self._places.get(name)
+            if there is None:
+                continue
+            found = [there.get(None)]
+            for label in labels.items():
+                found += (there.get(label), there.get(label[0]))
+            for each in found:
+                if each is None:
+                    continue
+                if isinstance(each, int):
+                    few.append(each)
+                elif each.length <= _SMALLEST:
+                    few += each.shown().tolist()
+                else:
+                    many.append(each.shown())
+        return few, many
+
+    def meaning(
+        self,
+        candidates: Int32s,
+        namespace: str,
+        labels: Mapping[str, str],
+        namespace_labels: Mapping[str, str],
+    ) -> Int32s:
+        """Return those of the candidates that mean a pod."""
+        words = [hash(word) for word in _words_of_pod(namespace, labels, namespace_labels)]
+        hashes: Int64s = np.array(words, dtype=np.int64)
+        # A word is the pod's once, and in one of a term's sets, so a term has as many as of its sets one is the pod's.
+        found = np.zeros(self.room, dtype=np.int32)
+        for numbers in self._wanted.find(hashes):
+            found[numbers] += 1
+        for numbers in self._forbidden.find(hashes):
+            found[numbers] = -_NEVER
+        meaning: Int32s = candidates[found[candidates] == self._need[candidates]]
+        return meaning
+
+
+class _Numbers:
+    """Numbers in an array that grows."""
+
+    __slots__ = ("_cells", "length")
+
+    def __init__(self, *numbers: int) -> None:
+        self._cells: Int32s = np.array(numbers, dtype=np.int32)
+        self.length = len(numbers)
+
+    def append(self, number: int) -> None:
+        if self.length == len(self._cells):
+            self._cells = np.concatenate([self._cells, np.zeros(self.length, dtype=np.int32)])
+        self._cells[self.length] = number
+        self.length += 1
+
+    def shown(self) -> Int32s:
+        return self._cells[: self.length]
+
+    def drop(self, need: Int32s) -> int:
+        """Let go of the numbers of terms that were taken out, and return how many are left."""
+        shown = self.shown()
+        self._cells = shown[need[shown] != _NEVER]
+        self.length = len(self._cells)
+        return self.length
+
+
+class _WordIndex:
+    """Which terms have which words: pairs of a word's hash and a term's number, in a few runs that are sorted by hash.
+
+    Hashes have 64 bits, and those of strings are of a key that is another in each process: two words that a term and a
+    pod have are not taken for the same.
+    """
+
+    __slots__ = ("_new", "_new_numbers", "_runs")
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[Int64s, Int32s]] = []  # each longer than all that follow
+        self._new: list[int] = []  # hashes that are not sorted yet
+        self._new_numbers: list[int] = []
+
+    def add(self, words: Sequence[Word], number: int) -> None:
+        self._new += [hash(word) for word in words]
+        self._new_numbers += [number] * len(words)
+        if len(self._new) > _MOST_UNSORTED:
+            self._sort_new()
+
+    def find(self, hashes: Int64s) -> Iterator[Int32s]:
+        """Yield for each of these words that any terms have their numbers, each of them once."""
+        self._sort_new()
+        for known, numbers in self._runs:
+            starts, ends = np.searchsorted(known, hashes), np.searchsorted(known, hashes, side="right")
+            for place in np.flatnonzero(starts < ends).tolist():
+                yield numbers[starts[place] : ends[place]]
+
+    def keep(self, need: Int32s) -> None:
+        """Let go of the terms that were taken out."""
+        self._sort_new()
+        kept = [(numbers, need[numbers] != _NEVER) for _, numbers in self._runs]
+        self._runs = [
+            (known[there], numbers[there])
+            for (known, _), (numbers, there) in zip(self._runs, kept, strict=True)
+            if there.any()
+        ]
+
+    def _sort_new(self) -> None:
+        if not self._new:
+            return
+        hashes: Int64s = np.array(self._new, dtype=np.int64)
+        numbers: Int32s = np.array(self._new_numbers, dtype=np.int32)
+        self._new, self._new_numbers = [], []
+        order = np.argsort(hashes, kind="stable")
+        run = hashes[order], numbers[order]
+        while self._runs and len(self._runs[-1][0]) < 2 * len(run[0]):
+            run = _merged(self._runs.pop(), run)
+        self._runs.append(run)
+
+
+def _merged(one: tuple[Int64s, Int32s], other: tuple[Int64s, Int32s]) -> tuple[Int64s, Int32s]:
+    places = np.searchsorted(one[0], other[0])
+    return np.insert(one[0], places, other[0]), np.insert(one[1], places, other[1])
