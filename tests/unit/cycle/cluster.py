@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import asynccontextmanager
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -197,6 +198,7 @@ class Counts(NoObserver):
         self.unreadable: list[str] = []
         self.handled: list[str] = []
         self.kubelets: list[str] = []
+        self.late = 0
 
     def decided(self, queued: QueuedPodInfo, decision: Decision, seconds: float) -> None:
         assert seconds >= 0
@@ -217,6 +219,9 @@ class Counts(NoObserver):
         assert seconds >= 0
         self.handled.append(event)
 
+    def counted_late(self) -> None:
+        self.late += 1
+
     def rejected_by_kubelet(self, reason: str) -> None:
         self.kubelets.append(reason)
 
@@ -234,11 +239,12 @@ class Cluster:
         seed: int = 1,
         freeze: ClusterFreeze | None = None,
         budget: LoopBudget | None = None,
+        slice_seconds: float = inf,
     ) -> None:
         self.api, self.counts = Api(), Counts()
         self.is_leading = True
         self.clock: Any = LoopClock() if _in_a_loop() else ManualClock(1000.0)
-        self.parts = parts = Parts(self.clock, self.counts, {})
+        self.parts = parts = Parts(self.clock, self.counts, {}, slice_seconds=slice_seconds)
         parts.freeze, parts.budget = freeze or parts.freeze, budget or parts.budget
         self.framework = framework_of(PrioritySort(), *plugins, Binder(self.api), budget=parts.budget)
         self.api.seen = parts.pods

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,6 +29,9 @@ from tests import puppets
 from tests.builders import node, pod
 from tests.unit.cycle.cluster import PROFILE, Cluster, terminating
 from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
 
 WEB = pod("web")
 
@@ -65,6 +68,69 @@ async def test_pods_are_bound_as_they_come_by_priority():
         await cluster.until(lambda: cluster.node_of("late"), seconds=1)
 
     assert [name for name, _ in cluster.api.binds] == ["high", "middle", "low", "late"]
+
+
+def with_terms(name: str, count: int) -> PodInfo:
+    """Return a pod on a node with so many affinity terms."""
+    selectors = [
+        {"matchExpressions": [{"key": f"{name}-{number}", "operator": "DoesNotExist"}]}
+        for number in range(count)
+    ]
+    terms = [{"topologyKey": "zone", "labelSelector": selector} for selector in selectors]
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    return pod(name, node="n1", affinity=affinity)
+
+
+@virtually
+async def test_pods_do_not_wait_until_the_affinity_terms_of_a_bound_pod_are_counted():
+    cluster = Cluster(slice_seconds=0.005)
+    async with cluster.running():
+        await asyncio.sleep(1)
+        cluster.api.create(with_terms("greedy", 6000))
+        for name in ("a", "b", "c"):
+            cluster.api.create(pod(name))
+        bound_while_behind = 0
+        while cluster.cache.is_behind:
+            bound_while_behind = len(cluster.api.binds)
+            await asyncio.sleep(0)
+        assert bound_while_behind == 3
+        cluster.api.delete("default/greedy")
+        await cluster.until(lambda: not cluster.cache.is_behind, seconds=1)
+
+    assert len(cluster.notes("greedy", "AffinityCountedLate")) == 1
+    assert "6000 inter-pod affinity terms" in cluster.notes("greedy", "AffinityCountedLate")[0]
+    assert cluster.counts.late == 1
+
+
+@virtually
+async def test_affinity_terms_of_a_few_pods_are_counted_before_the_first_attempt():
+    cluster = Cluster(slice_seconds=0.005)
+    for number in range(5):
+        cluster.api.create(with_terms(f"there-{number}", 1000))
+    cluster.api.create(pod("web"))
+    were_counted = []
+    cluster.scheduler.at_work = lambda asked: were_counted.append(asked and not cluster.cache.is_behind)
+
+    async with cluster.running():
+        await cluster.until(lambda: cluster.api.binds)
+
+    assert were_counted == [True, None]
+
+
+@virtually
+async def test_a_first_attempt_does_not_wait_for_very_many_affinity_terms():
+    cluster = Cluster(slice_seconds=0.005)
+    for number in range(5):
+        cluster.api.create(with_terms(f"there-{number}", 6000))
+    cluster.api.create(pod("web"))
+    were_counted = []
+    cluster.scheduler.at_work = lambda asked: were_counted.append(asked and not cluster.cache.is_behind)
+
+    async with cluster.running():
+        await cluster.until(lambda: cluster.api.binds)
+        await cluster.until(lambda: not cluster.cache.is_behind)
+
+    assert were_counted == [False, None]
 
 
 @virtually
