@@ -319,7 +319,7 @@ class TermIndex:
             for needs in reversed(list(conditions(each.term))):
                 number = numbers.pop()
                 self.keys.drop(int(self.key.cells[number]))
-                gone.append((number, needs))
+                gone.append((number, needs.places))
         self._columns.remove(gone)
 
     def matching(

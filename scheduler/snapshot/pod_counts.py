@@ -5,24 +5,28 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from scheduler.objects.selectors import LabelRule
 from scheduler.snapshot.arrays import Column
 from scheduler.snapshot.pod_classes import PodClasses
-from scheduler.snapshot.rule_index import RuleIndex
+from scheduler.snapshot.term_columns import TermColumns, conditions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from scheduler.objects.selectors import LabelRule
+    from scheduler.objects.selectors import Requirement
     from scheduler.snapshot.pod_classes import Alike
+    from scheduler.snapshot.term_columns import Conditions, Place
 
 _COLUMNS = 1024
 """Descriptions that are kept as columns at once; the one not asked for the longest goes first."""
 _DESCRIBED_BYTES = 16 * 1024 * 1024
 """What they may take beside their columns, about: one names as many values and namespaces as its author likes."""
+_FEW = 32
+"""So many descriptions are asked one by one whether a pod matches."""
 _VALUE_BYTES = 128
 _PART_BYTES = 1024
 
@@ -62,6 +66,20 @@ class PodQuery:
             and all(part.matches(pod) for part in self.parts)
         )
 
+    def conditions(self) -> Conditions | None:
+        """Return what a pod must meet to match, if it counts at all; None if none can."""
+        if not self.parts:
+            return None
+        named = [part.namespaces for part in self.parts if part.namespaces is not None]
+        requirements: list[Requirement] = []
+        for part in self.parts:
+            if part.rule.requirements is None:
+                return None
+            requirements += part.rule.requirements
+        return conditions_of(
+            named[0].intersection(*named[1:]) if named else None, LabelRule(tuple(requirements))
+        )
+
     def count(self, pods: Iterable[Alike]) -> int:
         """Return how many of the pods match."""
         return sum(map(self.matches, pods))
@@ -83,41 +101,70 @@ class PodQuery:
         return self._hash
 
 
+class _Kept(NamedTuple):
+    """A description that has a column.
+
+    Attributes:
+        query: it.
+        column: how many pods of this description each row has.
+        number: of the description where it is filed; None if no pod can match.
+        places: where that is.
+    """
+
+    query: PodQuery
+    column: Column[np.int64]
+    number: int | None
+    places: Sequence[Place]
+
+
 class PodCounts:
     """The columns of all descriptions that were asked for lately."""
 
-    __slots__ = ("_classes", "_columns", "_described_bytes", "_index")
+    __slots__ = ("_by_number", "_classes", "_columns", "_described_bytes", "_filed")
 
     def __init__(self) -> None:
         self._classes = PodClasses()
         self._described_bytes = 0
-        self._columns: OrderedDict[PodQuery, Column[np.int64]] = OrderedDict()
-        self._index: RuleIndex[PodQuery] = RuleIndex()
+        self._columns: OrderedDict[PodQuery, _Kept] = OrderedDict()
+        self._filed = TermColumns()
+        self._by_number: dict[int, _Kept] = {}
 
     def column(self, query: PodQuery, room: int) -> Column[np.int64]:
         """Return a description's column, counted now if it was not asked for lately, with room for so many rows."""
-        column = self._columns.get(query)
-        if column is None:
-            column = self._count_all(query, room)
+        kept = self._columns.get(query)
+        if kept is None:
+            kept = self._count_all(query, room)
         self._columns.move_to_end(query)
-        return column
+        return kept.column
 
-    def _count_all(self, query: PodQuery, room: int) -> Column[np.int64]:
-        column = self._columns[query] = Column(np.int64, room)
-        if query.parts:
+    def _count_all(self, query: PodQuery, room: int) -> _Kept:
+        column: Column[np.int64] = Column(np.int64, room)
+        needs = query.conditions()
+        kept = _Kept(
+            query,
+            column,
+            None if needs is None else self._filed.add(needs),
+            () if needs is None else needs.places,
+        )
+        self._columns[query] = kept
+        if kept.number is not None:
+            self._by_number[kept.number] = kept
             for alike in self._classes.candidates(query.parts[0].rule):
                 if query.matches(alike):
                     alike.add_to(column.cells)
-            self._index.add(query.parts[0].rule, query)
         self._described_bytes += query.nbytes
         while len(self._columns) > _COLUMNS or (
             self._described_bytes > _DESCRIBED_BYTES and len(self._columns) > 1
         ):
-            forgotten, _ = self._columns.popitem(last=False)
-            self._described_bytes -= forgotten.nbytes
-            if forgotten.parts:
-                self._index.remove(forgotten.parts[0].rule, forgotten)
-        return column
+            self._forget_oldest()
+        return kept
+
+    def _forget_oldest(self) -> None:
+        query, kept = self._columns.popitem(last=False)
+        self._described_bytes -= query.nbytes
+        if kept.number is not None:
+            del self._by_number[kept.number]
+            self._filed.remove([(kept.number, kept.places)])
 
     @property
     def queries(self) -> tuple[PodQuery, ...]:
@@ -127,9 +174,18 @@ class PodCounts:
     def count(self, row: int, pod: Alike, sign: int) -> None:
         """Note that a pod came to a row, or left it."""
         self._classes.count(row, pod, sign)
-        for query in self._index.candidates(pod.labels):
-            if query.matches(pod):
-                self._columns[query].cells[row] += sign
+        few, many = self._filed.candidates(pod.namespace, pod.labels)
+        if many or len(few) > _FEW:
+            candidates = np.concatenate([np.array(few, dtype=np.int32), *many])
+            found = self._filed.meaning(candidates, pod.namespace, pod.labels, {}).tolist()
+            matching = [self._by_number[number] for number in found]
+            if pod.is_terminating:
+                matching = [kept for kept in matching if kept.query.counts_terminating]
+        else:
+            kept_here = (self._by_number[number] for number in few)
+            matching = [kept for kept in kept_here if kept.query.matches(pod)]
+        for kept in matching:
+            kept.column.cells[row] += sign
 
     def move(self, pods: Iterable[Alike], *, start: int, end: int | None) -> None:
         """Note that pods are in another row now, or in none; who moves rows moves the columns too."""
@@ -140,4 +196,4 @@ class PodCounts:
 
     def columns(self) -> Iterable[Column[np.int64]]:
         """Return all columns, for who moves rows."""
-        return self._columns.values()
+        return [kept.column for kept in self._columns.values()]

@@ -69,6 +69,14 @@ def conditions(term: AffinityTerm) -> Iterator[Conditions]:
         yield _filed(None, [*needed, *more_needed], [*forbidden, *more_forbidden, *named])
 
 
+def conditions_of(namespaces: frozenset[str] | None, rule: LabelRule) -> Conditions | None:
+    """Return what pods of some namespaces, or of all, with some labels meet; None if no pod does."""
+    labels = _words_of(rule, None, None)
+    if labels is None or (namespaces is not None and not namespaces):
+        return None
+    return _filed(namespaces, *labels)
+
+
 def _filed(
     namespaces: frozenset[str] | None, needed: Sequence[Sequence[Word]], forbidden: list[Word]
 ) -> Conditions:
@@ -198,12 +206,12 @@ class TermColumns:
         self.size += 1
         return number
 
-    def remove(self, terms: Sequence[tuple[int, Conditions]]) -> None:
-        """Take out terms, given by their numbers and what they demand."""
+    def remove(self, terms: Sequence[tuple[int, Sequence[Place]]]) -> None:
+        """Take out terms, given by their numbers and the places where they are filed."""
         touched: dict[Place, int] = {}
-        for number, needs in terms:
+        for number, places in terms:
             self._need[number] = _NEVER
-            for place in needs.places:
+            for place in places:
                 touched[place] = number
         for (namespace, word), number in touched.items():
             there = self._places[namespace]

@@ -31,7 +31,6 @@ from scheduler.snapshot import (
     affinity_index,
     pod_classes,
     pod_counts,
-    rule_index,
     term_columns,
 )
 from scheduler.snapshot.rule_index import RuleIndex
@@ -245,7 +244,7 @@ class HistoryOfLongLists(History):
         super().__init__()
         self._patch = pytest.MonkeyPatch()
         self._patch.setattr(pod_classes, "_MOST_LABELS", 1)
-        self._patch.setattr(rule_index, "_MOST_VALUES", 1)
+        self._patch.setattr(pod_counts, "_FEW", 1)
         self._patch.setattr(pod_affinity, "_LONG", 1)
         self._patch.setattr(affinity_index, "_FEW_TERMS", 1)
         for name, value in (
@@ -342,6 +341,42 @@ def in_many(name: str, values: int) -> PodQuery:
     """Pods whose label `app` is one of many."""
     among = frozenset([name, *(f"{name}-{number}" for number in range(values))])
     return PodQuery((PodsIn(None, LabelRule((Requirement("app", Operator.IN, among),))),))
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "count"),
+    [
+        (Operator.DOES_NOT_EXIST, (), 2),
+        (Operator.EXISTS, (), 0),
+        (Operator.IN, ("web",), 2),
+        (Operator.NOT_IN, ("web",), 0),
+    ],
+    ids=lambda value: value.value if isinstance(value, Operator) else "",
+)
+def test_a_pod_that_comes_or_goes_is_not_compared_with_each_of_very_many_descriptions(
+    operator: Operator, values: tuple[str, ...], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ClusterTable()
+    table.add_node(builders.node("node"))
+    queries = []
+    for number in range(200):
+        key, among = (
+            ("app", frozenset({*values, f"v{number}"})) if values else (f"k{number}", frozenset[str]())
+        )
+        labels = LabelRule((Requirement(key, operator, among),))
+        # The second part is met by all: what several terms demand together costs no more than what one demands.
+        queries.append(PodQuery((PodsIn(None, labels), PodsIn(frozenset({"default"}), LabelRule(())))))
+        table.snapshot().pods_matching(queries[-1])
+    asked: list[PodQuery] = []
+    matches = PodQuery.matches
+    monkeypatch.setattr(PodQuery, "matches", lambda query, pod: asked.append(query) or matches(query, pod))
+
+    for name in "abc":
+        table.add_pod(0, builders.pod(name, labels={"app": "web"}))
+    table.remove_pod(0, next(iter(table.pods_on(0))))
+
+    assert not asked
+    assert {tuple(table.snapshot().pods_matching(query)) for query in queries} == {(count,)}
 
 
 def test_long_descriptions_are_kept_up_to_a_number_of_bytes_and_counted_anew_afterwards(
