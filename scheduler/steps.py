@@ -59,6 +59,13 @@ class Steps:
     def stopped(self) -> None:
         """Hear that an attempt, or another call of a plugin, was stopped for want of time, which no other does just there."""
 
+    def needs_time(self) -> bool:
+        """Hear that an attempt needs more time than a turn; return whether it is to have it as a long attempt.
+
+        If not, what it needs is done at once: when this was recorded, the plugin knew the answer by then.
+        """
+        return True
+
     def observed(self, is_so: bool) -> bool:
         """Return what was found of something that does not follow from what is known, as whether a slice of time is over."""
         return is_so

@@ -21,6 +21,7 @@ from scheduler.cycle.group_binding import GroupRelease
 from scheduler.cycle.group_cycle import PodGroupCycle
 from scheduler.cycle.group_log import GroupLog
 from scheduler.cycle.kubelet_rejections import KubeletRejections
+from scheduler.cycle.long_attempts import LongAttempts
 from scheduler.cycle.pod_cycle import PodCycle
 from scheduler.cycle.pod_handlers import QueueingPodHandler
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions, PreemptionExecutor
@@ -233,6 +234,7 @@ class Cycles:
             parts, reader=reader, reporter=self.reporter, is_leading=observed_is_leading
         )
         self.pod_handler = QueueingPodHandler(parts, self.reporter, self.rejections.left)
+        self.long = LongAttempts(parts, self.failures)
         self.pods = PodCycle(
             parts,
             binding=self.binding,
@@ -241,6 +243,7 @@ class Cycles:
             random=random,
             sampling=sampling,
             attempts=self.attempts,
+            long=self.long,
         )
         groups = PodGroupCycle(
             parts,
@@ -257,6 +260,7 @@ class Cycles:
             pods=self.pods,
             groups=groups,
             binding=self.binding,
+            long=self.long,
             counted_late=self.reporter.counted_late,
         )
 

@@ -41,6 +41,9 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
         `number`, how many `seconds` it took, `chosen`, `nominates` (where room is made for it, or null) and the explanation in
         the shape of `explain --cluster`, whose `details` are as of now, not as of the attempt; and `now`, where a pod of ours
         that is on a node would go if it were on none: an explanation with `node`, null of other pods.
+
+    Raises:
+        NeedsTime: a plugin needs more time than one turn of the event loop; to be asked again.
     """
     pod, attempted = known_of(daemon.parts, daemon.cycles.attempts, key)
     if pod is None:
@@ -147,6 +150,7 @@ def _now(parts: Parts, pod: PodInfo, attempted: PastAttempt | None, clock: Clock
         details=_details(parts, framework, clock),
         avoided=parts.cache.pauses.rows(snapshot, at=clock.monotonic()),
         makes_room=False,
+        gives_way=True,
     )
     _, explanation = parts.budget.stretch(judging)
     return {**explanation, "node": node_name}

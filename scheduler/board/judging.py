@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from scheduler.runtime.framework import Framework
 
 
-def decided_now(parts: Parts, framework: Framework, pod: PodInfo) -> Decision | None:
-    """Decide about a pending pod as if its turn had come; None if it is kept back from being tried."""
+def decided_now(
+    parts: Parts, framework: Framework, pod: PodInfo, *, gives_way: bool = False
+) -> Decision | None:
+    """Decide about a pending pod as if its turn had come; None if it is kept back from being tried.
+
+    Raises:
+        NeedsTime: a plugin needs more time than one turn of the event loop, and this gives way.
+    """
     if not framework.run_pre_enqueue(pod).is_success:
         return None
     snapshot = parts.cache.snapshot()
@@ -27,15 +33,20 @@ def decided_now(parts: Parts, framework: Framework, pod: PodInfo) -> Decision | 
         nominated=nominated_others(parts.nominator, pod, snapshot),
         random=Random(0),
         exhaustive=True,
+        gives_way=gives_way,
     )
 
 
 def attempt_now(parts: Parts, pod: PodInfo) -> PastAttempt | None:
-    """Return the same as an attempt, by the profile of the pod's schedulerName, or else by the first there is."""
+    """Return the same as an attempt, by the profile of the pod's schedulerName, or else by the first there is.
+
+    Raises:
+        NeedsTime: a plugin needs more time than one turn of the event loop; to be asked again.
+    """
     frameworks = parts.profiles.frameworks
     framework = frameworks.get(pod.scheduler_name) or next(iter(frameworks.values()))
     began = parts.clock.monotonic()
-    decision = decided_now(parts, framework, pod)
+    decision = decided_now(parts, framework, pod, gives_way=True)
     if decision is None:
         return None
     names = parts.cache.snapshot().names

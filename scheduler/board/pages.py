@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.board import objects
 from scheduler.board.hub import Hub
+from scheduler.cycle.turns import answered_in_turns
 from scheduler.server.messages import Answer, Page, json_answer
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ async def _stream(board: Board, request: Request) -> Answer:
 async def _pod(board: Board, request: Request) -> Answer:
     key = f"{request.parts['namespace']}/{request.parts['name']}"
     number = _number(request, "attempt")
-    told = objects.pod_story(board.subject, key, number)
+    told = await answered_in_turns(partial(objects.pod_story, board.subject, key, number))
     if told is not None:
         told["events"] = await objects.pod_events(board.subject, key)
     return _told(told, f"pod {key} is unknown here, or was placed long ago")

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.cycle.last_look import is_ours, last_look
+from scheduler.cycle.turns import answered_in_turns
 from scheduler.errors import ApiError, NotLeadingError, SchedulerError
 from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.changes import ASSIGNED_POD_DELETE
@@ -135,9 +136,13 @@ class BindingCycle:
 
         Nobody has seen the room taken, so that it is free is no news, unless it was kept for the pod before.
         """
+        self.take_back(assumed)
+        self._requeue(assumed, status)
+
+    def take_back(self, assumed: AssumedPod) -> None:
+        """Take a choice back at once, of an attempt that goes on: as `undo`, but the pod stays in flight."""
         self._take_back(assumed)
         self._queue.nominate(assumed.pod.uid, assumed.nominated)
-        self._requeue(assumed, status)
 
     def rescue(self, queued: QueuedPodInfo) -> None:
         """Put a pod back whose attempt broke by a mistake of ours, which is to cost this attempt only."""
@@ -188,7 +193,7 @@ class BindingCycle:
         if status.is_success:
             if not self._is_ours(assumed):
                 raise _NotOursError("it is gone, going, or bound")
-            status = last_look(self._cache, assumed)
+            status = await answered_in_turns(partial(last_look, self._cache, assumed), self._steps)
         if status.is_success:
             status = await self._bind(assumed)
         # No cluster event can mend what fails from here on, so nobody is named whose events the pod would wait for.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.cycle.binding import message_of_one_node
+from scheduler.framework.long_work import MOST_TIMES, TOO_OFTEN, NeedsTime
 from scheduler.framework.pod_groups import UNSCHEDULABLE
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.state.pod_states import PodState
@@ -236,20 +237,35 @@ class GroupPasses:
         for attempt in attempts:
             if not is_trial:
                 await self._give_way()
-            decision, snapshot = await self._pods.decide(attempt, group=group, **options)
-            if not self._take_in(tried, attempt, decision, snapshot):
+            if not await self._try(tried, attempt, None if is_trial else self._give_way, **options):
                 break
         return tried
+
+    async def _try(
+        self,
+        tried: Pass,
+        attempt: Attempt,
+        give_way: Callable[[], Awaitable[None]] | None,
+        **options: Any,
+    ) -> bool:
+        """Decide about a member, giving plugins the time they need; whether to go on with the next one."""
+        for _ in range(MOST_TIMES):
+            try:
+                decision, snapshot = await self._pods.decide(attempt, group=tried.group, **options)
+                return self._take_in(tried, attempt, decision, snapshot)
+            except NeedsTime as needs:
+                await self._pods.give_time(needs, give_way)
+        raise RuntimeError(TOO_OFTEN)
 
     def _take_in(self, tried: Pass, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> bool:
         """Note what was decided of a member, and keep it where it fits; whether to go on."""
         member = Member(attempt, decision, snapshot, decision.status)
+        if decision.node_name or decision.nominated_node_name:
+            self._keep(member)
         tried.members.append(member)
         if decision.status.code is Code.ERROR:
             tried.error = decision.status
             return False
-        if decision.node_name or decision.nominated_node_name:
-            self._keep(member)
         return True
 
     def _keep(self, member: Member) -> None:
@@ -257,7 +273,11 @@ class GroupPasses:
         pod = member.decision.pod
         assumed = member.assumed = self._pods.assume(member.attempt, member.decision)
         self._kept[pod.uid] = assumed
-        status = self._pods.reserve(assumed)
+        try:
+            status = self._pods.reserve(assumed)
+        except NeedsTime:
+            self.take_back_one(assumed)
+            raise
         member.permitted = self._pods.permit(assumed) if status.is_success else status
         if isinstance(member.permitted, Status) and not member.permitted.is_success:
             self.take_back_one(assumed)

@@ -33,6 +33,7 @@ def judge(
     details: RefusalDetails,
     avoided: Mapping[int, str] = _NONE,
     makes_room: bool = True,
+    gives_way: bool = False,
 ) -> tuple[Decision, Explanation]:
     """Return a decision, and what is told of it; extenders are not asked.
 
@@ -44,6 +45,10 @@ def judge(
         details: asks the plugins for more about refusals.
         avoided: row -> why, of nodes that are taken only if no other is feasible.
         makes_room: look for pods that could be evicted. Not in a daemon, where they would be.
+        gives_way: raise what plugins need time for, instead of doing it at once.
+
+    Raises:
+        NeedsTime: a plugin needs more time than one turn of the event loop, and this gives way.
     """
     decision = schedule_pod(
         framework,
@@ -54,6 +59,7 @@ def judge(
         exhaustive=True,
         avoided=avoided,
         makes_room=makes_room,
+        gives_way=gives_way,
     )
     explanation = explain(decision, snapshot.names)
     details.add_to(explanation, pod, snapshot, nominated)

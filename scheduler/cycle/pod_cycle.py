@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.cycle.scheduling import decide, nominated_others
+from scheduler.framework.long_work import NeedsTime, at_once
 from scheduler.framework.status import Status
 from scheduler.state.pod_states import PodState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from random import Random
 
     from scheduler.cycle.attempt_log import AttemptLog
     from scheduler.cycle.binding import BindingCycle
     from scheduler.cycle.failure import FailureHandler
+    from scheduler.cycle.long_attempts import LongAttempts
     from scheduler.cycle.reporting import Reporter
     from scheduler.cycle.sampling import NodeSampling
     from scheduler.cycle.shared import Shared
@@ -34,6 +36,7 @@ class PodCycle:
         random: breaks ties between nodes.
         sampling: how many nodes are looked at.
         attempts: keeps what was decided.
+        long: keeps attempts that need more time than a turn.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class PodCycle:
         random: Random,
         sampling: NodeSampling,
         attempts: AttemptLog,
+        long: LongAttempts,
     ) -> None:
         self._profiles, self._cache, self._nominator = shared.profiles, shared.cache, shared.nominator
         self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
@@ -57,16 +61,32 @@ class PodCycle:
         self._random = random
         self._sampling = sampling
         self._attempts = attempts
+        self._long = long
 
-    async def schedule(self, queued: QueuedPodInfo) -> Sequence[AssumedPod]:
+    async def schedule(self, queued: QueuedPodInfo, *, began: float | None = None) -> Sequence[AssumedPod]:
         """Run the scheduling cycle of one pod, up to Permit; the caller ends the freeze.
 
+        Args:
+            queued: the pod.
+            began: when the attempt first began, if this is a long one.
+
         Returns:
-            What the binding cycle is to carry out; nothing if the attempt is over, with the pod where it belongs.
+            What the binding cycle is to carry out; nothing if the attempt is over, with the pod where it belongs, or goes
+            on as a long one.
         """
-        attempt = self.begin(queued)
+        attempt = self.begin(queued, began)
         if attempt is None:
             return ()
+        while True:
+            try:
+                return await self._schedule(attempt)
+            except NeedsTime as needs:
+                if self._steps.needs_time():
+                    self._long.take_up(attempt, needs)
+                    return ()
+                at_once(needs.steps)
+
+    async def _schedule(self, attempt: Attempt) -> Sequence[AssumedPod]:
         if attempt.extenders is not None:
             self._freeze.begin()
         decision, snapshot = await self.decide(attempt)
@@ -75,7 +95,11 @@ class PodCycle:
             self.give_up(attempt, decision)
             return ()
         assumed = self.assume(attempt, decision)
-        status = self.reserve(assumed)
+        try:
+            status = self.reserve(assumed)
+        except NeedsTime:
+            self._binding.take_back(assumed)
+            raise
         permitted = self.permit(assumed) if status.is_success else status
         if isinstance(permitted, Status) and not permitted.is_success:
             self._binding.undo(assumed, permitted)
@@ -85,14 +109,15 @@ class PodCycle:
 
     # The steps.
 
-    def begin(self, queued: QueuedPodInfo) -> Attempt | None:
+    def begin(self, queued: QueuedPodInfo, began: float | None = None) -> Attempt | None:
         """Begin an attempt, unless the pod is not to be placed any more."""
         framework = self._profiles.frameworks.get(queued.pod.scheduler_name)
         if framework is None or self._is_to_be_skipped(queued.pod):
             self._queue.done(queued.pod.uid)
             return None
         framework.measure_plugins(self._random.random() < _PLUGINS_MEASURED)
-        return Attempt(framework, queued, self._clock.monotonic(), self._profiles.extenders)
+        began = self._clock.monotonic() if began is None else began
+        return Attempt(framework, queued, began, self._profiles.extenders)
 
     def _is_to_be_skipped(self, pod: PodInfo) -> bool:
         if pod.is_terminating:
@@ -112,6 +137,21 @@ class PodCycle:
             "avoided": self._cache.pauses.rows(snapshot, at=self._steps.clock.monotonic()),
         }
         return await decide(attempt.framework, pod, snapshot, **{**given, **options}), snapshot
+
+    async def give_time(
+        self, needs: NeedsTime, give_way: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Do what a plugin needs time for within an attempt that goes on afterwards.
+
+        Args:
+            needs: what the plugin raised.
+            give_way: lets others have a turn, if it is time; None does all at once.
+        """
+        if give_way is None or not self._steps.needs_time():
+            at_once(needs.steps)
+            return
+        for _ in needs.steps:
+            await give_way()
 
     def note(self, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> None:
         """Keep a decision for those who count and those who explain."""

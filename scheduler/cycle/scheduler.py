@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.queue.places import Place
+from scheduler.runtime.budget import LONG_SECONDS, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.attempt import AssumedPod
     from scheduler.cycle.binding import BindingCycle
     from scheduler.cycle.group_cycle import PodGroupCycle
+    from scheduler.cycle.long_attempts import LongAttempt, LongAttempts
     from scheduler.cycle.pod_cycle import PodCycle
     from scheduler.cycle.shared import Shared
     from scheduler.framework.queued_pod import QueuedPodInfo
@@ -54,6 +56,7 @@ class Scheduler:
         pods: decides about one.
         groups: decides about a group.
         binding: carries the decisions out.
+        long: attempts that need more time than a turn.
         counted_late: is told of a pod on a node whose affinity terms begin to be counted, since it has very many.
 
     Attributes:
@@ -67,6 +70,7 @@ class Scheduler:
         pods: PodCycle,
         groups: PodGroupCycle,
         binding: BindingCycle,
+        long: LongAttempts,
         counted_late: Callable[[PodInfo], None] = lambda _: None,
     ) -> None:
         self._profiles, self._queue, self._cache = shared.profiles, shared.queue, shared.cache
@@ -74,7 +78,7 @@ class Scheduler:
         self._steps, self._observer = shared.steps, shared.observer
         self._counted_late = counted_late
         self._pods, self._groups = pods, groups
-        self._binding = binding
+        self._binding, self._long = binding, long
         self.at_work: Callable[[PodInfo | None], None] = lambda _: None
         self._stopping = self._is_over = False
         # pod uid -> attempts under way; for a moment two, when a pod comes back from one and the next begins
@@ -85,7 +89,7 @@ class Scheduler:
 
         Once `run` is over, that is the next leader, of every pod.
         """
-        return self._is_over or uid in self._in_hand
+        return self._is_over or uid in self._in_hand or uid in self._long
 
     def stop(self) -> None:
         """Begin no more attempts; `run` returns when the bindings under way have ended, or after 10 seconds."""
@@ -104,33 +108,65 @@ class Scheduler:
                     continue
                 self._work_the_cache()
                 self._work_the_queue()
-                queued = self._queue.pop()
-                if queued is None:
+                long = self._long.again() if self._long.ready else None
+                queued = self._queue.pop() if long is None else long.queued
+                if queued is not None:
+                    await self._try(queued, long, bindings)
+                    # Watch events, bindings and the lease get their turn between two pods.
+                    await asyncio.sleep(0)
+                elif not self._long.has_work:
                     await self._wait_for_work()
-                    continue
-                is_member = self._profiles.group_of(queued.pod) is not None
-                members = self._popped_with(queued) if is_member else [queued]
-                for member in members:
-                    self._in_hand[member.pod.uid] += 1
-                attempt = self._groups.schedule(members) if is_member else self._pods.schedule(queued)
-                assumed = await self._budget.in_stretches(self._attempt(attempt, members))
-                for each in assumed:
-                    name = f"bind {each.pod.key}"
-                    work = self._steps.task(self._binding.run(each), name)
-                    binding = asyncio.create_task(work, name=name)
-                    bindings.add(binding)
-                    binding.add_done_callback(partial(self._bound, bindings, each.pod.uid))
-                for uid in {member.pod.uid for member in members} - {each.pod.uid for each in assumed}:
-                    self._put_down(uid)
-                # Watch events, bindings and the lease get their turn between two pods.
-                await asyncio.sleep(0)
+                if self._long.has_work and (queued is None or self._steps.observed(self._long.is_due)):
+                    await self._advance_long()
             await _finish(bindings)
         finally:
             self._is_over = True
+            self._long.close()
             for binding in bindings:
                 binding.cancel()
             if bindings:
                 await asyncio.wait(bindings)
+
+    async def _try(
+        self, queued: QueuedPodInfo, long: LongAttempt | None, bindings: set[asyncio.Task[None]]
+    ) -> None:
+        """Make an attempt at a pod, or at its whole group, and begin to carry out what was chosen."""
+        is_member = self._profiles.group_of(queued.pod) is not None
+        members = self._popped_with(queued) if is_member else [queued]
+        for member in members:
+            self._in_hand[member.pod.uid] += 1
+        if is_member:
+            usage, attempt = Usage(), self._groups.schedule(members)
+        elif long is None:
+            usage, attempt = Usage(LONG_SECONDS), self._pods.schedule(queued)
+        else:
+            usage, attempt = long.usage, self._pods.schedule(queued, began=long.attempt.began)
+        assumed = await self._budget.in_stretches(self._attempt(attempt, members), usage)
+        if long is not None:
+            self._long.settle(long)
+        for each in assumed:
+            name = f"bind {each.pod.key}"
+            work = self._steps.task(self._binding.run(each), name)
+            binding = asyncio.create_task(work, name=name)
+            bindings.add(binding)
+            binding.add_done_callback(partial(self._bound, bindings, each.pod.uid))
+        for uid in {member.pod.uid for member in members} - {each.pod.uid for each in assumed}:
+            self._put_down(uid)
+
+    async def _advance_long(self) -> None:
+        """Do a slice of the work of long attempts, after which the others have their turn."""
+        long = self._long.first()
+        try:
+            self.at_work(long.pod)
+            self._long.advance()
+        except Exception:
+            # A mistake of ours costs this attempt only.
+            logger.exception("Long attempt broke", extra={"pod": long.pod.key})
+            self._long.forget(long)
+            self._rescue(long.queued)
+        finally:
+            self.at_work(None)
+        await asyncio.sleep(0)
 
     def _bound(self, bindings: set[asyncio.Task[None]], uid: str, binding: asyncio.Task[None]) -> None:
         bindings.discard(binding)
@@ -176,7 +212,7 @@ class Scheduler:
             logger.exception("The group could not be taken out of the queue", extra={"pod": first.pod.key})
             for each in list(self._queue.pods()):
                 uid = each.pod.uid
-                is_ours = uid != first.pod.uid and uid not in self._in_hand
+                is_ours = uid != first.pod.uid and not self.has_in_hand(uid)
                 if is_ours and self._queue.place_of(uid) is Place.IN_FLIGHT:
                     self._rescue(each)
             return [first]

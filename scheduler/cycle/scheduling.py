@@ -21,6 +21,7 @@ from scheduler.cycle.attempt import Decision
 from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis
+from scheduler.framework.long_work import answered_at_once
 from scheduler.framework.status import Code, Status
 from scheduler.runtime.budget import over_budget
 from scheduler.runtime.calls import PluginError
@@ -54,6 +55,7 @@ def schedule_pod(
     exhaustive: bool = False,
     avoided: Mapping[int, str] = _NONE,
     makes_room: bool = True,
+    gives_way: bool = False,
 ) -> Decision:
     """Decide where a pod goes, without extenders.
 
@@ -68,20 +70,28 @@ def schedule_pod(
             is nominated to a node, or that a single node can run.
         avoided: row -> why, of nodes that are taken only if no other is feasible.
         makes_room: whether PostFilter is asked where no node will do. In a daemon it acts: it sends pods away.
+        gives_way: raise what plugins need time for, instead of doing it at once; see `answered_in_turns`.
+
+    Raises:
+        NeedsTime: a plugin needs more time than one turn of the event loop, and this gives way.
     """
-    return run_now(
-        decide(
-            framework,
-            pod,
-            snapshot,
-            nominated=nominated,
-            random=random,
-            sampling=sampling,
-            exhaustive=exhaustive,
-            avoided=avoided,
-            makes_room=makes_room,
+
+    def ask() -> Decision:
+        return run_now(
+            decide(
+                framework,
+                pod,
+                snapshot,
+                nominated=nominated,
+                random=random,
+                sampling=sampling,
+                exhaustive=exhaustive,
+                avoided=avoided,
+                makes_room=makes_room,
+            )
         )
-    )
+
+    return ask() if gives_way else answered_at_once(ask)
 
 
 async def decide(
@@ -105,7 +115,9 @@ async def decide(
     Of a member of a group, `group` is what it is tried with, and `within` are the nodes it may go to: the others are as if
     they were not there, but for PreFilter. `choose` picks one of the feasible nodes, or none, instead of Score.
 
-    It waits for those, and lets others have their turn while room is looked for; the snapshot must stay as it is
+    Raises NeedsTime where a plugin does.
+
+    It waits for extenders, and lets others have their turn while room is looked for; the snapshot must stay as it is
     meanwhile.
     """
     cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided, makes_room)

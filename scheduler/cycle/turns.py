@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from scheduler.framework.long_work import MOST_TIMES, TOO_OFTEN, NeedsTime, at_once
 from scheduler.steps import UNHEARD
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from scheduler.clock import Clock
     from scheduler.cycle.freeze import ClusterFreeze
@@ -18,6 +20,38 @@ T = TypeVar("T")
 
 SLICE_SECONDS: Final = 0.005
 """After so long the others have their turn. Longer ones save little, and are felt by who waits."""
+
+
+async def answered_in_turns(ask: Callable[[], T], steps: Steps = UNHEARD) -> T:
+    """Ask until there is an answer; what plugins need time for is done in slices, between which others have their turn.
+
+    For those that judge beside the queue: they ask on the cluster as it is, each time anew.
+
+    Args:
+        ask: asks.
+        steps: are told of each turn that others have, where that is part of what is recorded.
+
+    Raises:
+        RuntimeError: plugins need time again and again.
+    """
+    for _ in range(MOST_TIMES):
+        try:
+            return ask()
+        except NeedsTime as needs:
+            if steps.needs_time():
+                await _in_slices(needs.steps, steps)
+            else:
+                at_once(needs.steps)
+    raise RuntimeError(TOO_OFTEN)
+
+
+async def _in_slices(work: Generator[None, None, None], steps: Steps) -> None:
+    until = time.perf_counter() + SLICE_SECONDS
+    for _ in work:
+        if steps.observed(time.perf_counter() >= until):
+            await asyncio.sleep(0)
+            until = time.perf_counter() + SLICE_SECONDS
+    await asyncio.sleep(0)
 
 
 class Turns:

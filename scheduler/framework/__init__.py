@@ -54,6 +54,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Wait,
 )
+from scheduler.framework.long_work import NeedsTime
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.placements import Placement, PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.pod_groups import (
@@ -93,6 +94,7 @@ __all__ = [
     "HttpGet",
     "LongWork",
     "Needs",
+    "NeedsTime",
     "Outcome",
     "Outcomes",
     "PermitPlugin",

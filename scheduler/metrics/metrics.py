@@ -243,6 +243,18 @@ class Metrics:
             "the pod is put aside.",
             "profile plugin",
         )
+        self._long_attempts = counters(
+            "custom_scheduler_long_attempts_total",
+            "Attempts that needed more time than a turn of the loop, by how they ended: decided, over_budget (the pod is put "
+            "aside), failed (the plugin raised), or dropped (the pod was deleted or bound). The plugin is the last one that "
+            "needed time.",
+            "profile plugin result",
+        )
+        self._long_attempt_seconds = counters(
+            "custom_scheduler_long_attempt_seconds_total",
+            "Processor time that long attempts used, by the last plugin that needed time.",
+            "profile plugin",
+        )
         self._kubelet_rejections = counters(
             "custom_scheduler_kubelet_rejections_total",
             "Pods that were bound to a node whose kubelet then refused to run them, by its reason.",
@@ -327,6 +339,11 @@ class Metrics:
     def over_budget(self, profile: str, plugin: str) -> None:
         """An attempt did not end within its budget."""
         self._over_budget[profile, plugin].add()
+
+    def long_attempt_ended(self, profile: str, plugin: str, result: str, seconds: float) -> None:
+        """An attempt ended that needed more time than a turn."""
+        self._long_attempts[profile, plugin, result].add()
+        self._long_attempt_seconds[profile, plugin].add(seconds)
 
     def preemption_attempted(self) -> None:
         """A PostFilter plugin looked for pods to preempt."""

@@ -293,6 +293,24 @@ class SchedulingQueue(QueueView):
         """
         self._contents.in_flight.ignore_events(uid)
 
+    def needs_time(self, uid: str, why: str) -> None:
+        """Say that an attempt came to nothing yet and will begin again: what happens until then, it sees by itself."""
+        self._contents.in_flight.ignore_events(uid)
+        self._contents.places.note(uid, at=self._clock.monotonic(), why=why)
+
+    def begin_again(self, uid: str) -> QueuedPodInfo | None:
+        """Begin the attempt at a pod in flight again, with its newest version; None, and it ends, if it was deleted."""
+        in_flight = self._contents.in_flight
+        newest = self._contents.newest(uid)
+        if newest is None:
+            self.done(uid)
+            return None
+        queued = self._contents.pods[uid]
+        queued.pod = newest
+        in_flight.end(uid)
+        in_flight.begin(newest)
+        return queued
+
     # What happens elsewhere.
 
     def move_all(

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
     from scheduler.queue.contents import Contents
     from scheduler.queue.places import Move, Place
 
@@ -43,6 +44,10 @@ class QueueView:
     def get(self, uid: str) -> QueuedPodInfo | None:
         """Return a pod of the queue, in flight or not."""
         return self._contents.pods.get(uid)
+
+    def newest(self, uid: str) -> PodInfo | None:
+        """Return a pod's newest version; None if it is not here or was deleted while in flight."""
+        return self._contents.newest(uid)
 
     def turn_of(self, uid: str) -> int | None:
         """Return how many pods of activeQ are tried before this one; None for a pod that is elsewhere."""

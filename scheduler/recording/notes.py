@@ -41,6 +41,9 @@ class Note(IntEnum):
     STOPPED = 21
     """An attempt was stopped for want of time: what follows does not go on from what was before."""
 
+    NEEDED_TIME = 22
+    """An attempt needed more time than a turn: see `Steps.needs_time`."""
+
     STATE = 32
     """us, state: how things stand where a file begins that is not a run's first; see `checkpoint`."""
     OBJECT = 33

@@ -119,6 +119,10 @@ class Recorder(Steps):
             self._put((Note.OBSERVED, self._observations))
         return is_so
 
+    def needs_time(self) -> bool:
+        self._put((Note.NEEDED_TIME,))
+        return True
+
     def end(self) -> None:
         self._put = _ignore
 

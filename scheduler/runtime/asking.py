@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.interface import Plugin
     from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.budget import LoopBudget
     from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
 
 FEW_ROWS = 8
@@ -74,12 +75,12 @@ class AskFilter:
         plugin = self.plugin
         self._calls.evaluated(plugin, ExtensionPoint.FILTER)
         if self._at_once and self._by_node and len(rows) <= FEW_ROWS:
-            return _filter_nodes(plugin, state, pod, snapshot, rows)[0]
+            return _filter_nodes(plugin, state, pod, snapshot, rows, self._calls.budget)[0]
         if self._at_once:
             nodes = snapshot if len(rows) == snapshot.n_nodes else snapshot.take(rows)
             return checked_outcomes(plugin.filter(state, pod, nodes, nodes.all_rows), nodes.n_nodes)
         began = self._calls.clock()
-        outcomes, asked = _filter_nodes(plugin, state, pod, snapshot, rows)
+        outcomes, asked = _filter_nodes(plugin, state, pod, snapshot, rows, self._calls.budget)
         self._calls.looped(plugin, ExtensionPoint.FILTER, asked, began)
         return outcomes
 
@@ -131,12 +132,12 @@ class AskScorer:
         plugin = self.plugin
         self._calls.evaluated(plugin, ExtensionPoint.SCORE)
         if self._at_once and self._by_node and len(rows) <= FEW_ROWS:
-            return _score_nodes(plugin, state, pod, snapshot, rows)[0]
+            return _score_nodes(plugin, state, pod, snapshot, rows, self._calls.budget)[0]
         if self._at_once:
             nodes = snapshot if len(rows) == snapshot.n_nodes else snapshot.take(rows)
             return checked_scores(plugin.score(state, pod, nodes, nodes.all_rows), nodes.n_nodes, "score")
         began = self._calls.clock()
-        scores, asked = _score_nodes(plugin, state, pod, snapshot, rows)
+        scores, asked = _score_nodes(plugin, state, pod, snapshot, rows, self._calls.budget)
         self._calls.looped(plugin, ExtensionPoint.SCORE, asked, began)
         return scores
 
@@ -170,12 +171,20 @@ def _alone() -> PluginCalls:
 
 
 def _filter_nodes(
-    plugin: FilterPlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    plugin: FilterPlugin,
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    rows: Rows,
+    budget: LoopBudget,
 ) -> tuple[Outcomes, int]:
     """Ask a plugin's `filter_node` about every row, or until its sample is full.
 
     Returns:
         Its verdicts, (len(rows),), and how many nodes it was asked about.
+
+    Raises:
+        OverBudgetError: the attempt has used up its budget on the way.
     """
     sample = sample_of(plugin)
     order = np.arange(len(rows)) if sample is None else _rotated(plugin, rows)
@@ -184,6 +193,8 @@ def _filter_nodes(
     for node in _nodes(snapshot, rows[order]):
         if sample is not None and passed >= sample:
             break
+        if budget.is_spent:
+            budget.refuse_spent()
         try:
             status = _checked(plugin.filter_node(state, pod, node))
         except Exception as error:
@@ -201,18 +212,28 @@ def _filter_nodes(
 
 
 def _score_nodes(
-    plugin: ScorePlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    plugin: ScorePlugin,
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    rows: Rows,
+    budget: LoopBudget,
 ) -> tuple[Int64s, int]:
     """Ask a plugin's `score_node` about every row, or its sample of them.
 
     Returns:
         int64 (len(rows),), the lowest score of the sample beside it; and how many nodes it was asked about.
+
+    Raises:
+        OverBudgetError: the attempt has used up its budget on the way.
     """
     scores = np.zeros(len(rows), dtype=np.int64)
     sample = sample_of(plugin)
     order = np.arange(len(rows)) if sample is None else _rotated(plugin, rows)
     asked = order[:sample]
     for place, node in zip(asked.tolist(), _nodes(snapshot, rows[asked]), strict=True):
+        if budget.is_spent:
+            budget.refuse_spent()
         try:
             scores[place] = _whole(plugin.score_node(state, pod, node))
         except Exception as error:

@@ -8,18 +8,26 @@ library, that is waited for a little, for its locks' sake. So to the runtime it 
 at any time.
 
 Time that is awaited belongs to no stretch. Without the clock, off the main thread, the time is looked at between plugins.
+
+A stretch is charged for its own time only. Of plugins of ours that is what the thread has used of the processor, without
+garbage collection. Somebody else's plugin may also sleep, so all time counts while it runs, unless the process stood still or
+waited for the processor meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import os
 import signal
 import sys
 import time
 from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from scheduler.errors import SchedulerError
@@ -37,6 +45,9 @@ T = TypeVar("T")
 
 DEFAULT_SECONDS: Final = 0.75
 """What is left of a second is for what cannot be stopped: the plugin of ours that is at work, and the end of the attempt."""
+LONG_SECONDS: Final = 10.0
+"""What an attempt may use in all its stretches, those of its long work included. As long as DynamicResources may look for
+devices by default (filterTimeout): more than that no pod of the usual kind needs."""
 _CLEANUP_SECONDS: Final = 0.2
 """What Unreserve has, when the attempt's own budget is spent."""
 _AGAIN_SECONDS: Final = 0.001
@@ -45,6 +56,9 @@ _PATIENCE_SECONDS: Final = 0.2
 """How long a plugin is waited for that is in a library when its budget is spent."""
 _MANY: Final = 3
 """A plugin that was stopped so many times in a row rests; where one event may bring thousands of calls, once is enough."""
+_SAMPLE_SECONDS: Final = 0.02
+"""How long somebody else's plugin that uses little of the processor is looked at: it sleeps, or others have the machine."""
+_OLDEST_GENERATION: Final = 2
 _FIRST_REST_SECONDS: Final = 60.0
 _LONGEST_REST_SECONDS: Final = 1800.0
 
@@ -72,10 +86,14 @@ class OverBudgetError(SchedulerError):
 
     Attributes:
         rest_seconds: None where the plugin was asked; else it was not, and rests for so long.
+        used_by: the plugin that used the time, where that is not the one whose call ended with this.
     """
 
-    def __init__(self, message: str, rest_seconds: float | None = None) -> None:
+    def __init__(
+        self, message: str, rest_seconds: float | None = None, used_by: Plugin | None = None
+    ) -> None:
         self.rest_seconds = rest_seconds
+        self.used_by = used_by
         super().__init__(message)
 
 
@@ -100,6 +118,23 @@ class _Record:
     rests_until: float = 0.0
 
 
+@dataclass(slots=True)
+class Usage:
+    """What one attempt has used.
+
+    Attributes:
+        limit: how many seconds all its stretches may take together.
+        seconds: of the thread's processor time in all stretches but the first.
+        longest: the longest stretch that went over its budget, in seconds; 0 if none did.
+        has_begun: whether the first stretch has begun.
+    """
+
+    limit: float = inf
+    seconds: float = 0.0
+    longest: float = 0.0
+    has_begun: bool = False
+
+
 class LoopBudget:
     """The budget of the loop that it is used in; at most one of a process has the clock.
 
@@ -107,11 +142,14 @@ class LoopBudget:
         now: seconds of a monotonic clock.
         seconds: how long a stretch may take.
         stopped: is told whenever somebody is stopped, or not asked, for want of time.
+        used: seconds of the processor that this thread has used.
 
     Attributes:
         seconds: likewise; may be changed.
         checks: whether `call` must be used for every plugin; else for those that are not ours.
         running: the plugin that was called last in this stretch.
+        usage: of the attempt that the stretch belongs to; None where it belongs to none.
+        is_spent: whether the stretch has used up its budget: the next plugin is not called.
     """
 
     def __init__(
@@ -119,18 +157,27 @@ class LoopBudget:
         now: Callable[[], float] = time.monotonic,
         seconds: float = DEFAULT_SECONDS,
         stopped: Callable[[], None] = lambda: None,
+        used: Callable[[], float] = time.thread_time,
     ) -> None:
         self.seconds = seconds
         self._tell_stopped = stopped
         self.checks = False
         self.running: Plugin | None = None
-        self._now = now
+        self.usage: Usage | None = None
+        self._now, self._used = now, used
         self._has_clock = False
         self._is_ticking = False
         self._armed = (0.0, 0.0, 0.0)  # when, CPU time of the thread then, for how long
         self._began: float | None = None
+        self._own = 0.0  # seconds of the processor that the stretch has used for sure, up to the last alarm
+        self._sample: tuple[float, float, float] | None = None  # see `_sleeps`
+        self._waits: int | None = None  # a file that says how long the thread has waited for the processor
+        self._collecting_since = self._collected = 0.0  # by the oldest generation, since the clock was armed
         self._limit = seconds
-        self._is_spent = False
+        self.is_spent = False
+        self._used_by: Plugin | None = None
+        self._overran_since: float | None = None
+        self._longest = 0.0
         self._may_stop = False
         self._records: dict[tuple[int, str], _Record] = {}
 
@@ -144,6 +191,9 @@ class LoopBudget:
         """
         signal.signal(signal.SIGALRM, self._on_alarm)
         self._has_clock = True
+        gc.callbacks.append(self._on_collection)
+        with suppress(OSError):  # no Linux, or none that counts this
+            self._waits = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
 
     def give_clock_back(self) -> None:
         """Stop nothing any more."""
@@ -151,10 +201,15 @@ class LoopBudget:
             self._has_clock = self._is_ticking = False
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            gc.callbacks.remove(self._on_collection)
+            if self._waits is not None:
+                os.close(self._waits)
+                self._waits = None
 
     def _tick_in(self, seconds: float) -> None:
         self._is_ticking = True
-        self._armed = self._now(), time.thread_time(), seconds
+        self._armed = self._now(), self._used(), seconds
+        self._collected = 0.0
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
     def _on_alarm(self, _number: int, frame: FrameType | None) -> None:
@@ -162,31 +217,73 @@ class LoopBudget:
         if self._began is None or not self._has_clock:
             return
         now = self._now()
-        left = self._limit - (now - self._began)
+        armed_at, before, planned = self._armed
+        used = self._used()
+        # What was used before the stretch began was used by others: at most all the time until then.
+        self._own += max(0.0, used - before - self._collected - max(0.0, self._began - armed_at))
+        self._armed, self._collected = (now, used, planned), 0.0
+        left = self._limit - ((now - self._began) if self._may_stop else self._own)
         if left > 0:
             self._tick_in(max(left, _AGAIN_SECONDS))
-        elif not self._is_spent and self._stood_still(now):
-            self._began = now
-            self._tick_in(self._limit)
+        elif not self.is_spent and self._may_stop and now - armed_at > planned + self._limit:
+            self._begin_again(now)  # the process was stopped
+        elif not self.is_spent and self._may_stop and not self._is_its_own(now):
+            return
         else:
-            self._is_spent = self.checks = True
+            if not self.is_spent:
+                self._used_by, self._overran_since = self.running, self._began
+            self.is_spent = self.checks = True
             if self._may_stop:
                 self._tick_in(_AGAIN_SECONDS)
                 if _may_land(frame, is_patient=-left < _PATIENCE_SECONDS):
                     raise _StoppedError
 
-    def _stood_still(self, now: float) -> bool:
-        """Whether it was not the plugin that took the time: the process was stopped, or others had the machine."""
-        armed_at, cpu, planned = self._armed
-        if self._may_stop:
-            return now - armed_at > planned + self._limit
-        return time.thread_time() - cpu < planned / 4
+    def _begin_again(self, now: float) -> None:
+        self._began, self._own, self._sample = now, 0.0, None
+        self._tick_in(self._limit)
+
+    def _is_its_own(self, now: float) -> bool:
+        """Whether somebody else's plugin took the time: it ran, or it sleeps. If that is not known yet, the clock is armed."""
+        if self._own >= self._limit / 4:
+            return True
+        waited = self._waited()
+        if waited is None:
+            return True
+        at = now, self._used(), waited
+        if self._sample is None:
+            self._sample = at
+            self._tick_in(_SAMPLE_SECONDS)
+            return False
+        seconds, used, waited = (after - before for after, before in zip(at, self._sample, strict=True))
+        self._sample = None
+        if seconds - used - waited > seconds / 2:
+            return True
+        self._begin_again(now)
+        return False
+
+    def _waited(self) -> float | None:
+        """Return how many seconds the thread has waited for the processor, since it began; None if nobody knows."""
+        if self._waits is None:
+            return None
+        try:
+            return int(os.pread(self._waits, 100, 0).split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
+            return None
+
+    def _on_collection(self, phase: str, info: dict[str, int]) -> None:
+        """Note how long the garbage collector takes, who ever made the garbage: a `gc.callbacks`."""
+        if info["generation"] == _OLDEST_GENERATION:
+            if phase == "start":
+                self._collecting_since = self._used()
+            else:
+                self._collected += self._used() - self._collecting_since
 
     # Stretches.
 
     def begin(self) -> None:
         """Begin a stretch."""
-        self._began, self._limit, self._is_spent, self.running = self._now(), self.seconds, False, None
+        self._own, self._sample = 0.0, None
+        self._began, self._limit, self.is_spent, self.running = self._now(), self.seconds, False, None
         if not self._has_clock:
             self.checks = True
         elif not self._is_ticking:
@@ -194,12 +291,17 @@ class LoopBudget:
 
     def end(self) -> None:
         """End the stretch."""
-        self._began, self._is_spent, self.checks, self.running = None, False, False, None
+        if self._overran_since is not None:
+            self._longest = max(self._longest, self._now() - self._overran_since)
+            self._overran_since = self._used_by = None
+        self._began, self.is_spent, self.checks, self.running = None, False, False, None
 
     def begin_cleanup(self) -> None:
         """Let what must be undone have a little time of its own, whatever was spent."""
         if self._began is not None:
-            self._began, self._limit, self._is_spent = self._now(), _CLEANUP_SECONDS, False
+            self._began = None  # until all of this is set, an alarm means nothing
+            self._own, self._sample, self._limit, self.is_spent = 0.0, None, _CLEANUP_SECONDS, False
+            self._began = self._now()
             self.checks = not self._has_clock
             if self._has_clock:
                 self._tick_in(self._limit)
@@ -217,9 +319,34 @@ class LoopBudget:
         finally:
             self.end()
 
-    def in_stretches(self, awaitable: Awaitable[T]) -> Awaitable[T]:
-        """Return what is awaited instead: what it does between two waits is a stretch."""
-        return _Steps(self.stretch, awaitable)
+    def in_stretches(self, awaitable: Awaitable[T], usage: Usage | None = None) -> Awaitable[T]:
+        """Return what is awaited instead: what it does between two waits is a stretch.
+
+        Args:
+            awaitable: what is awaited.
+            usage: of the attempt that this is; a stretch of one that has used up its limit is over as it begins.
+        """
+        by_way_of = self.stretch if usage is None else partial(self.stretch_of, usage)
+        return _Steps(by_way_of, awaitable)
+
+    def stretch_of(self, usage: Usage, function: Callable[..., T], *args: object) -> T:
+        """Call a function in a stretch of an attempt; the first, which mostly is the only one, is not measured."""
+        self.begin()
+        self.usage = usage
+        is_first, usage.has_begun = not usage.has_begun, True
+        used = 0.0 if is_first else self._used()
+        if usage.seconds > usage.limit:
+            self.is_spent = self.checks = True
+            self._limit = usage.limit
+        self._longest = 0.0
+        try:
+            return function(*args)
+        finally:
+            self.end()
+            self.usage = None
+            usage.longest = max(usage.longest, self._longest)
+            if not is_first:
+                usage.seconds += self._used() - used
 
     # Plugins.
 
@@ -251,7 +378,7 @@ class LoopBudget:
         return await _Steps(partial(self._go_on, plugin), answer) if isinstance(answer, Awaitable) else answer
 
     def _call(self, plugin: Plugin, often: str, function: Callable[..., T], *args: object) -> T:
-        self._refuse_spent()
+        self.refuse_spent()
         key = id(plugin), often
         if key in self._records:
             self._refuse_resting(self._records[key])
@@ -281,13 +408,19 @@ class LoopBudget:
             raise
         return result
 
-    def _refuse_spent(self) -> None:
-        if not self._is_spent and not self._has_clock and self._began is not None:
-            self._is_spent = self._now() - self._began > self._limit
-        if self._is_spent:
+    def refuse_spent(self) -> None:
+        """Do nothing while the stretch may go on.
+
+        Raises:
+            OverBudgetError: it has used up its budget; who used it is named in the error.
+        """
+        if not self.is_spent and not self._has_clock and self._began is not None:
+            self.is_spent = self._now() - self._began > self._limit
+        if self.is_spent:
             self._tell_stopped()
-            name = "" if self.running is None else f" when {self.running.name} was done"
-            raise OverBudgetError(f"more than {self._limit:g}s had passed{name}")
+            used_by = self._used_by or self.running
+            name = "" if used_by is None else f' when plugin "{used_by.name}" was done'
+            raise OverBudgetError(f"more than {self._limit:g}s had passed{name}", used_by=used_by)
 
     def _refuse_resting(self, record: _Record) -> None:
         left = record.rests_until - self._now()

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
+from scheduler.framework.long_work import NeedsTime
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.runtime.answers import EXPECTED, is_anything, is_none
@@ -41,6 +42,19 @@ _OF_THE_QUEUE = frozenset({ExtensionPoint.PRE_ENQUEUE, ExtensionPoint.QUEUE_SORT
 """Where one event may be followed by thousands of calls."""
 
 
+_OF_DECISIONS = frozenset(
+    {
+        ExtensionPoint.PRE_FILTER,
+        ExtensionPoint.FILTER,
+        ExtensionPoint.POST_FILTER,
+        ExtensionPoint.PRE_SCORE,
+        ExtensionPoint.SCORE,
+        ExtensionPoint.RESERVE,
+    }
+)
+"""Where a plugin may raise NeedsTime: what was done so far in the attempt can be undone, and is done again."""
+
+
 class PluginError(Exception):
     """A plugin failed where the caller can only stop; carries the ERROR status it becomes."""
 
@@ -61,6 +75,8 @@ class NodeError(Exception):
 class PointTiming:
     """Times an extension point and tells what code it ended with; a PluginError brings its own.
 
+    A point that ends with NeedsTime is not told of: it came to nothing, and is done again.
+
     Attributes:
         code: how it ended.
     """
@@ -80,6 +96,8 @@ class PointTiming:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if isinstance(error, NeedsTime):
+            return
         if error is not None:
             self.code = error.status.code if isinstance(error, PluginError) else Code.ERROR
         calls = self._calls
@@ -152,6 +170,9 @@ class PluginCalls:
         Returns:
             The answer, a Status completed with the plugin's name; what it raised, or an answer of the wrong kind,
             as an ERROR status that names plugin and point.
+
+        Raises:
+            NeedsTime: the plugin needs more time than one turn of the event loop.
         """
         begin = self.clock() if self.measuring else 0.0
         answer: T | Status
@@ -163,7 +184,8 @@ class PluginCalls:
                 self.budget.running = plugin
                 answer = call(*args)
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
-            answer = self._failure(plugin, point, error)
+            _let_pass(plugin, point, error)
+            answer = self.failure(plugin, point, error)
         else:
             if answer is not None or expects is not is_none:
                 answer = self._checked(plugin, point, answer, expects, allows)
@@ -223,12 +245,12 @@ class PluginCalls:
             else:
                 answer = await call(*args)
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
-            answer = self._failure(plugin, point, error)
+            answer = self.failure(plugin, point, error)
         except asyncio.CancelledError as error:
             if is_being_cancelled():
                 raise
             # Not we are cancelled but something the plugin awaited: that is its failure.
-            answer = self._failure(plugin, point, error)
+            answer = self.failure(plugin, point, error)
         else:
             answer = self._checked(plugin, point, answer, is_none, allows)
         status = answer if isinstance(answer, Status) else SUCCESS
@@ -249,7 +271,7 @@ class PluginCalls:
         begin = self.clock() if self.measuring else 0.0
         answer: T | Status
         try:
-            if self._foreign and id(plugin) in self._foreign:
+            if (self._foreign and id(plugin) in self._foreign) or self.budget.checks:
                 said = await self.budget.awaited(plugin, call, *args)
             else:
                 self.budget.running = plugin
@@ -257,11 +279,12 @@ class PluginCalls:
                 said = await said if isinstance(said, Awaitable) else said
             answer = self._checked(plugin, point, said, expects, allows)
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
-            answer = self._failure(plugin, point, error)
+            _let_pass(plugin, point, error)
+            answer = self.failure(plugin, point, error)
         except asyncio.CancelledError as error:
             if is_being_cancelled():
                 raise
-            answer = self._failure(plugin, point, error)  # as in `awaited`
+            answer = self.failure(plugin, point, error)  # as in `awaited`
         if self.measuring:
             code = answer.code if isinstance(answer, Status) else Code.SUCCESS
             self.instruments.plugin(plugin.name, point, code, self.clock() - begin)
@@ -295,7 +318,8 @@ class PluginCalls:
             return self.completed(plugin, point, answer, allows)
         return answer if expects(answer) else self._malformed(plugin, point, answer)
 
-    def _failure(self, plugin: Plugin, point: ExtensionPoint, error: BaseException) -> Status:
+    def failure(self, plugin: Plugin, point: ExtensionPoint, error: BaseException) -> Status:
+        """Log an exception that a plugin raised, and return the ERROR status that names plugin and point."""
         at_node = ""
         if isinstance(error, NodeError):
             at_node = f' for node "{error.node_name}"'
@@ -311,6 +335,9 @@ class PluginCalls:
             )
             if was_stopped:
                 self.stopped()
+            if error.used_by is not None:  # who was to be called next has used nothing
+                self.instruments.failed(error.used_by.name, point)
+                return Status(Code.ERROR, (f"over budget: {error}",), error.used_by.name, error)
             return self._failed(plugin, point, f"over budget: {error}", error, at_node)
         logger.error("Plugin failed", exc_info=error, extra=self._fields(plugin, point))
         return self._failed(plugin, point, f"{type(error).__name__}: {error}", error, at_node)
@@ -336,6 +363,14 @@ class PluginCalls:
 
     def _fields(self, plugin: Plugin, point: ExtensionPoint) -> dict[str, str]:
         return {"plugin": plugin.name, "extension_point": point.metric_name, "profile": self.profile}
+
+
+def _let_pass(plugin: Plugin, point: ExtensionPoint, error: Exception) -> None:
+    """Raise NeedsTime as what it is, if that is what a plugin raised, and may raise there."""
+    needs = error.cause if isinstance(error, NodeError) else error
+    if isinstance(needs, NeedsTime) and point in _OF_DECISIONS:
+        needs.plugin = needs.plugin or (plugin, point)
+        raise needs from None
 
 
 def _expected(point: ExtensionPoint, answer: object) -> str:

@@ -114,15 +114,15 @@ class Filtering:
         if not alike.is_kept:
             return None
         if not alike.was_prepared:
-            self._prepare(alike, pod, snapshot)
+            alike.pre_filter = self._ask_of_class(alike, pod, snapshot)
+            alike.was_prepared = True
         if alike.pre_filter is None:
             return None
         state.take_over(alike.pre_filter.state)
         return alike.pre_filter.others, alike.pre_filter.skipped
 
-    def _prepare(self, alike: EquivalenceClass, pod: PodInfo, snapshot: Snapshot) -> None:
-        """Ask those plugins that say the same of all pods of a class."""
-        alike.was_prepared = True
+    def _ask_of_class(self, alike: EquivalenceClass, pod: PodInfo, snapshot: Snapshot) -> Prepared | None:
+        """Ask those plugins that say the same of all pods of a class; None where all have to be asked, in order."""
         own = [plugin for plugin in self._pre_filter if plugin.name in alike.signatures]
         state, skipped = CycleState(), set[str]()
         for plugin in own:
@@ -130,9 +130,11 @@ class Filtering:
             if isinstance(answer, Status) and answer.code is Code.SKIP:
                 skipped.add(plugin.name)
             elif answer is not None:
-                return  # it narrows, rejects or fails: what that means depends on the order of all plugins
+                return (
+                    None  # it narrows, rejects or fails: what that means depends on the order of all plugins
+                )
         others = [plugin for plugin in self._pre_filter if plugin not in own]
-        alike.pre_filter = Prepared(state, frozenset(skipped), others)
+        return Prepared(state, frozenset(skipped), others)
 
     def _ask_pre_filter(
         self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot

@@ -33,6 +33,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Wait,
 )
+from scheduler.framework.long_work import NeedsTime
 from scheduler.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
@@ -186,6 +187,10 @@ class Framework:
         self.filtering.forget_kept_verdicts()
         self.scoring.forget_kept_verdicts()
 
+    def failure(self, plugin: Plugin, point: ExtensionPoint, error: BaseException) -> Status:
+        """Log an exception that a plugin raised, and return the ERROR status that names plugin and point."""
+        return self._call.failure(plugin, point, error)
+
     # In the queue.
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
@@ -279,9 +284,18 @@ class Framework:
         """
         self._call.budget.begin_cleanup()
         for plugin in reversed(self._reserve):
-            self._call.guarded(
-                plugin, ExtensionPoint.RESERVE, plugin.unreserve, state, pod, node_name, expects=is_anything
-            )
+            try:
+                self._call.guarded(
+                    plugin,
+                    ExtensionPoint.RESERVE,
+                    plugin.unreserve,
+                    state,
+                    pod,
+                    node_name,
+                    expects=is_anything,
+                )
+            except NeedsTime as error:
+                self.failure(plugin, ExtensionPoint.RESERVE, error)
         if goes_on:
             self._call.budget.end_cleanup()
 

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from scheduler.aside import in_a_thread
+from scheduler.cycle.turns import answered_in_turns
 from scheduler.errors import SchedulerError
 from scheduler.extenders import serving
 from scheduler.extenders.serving import RequestError
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     Verb = Callable[[bytes], Awaitable[bytes]]
 
 T = TypeVar("T")
+A = TypeVar("A")
+R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +48,10 @@ _TOO_LONG = f"a request is at most {LONGEST_REQUEST_BYTES} bytes long; set nodeC
 
 
 class Judge(Protocol):
-    """Answers a scheduler's questions. Every method raises SchedulerError for what it cannot answer."""
+    """Answers a scheduler's questions. Every method raises SchedulerError for what it cannot answer.
+
+    All but `bind` may also raise NeedsTime, and are asked again when the time was given.
+    """
 
     def filter(self, request: NodesRequest) -> FilterAnswer:
         """Say which nodes can run a pod."""
@@ -101,19 +107,24 @@ def _verbs(judge: Judge) -> dict[str, Verb]:
     """Return verb -> what makes the answer's body of the request's."""
 
     async def filter_(body: bytes) -> bytes:
-        return serving.filter_result(judge.filter(await _read(serving.nodes_request, body)))
+        return serving.filter_result(await _answered(judge.filter, await _read(serving.nodes_request, body)))
 
     async def prioritize(body: bytes) -> bytes:
-        return serving.priorities_result(judge.prioritize(await _read(serving.nodes_request, body)))
+        return serving.priorities_result(await _answered(judge.prioritize, await _read(serving.nodes_request, body)))
 
     async def preempt(body: bytes) -> bytes:
-        return serving.preemption_result(judge.preempt(await _read(serving.preemption_request, body)))
+        return serving.preemption_result(await _answered(judge.preempt, await _read(serving.preemption_request, body)))
 
     async def bind(body: bytes) -> bytes:
         await judge.bind(await _read(serving.binding_request, body))
         return serving.binding_result()
 
     return {FILTER: filter_, PRIORITIZE: prioritize, PREEMPT: preempt, BIND: bind}
+
+
+async def _answered(ask: Callable[[R], A], request: R) -> A:
+    """Ask a judge; what its plugins need more time for than a turn of the event loop is done in slices."""
+    return await answered_in_turns(partial(ask, request))
 
 
 _SAY_ERROR: Final = {FILTER: serving.failed_filter_result, BIND: serving.binding_result}

@@ -9,12 +9,14 @@ import platform
 import socket
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from scheduler.configuration.write import to_shown
+from scheduler.cycle.turns import answered_in_turns
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.server.door import Door
 from scheduler.server.health import health_pages
@@ -80,7 +82,7 @@ def application(
         configuration: gives what /configz shows; None is no such page.
         pods: what /metrics/resources shows; None is no such page.
         is_leading: whether /metrics/resources shows anything: several schedulers would all show the same.
-        explain: tells of a pod by `namespace/name`, None if it is unknown; None is no such page.
+        explain: tells of a pod by `namespace/name`, None if it is unknown, and may raise NeedsTime; None is no such page.
         explain_group: the same of a group.
         process: what /statusz and /flagz tell of; None is no such pages.
         access: who may see what; None is everybody everything.
@@ -212,7 +214,7 @@ def _metrics(metrics: Metrics) -> Handler:
 def _explanation(explain: Callable[[str], Mapping[str, Any] | None], what: str) -> Handler:
     async def answer(request: Request) -> Answer:
         key = f"{request.parts['namespace']}/{request.parts['name']}"
-        told = explain(key)
+        told = await answered_in_turns(partial(explain, key))
         if told is None:
             return Answer(f"{what} {key} is unknown here, or was placed long ago\n".encode(), 404)
         return Answer(msgspec.json.encode(told) + b"\n", content_type=JSON)

@@ -14,6 +14,7 @@ from scheduler.cycle.group_binding import GroupRelease
 from scheduler.cycle.group_cycle import PodGroupCycle
 from scheduler.cycle.group_explanation import explain_pass, explain_untried
 from scheduler.cycle.group_log import GroupLog
+from scheduler.cycle.long_attempts import LongAttempts
 from scheduler.cycle.pod_cycle import PodCycle
 from scheduler.cycle.reporting import Reporter
 from scheduler.cycle.sampling import NodeSampling
@@ -94,6 +95,7 @@ class GroupJudge:
             random=Random(0),
             sampling=NodeSampling(dict.fromkeys(scheduler.frameworks, 100)),
             attempts=AttemptLog(),
+            long=LongAttempts(parts, failures),
         )
         self._cycle = PodGroupCycle(
             parts,

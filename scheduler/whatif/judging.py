@@ -10,6 +10,7 @@ from scheduler.cycle.group_explanation import brief
 from scheduler.cycle.hypothetical import judge, unplaced
 from scheduler.cycle.refusal_details import RefusalDetails
 from scheduler.cycle.scheduling import nominated_others
+from scheduler.framework.long_work import NeedsTime, answered_at_once
 from scheduler.whatif.group_judging import GroupJudge
 
 if TYPE_CHECKING:
@@ -171,7 +172,15 @@ def place(scheduler: OfflineScheduler, decision: Decision, node_name: str) -> St
     framework = scheduler.frameworks[decision.pod.scheduler_name]
     placed = scheduler.cache.assume(decision.pod, node_name)
     scheduler.nominator.delete(placed.uid)
-    reserved = framework.run_reserve(decision.state, placed, node_name)
+
+    def reserve() -> Status:
+        try:
+            return framework.run_reserve(decision.state, placed, node_name)
+        except NeedsTime:
+            framework.run_unreserve(decision.state, placed, node_name)
+            raise
+
+    reserved = answered_at_once(reserve)
     if not reserved.is_success:
         framework.run_unreserve(decision.state, placed, node_name)
         scheduler.cache.forget(placed.uid)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scheduler.cycle.scheduling import nominated_others
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.long_work import NeedsTime
 from scheduler.framework.status import Code
 from scheduler.runtime.calls import PluginError
 
@@ -29,14 +30,14 @@ class _Verdict(NamedTuple):
 def difference(framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator: Nominator) -> str:
     """Say how the verdict on a pod differs from one for which every plugin is asked anew; "" if it does not.
 
-    Nothing is said where a plugin fails, or does not say the same twice: then nothing can be kept of it. Nobody is
+    Nothing is said where a plugin fails, needs more time than one turn of the event loop, or does not say the same twice: then nothing can be kept of it. Nobody is
     preempted, nothing is written.
     """
     try:
         kept, anew = both = _both(framework, pod, snapshot, nominator)
         if kept == anew or both != _both(framework, pod, snapshot, nominator):
             return ""
-    except PluginError:
+    except (PluginError, NeedsTime):
         return ""
     if kept.message != anew.message:
         return f"it is kept that {kept.message!r}, and decided that {anew.message!r}"

@@ -8,10 +8,13 @@ counted that were bound before, and refused if it does not fit any more: kube-sc
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scheduler.cycle.binding import UNCLEAR
+from scheduler.cycle.turns import answered_in_turns
 from scheduler.errors import ApiError, SchedulerError
+from scheduler.framework.long_work import NeedsTime
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.state.pod_states import PodState
 
@@ -64,7 +67,8 @@ class ExtenderBinding:
         if self._cache.state_of(pod.uid) is not PodState.OUTSIDE:
             raise SchedulerError(f"pod {pod.key} is being bound already")
         framework = self._framework_of(pod)
-        refusal, state = self._budget.stretch(self._verdicts.last_look, framework, pod, request.node_name)
+        look = partial(self._budget.stretch, self._verdicts.last_look, framework, pod, request.node_name)
+        refusal, state = await answered_in_turns(look)
         if refusal:
             raise SchedulerError(f"node {request.node_name} cannot run pod {pod.key} any more: {refusal}")
         placed = self._cache.assume(pod, request.node_name)
@@ -93,7 +97,7 @@ class ExtenderBinding:
         self, framework: Framework, state: CycleState, pod: PodInfo, node_name: str
     ) -> Status:
         """Run Reserve, PreBind, Bind and PostBind of the profile; what was reserved is undone if it fails."""
-        status = framework.run_reserve(state, pod, node_name)
+        status = await answered_in_turns(partial(_reserve, framework, state, pod, node_name))
         try:
             if status.is_success:
                 status = await self._bind(framework, state, pod, node_name)
@@ -121,6 +125,15 @@ class ExtenderBinding:
         newest = await self._reader.read_pod(pod.namespace, pod.name)
         is_bound = newest is not None and newest.uid == pod.uid and newest.node_name == node_name
         return SUCCESS if is_bound else status
+
+
+def _reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+    """Run Reserve; nothing is left of it if a plugin needs more time."""
+    try:
+        return framework.run_reserve(state, pod, node_name)
+    except NeedsTime:
+        framework.run_unreserve(state, pod, node_name)
+        raise
 
 
 def _problem(pod: PodInfo, request: BindingRequest) -> str:

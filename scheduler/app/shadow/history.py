@@ -71,10 +71,10 @@ class History:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def append(self, entry: Entry) -> None:
+    async def append(self, entry: Entry) -> None:
         """Judge the decision in a change, if there is one, and make it."""
         if entry.decision is not None:
-            entry.verdicts = [judge.verdict(entry.decision) for judge in self._judges]
+            entry.verdicts = [await judge.judge(entry.decision) for judge in self._judges]
         entry.make()
         self._entries.append(entry)
         self._made += 1
@@ -203,7 +203,7 @@ class History:
             verdicts: list[Verdict] = []
             if each.decision is not None:
                 self.trials += 1
-                verdicts = [judge.verdict(each.decision) for judge in self._judges]
+                verdicts = [await judge.judge(each.decision) for judge in self._judges]
                 disagreements += not any(verdict.agrees for verdict in verdicts)
                 await self._give_way()
             made.append((each, verdicts))
@@ -225,7 +225,7 @@ class History:
         assert entry.decision is not None
         self.trials += 1
         await self._give_way()
-        verdicts = [judge.verdict(entry.decision) for judge in self._judges]
+        verdicts = [await judge.judge(entry.decision) for judge in self._judges]
         if any(verdict.agrees for verdict in verdicts):
             return True
         entry.verdicts = [min(pair, key=_severity) for pair in zip(entry.verdicts, verdicts, strict=True)]

@@ -197,7 +197,7 @@ class ShadowService:
     async def _judge_some(self) -> None:
         until = self._clock.monotonic() + _SLICE_SECONDS
         for entry in self.arrivals.due(self._clock.monotonic()):
-            self.history.append(entry)
+            await self.history.append(entry)
             if self._clock.monotonic() >= until:
                 await asyncio.sleep(0)
                 until = self._clock.monotonic() + _SLICE_SECONDS
@@ -205,7 +205,7 @@ class ShadowService:
 
     async def _judge_the_rest(self) -> None:
         for entry in self.arrivals.rest():
-            self.history.append(entry)
+            await self.history.append(entry)
             await asyncio.sleep(0)
         await self.history.settle(self._clock.monotonic(), at_the_end=True)
 

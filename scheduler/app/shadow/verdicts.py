@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ from scheduler.app.shadow.decisions import Decided
 from scheduler.cycle.explanation import refusal
 from scheduler.cycle.sampling import nodes_to_find
 from scheduler.cycle.scheduling import nominated_others, schedule_pod
+from scheduler.cycle.turns import answered_in_turns
 from scheduler.framework.preemption import room_in
 
 if TYPE_CHECKING:
@@ -113,9 +115,13 @@ class Judge:
         self._sampling = sampling
 
     def verdict(self, theirs: TheirDecision) -> Verdict:
-        """Judge a decision as if it were made now."""
+        """Judge a decision as if it were made now; may raise NeedsTime."""
         verdict: Verdict = self._budget.stretch(self._verdict, theirs)
         return verdict
+
+    async def judge(self, theirs: TheirDecision) -> Verdict:
+        """Judge a decision, giving way while plugins need more time than one turn of the event loop."""
+        return await answered_in_turns(partial(self.verdict, theirs))
 
     def _verdict(self, theirs: TheirDecision) -> Verdict:
         snapshot = self._cache.snapshot()
@@ -147,6 +153,7 @@ class Judge:
             random=Random(0),
             makes_room=makes_room,
             exhaustive=exhaustive,
+            gives_way=True,
         )
 
 

@@ -91,6 +91,9 @@ class ReplayedSteps(Steps):
         self._observations += 1
         return self._script.take_if(Note.OBSERVED, self._observations) is not None
 
+    def needs_time(self) -> bool:
+        return self._script.take_if(Note.NEEDED_TIME) is not None
+
     def heard(self, kind: str, handler: H) -> H:
         self.handlers[kind] = handler
         return handler

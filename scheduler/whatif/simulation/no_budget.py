@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from scheduler.framework.interface import Plugin
+    from scheduler.runtime.budget import Usage
 
 T = TypeVar("T")
 
@@ -23,8 +24,11 @@ class NoBudget(LoopBudget):
     def stretch(self, function: Callable[..., T], *args: object) -> T:
         return function(*args)
 
-    def in_stretches(self, awaitable: Awaitable[T]) -> Awaitable[T]:
+    def in_stretches(self, awaitable: Awaitable[T], usage: Usage | None = None) -> Awaitable[T]:
         return awaitable
+
+    def stretch_of(self, usage: Usage, function: Callable[..., T], *args: object) -> T:
+        return function(*args)
 
     def call(self, plugin: Plugin, function: Callable[..., T], *args: object, often: str = "") -> T:
         return function(*args)

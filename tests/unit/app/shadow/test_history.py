@@ -58,7 +58,7 @@ class NumberJudge:
         self._places = places
         self.asked = 0
 
-    def verdict(self, theirs: Decision) -> Verdict:
+    async def judge(self, theirs: Decision) -> Verdict:
         self.asked += 1
         if not self._places.is_open:
             return Verdict(REFUSED, {}, cast("Any", None), cast("Any", None))
@@ -88,12 +88,12 @@ class JudgedHistory:
         old, new = decode_pod(msgspec.json.encode(made)), pod(f"p{number}", node=str(number))
         decision = Decision(Decided.PLACED, old, to or str(number))
         entry = Entry(self.places, old, new, 0, self.clock.monotonic(), decision)
-        self.history.append(entry)
+        asyncio.run(self.history.append(entry))
         return entry
 
     def change(self, *, is_open: bool) -> None:
         now = self.clock.monotonic()
-        self.history.append(Entry(self.places, not is_open, is_open, 0, now, is_settled=True))
+        asyncio.run(self.history.append(Entry(self.places, not is_open, is_open, 0, now, is_settled=True)))
 
     def settle(self, *, after: float = WINDOW_SECONDS + 1) -> None:
         self.clock.advance(after)
@@ -164,7 +164,7 @@ def test_a_decision_is_not_moved_over_another_change_of_the_same_pod() -> None:
     it.place(1)
     before, after = pod("p0"), pod("p0", status={"nominatedNodeName": "0"})
     decision = Decision(Decided.PREEMPTS, before, "another")
-    it.history.append(Entry(Nothing(), before, after, 0, it.clock.monotonic(), decision))
+    asyncio.run(it.history.append(Entry(Nothing(), before, after, 0, it.clock.monotonic(), decision)))
     it.place(0)
 
     it.settle()
@@ -276,7 +276,7 @@ def test_the_search_for_one_decision_is_bounded() -> None:
 
 def test_who_has_searched_for_too_long_searches_no_more() -> None:
     it = JudgedHistory()
-    it.judge.verdict = _slow(it, it.judge.verdict)  # type: ignore[method-assign]
+    it.judge.judge = _slow(it, it.judge.judge)  # type: ignore[method-assign]
     for number in range(100, 140):
         it.place(number)
 
@@ -287,9 +287,9 @@ def test_who_has_searched_for_too_long_searches_no_more() -> None:
 
 
 def _slow(it: JudgedHistory, judging: Any) -> Any:
-    def slowly(theirs: Decision) -> Verdict:
+    async def slowly(theirs: Decision) -> Verdict:
         it.clock.advance(0.1)
-        verdict: Verdict = judging(theirs)
+        verdict: Verdict = await judging(theirs)
         return verdict
 
     return slowly

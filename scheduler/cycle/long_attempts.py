@@ -1,0 +1,240 @@
+"""Attempts that need more time than one turn of the event loop.
+
+A plugin that raises NeedsTime ends the attempt without a verdict. The pod stays in flight, the plugin's work is done in
+slices between attempts at other pods, and then the attempt begins again on the cluster as it is by then. While other pods
+wait, long attempts get at most half of the time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from scheduler.cycle.turns import SLICE_SECONDS
+from scheduler.framework.long_work import NeedsTime
+from scheduler.framework.status import Code, Status
+from scheduler.queue.put_aside import is_another
+from scheduler.runtime.budget import LONG_SECONDS, OverBudgetError, Usage, is_ours
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from scheduler.cycle.attempt import Attempt
+    from scheduler.cycle.failure import FailureHandler
+    from scheduler.cycle.shared import Shared
+    from scheduler.framework.interface import Plugin
+    from scheduler.framework.points import ExtensionPoint
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
+
+DECIDED: Final = "decided"
+DROPPED: Final = "dropped"
+FAILED: Final = "failed"
+OVER_BUDGET: Final = "over_budget"
+
+_AT_ONCE: Final = 4
+"""So many attempts are advanced in turn; the others wait in line, so that the first ones end before all are half done."""
+
+
+@dataclass(eq=False, slots=True)
+class LongAttempt:
+    """One attempt, from its first NeedsTime until it has ended.
+
+    Attributes:
+        attempt: the attempt, with the time at which it first began.
+        usage: what it has used in all.
+        plugin: the plugin that needs time, and where it was asked.
+        steps: that plugin's work.
+        began: when the pod was last tried, in seconds of the monotonic clock.
+        is_under_way: whether the pod is being tried at this moment.
+    """
+
+    attempt: Attempt
+    usage: Usage
+    plugin: tuple[Plugin, ExtensionPoint]
+    steps: Generator[None, None, None]
+    began: float
+    is_under_way: bool = False
+
+    @property
+    def queued(self) -> QueuedPodInfo:
+        return self.attempt.queued
+
+    @property
+    def pod(self) -> PodInfo:
+        """The version of the pod that was tried."""
+        return self.attempt.queued.pod
+
+
+class LongAttempts:
+    """Keeps the attempts that need time, and does their work.
+
+    Args:
+        failures: brings back pods whose attempt used up its budget, or whose plugin failed.
+
+    Attributes:
+        ready: those whose work is done: their pods are to be tried again before any other.
+    """
+
+    def __init__(self, shared: Shared, failures: FailureHandler) -> None:
+        self._queue, self._profiles, self._budget = shared.queue, shared.profiles, shared.budget
+        self._steps, self._observer = shared.steps, shared.observer
+        self._now = shared.clock.monotonic
+        self._failures = failures
+        self.ready: deque[LongAttempt] = deque()
+        self._advanced: deque[LongAttempt] = deque()  # at most `_AT_ONCE`; the first has its turn next
+        self._line: deque[LongAttempt] = deque()
+        self._looked_at = 0  # place in the line
+        self._known: dict[str, LongAttempt] = {}  # pod uid -> attempt that has not ended
+        self._due = 0.0
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._known
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is work to be done in slices."""
+        return bool(self._advanced or self._line)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether other pods have had as much time as long attempts had last."""
+        return self._now() >= self._due
+
+    def take_up(self, attempt: Attempt, needs: NeedsTime) -> None:
+        """Keep an attempt that a plugin needs time for: it goes to the end of the line."""
+        assert needs.plugin is not None, "the runtime says whose NeedsTime it is"
+        uid, now = attempt.queued.pod.uid, self._now()
+        long = self._known.get(uid)
+        if long is None:
+            usage = self._budget.usage or Usage(LONG_SECONDS)
+            long = LongAttempt(attempt, usage, needs.plugin, needs.steps, attempt.began)
+            self._known[uid] = long
+        else:
+            long.attempt, long.plugin, long.steps = attempt, needs.plugin, needs.steps
+            long.is_under_way = False
+        if needs.is_unlimited:
+            long.usage.limit = inf
+        self._due = max(self._due, 2 * now - long.began)
+        self._line.append(long)
+        self._queue.needs_time(uid, f"{needs.plugin[0].name} needs more time")
+
+    def again(self) -> LongAttempt | None:
+        """Return the next attempt whose pod is to be tried again; None if there is none. `settle` must follow."""
+        while self.ready:
+            long = self.ready.popleft()
+            if self._queue.begin_again(long.pod.uid) is not None:
+                long.is_under_way, long.began = True, self._now()
+                return long
+            self._end(long, DROPPED)
+        return None
+
+    def settle(self, long: LongAttempt) -> None:
+        """Note that a pod was tried again: the attempt has ended, unless it needs time once more."""
+        if long.is_under_way:
+            self._end(long, OVER_BUDGET if long.queued.put_aside_seconds else DECIDED)
+
+    def first(self) -> LongAttempt:
+        """Return the attempt whose turn it is; there must be work."""
+        while self._line and len(self._advanced) < _AT_ONCE:
+            self._advanced.append(self._line.popleft())
+        return self._advanced[0]
+
+    def advance(self) -> None:
+        """Do a slice of the work of the attempt whose turn it is; there must be work."""
+        long, began = self.first(), self._now()
+        self._advanced.popleft()
+        self._look_at_line()
+        try:
+            is_done = self._is_outdated(long) or self._budget.stretch_of(long.usage, self._work, long)
+        except Exception as error:  # noqa: BLE001  # whatever an author's code raises
+            self._give_up(long, long.attempt.framework.failure(*long.plugin, error), FAILED)
+        else:
+            if is_done:
+                self._close(long)
+                self.ready.append(long)
+            elif self._steps.observed(long.usage.seconds > long.usage.limit):
+                self._give_up(long, _over_budget(long), OVER_BUDGET)
+            else:
+                self._advanced.append(long)
+        now = self._now()
+        self._due = 2 * now - began
+
+    def forget(self, long: LongAttempt) -> None:
+        """Let go of an attempt that broke by a mistake of ours, wherever it is."""
+        self._known.pop(long.pod.uid, None)
+        for kept in (self.ready, self._advanced, self._line):
+            with suppress(ValueError):
+                kept.remove(long)
+
+    def close(self) -> None:
+        """End all work; the pods are for the next leader."""
+        for long in self._known.values():
+            long.steps.close()
+
+    def _work(self, long: LongAttempt) -> bool:
+        """Do a slice of an attempt's work; whether all is done."""
+        plugin, until = long.plugin[0], self._now() + SLICE_SECONDS
+        is_foreign = not is_ours(plugin)
+        while True:
+            try:
+                if is_foreign:
+                    self._budget.call(plugin, next, long.steps)
+                else:
+                    next(long.steps)
+            except StopIteration:
+                return True
+            except NeedsTime as needs:  # of a plugin that this one asks
+                long.steps, long.plugin = needs.steps, needs.plugin or long.plugin
+            if self._steps.observed(self._now() >= until):
+                return False
+
+    def _look_at_line(self) -> None:
+        """Look whether one of those who wait in line has changed: it need not wait."""
+        if self._line:
+            self._looked_at = (self._looked_at + 1) % len(self._line)
+            long = self._line[self._looked_at]
+            if self._is_outdated(long):
+                del self._line[self._looked_at]
+                self._close(long)
+                self.ready.append(long)
+
+    def _is_outdated(self, long: LongAttempt) -> bool:
+        """Whether the pod is gone or another one by now, or is judged by other plugins: there is no use in going on."""
+        newest = self._queue.newest(long.pod.uid)
+        return (
+            newest is None
+            or newest.is_terminating
+            or is_another(long.pod, newest)
+            or self._profiles.frameworks.get(newest.scheduler_name) is not long.attempt.framework
+        )
+
+    def _give_up(self, long: LongAttempt, status: Status, result: str) -> None:
+        self._close(long)
+        self._end(long, result)
+        self._failures.handle(long.attempt, status)
+
+    def _close(self, long: LongAttempt) -> None:
+        """End a plugin's work; what it raises at its end concerns nobody any more."""
+        try:
+            self._budget.stretch(long.steps.close)
+        except Exception as error:  # noqa: BLE001  # whatever an author's code raises
+            long.attempt.framework.failure(*long.plugin, error)
+
+    def _end(self, long: LongAttempt, result: str) -> None:
+        del self._known[long.pod.uid]
+        profile = long.attempt.framework.profile
+        self._observer.long_attempt_ended(profile, long.plugin[0].name, result, long.usage.seconds)
+
+
+def _over_budget(long: LongAttempt) -> Status:
+    plugin, point = long.plugin
+    error = OverBudgetError(f"more than {long.usage.limit:g}s had been used")
+    told = f'running {point.metric_name} plugin "{plugin.name}": over budget: {error}'
+    return Status(Code.ERROR, (told,), plugin.name, error)
