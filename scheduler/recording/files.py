@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
 
 FORMAT: Final = "custom-scheduler recording"
-VERSION: Final = 1
+VERSION: Final = 2
 SUFFIX: Final = ".rec"
 _LENGTH: Final = struct.Struct(">I")
 _LONGEST_HEADER: Final = 4 * 2**20
