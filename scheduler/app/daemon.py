@@ -275,6 +275,9 @@ class Daemon:
                 self._tasks.spawn(self._pod_group_statuses.run(), "status of pod groups")
                 is_lost = await self._lead_until(stop)
         if is_lost:
+            self.cycles.scheduler.note_holder(
+                self.configuration.settings.leader_election.lease_duration.seconds
+            )
             raise LeadershipLostError
 
     async def _lead_until(self, stop: asyncio.Event) -> bool:

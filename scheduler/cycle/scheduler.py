@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 _SHORTEST_SECONDS = 1e-6
 _SLICES_AT_FIRST = 20
 """So many slices of what is left to be counted of pods on nodes are done before the first attempt."""
+_HOLDS_KEPT = 100
 _FINISH_SECONDS = 10.0
 """How long `run` waits for bindings when it is to stop; whoever schedules next begins the others anew."""
 
@@ -81,6 +82,9 @@ class Scheduler:
         self._binding, self._long = binding, long
         self.at_work: Callable[[PodInfo | None], None] = lambda _: None
         self._stopping = self._is_over = False
+        self._now = shared.clock.monotonic
+        # when the loop was held beyond the budget, for how long, and at which pod
+        self._held: deque[tuple[float, float, PodInfo]] = deque(maxlen=_HOLDS_KEPT)
         # pod uid -> attempts under way; for a moment two, when a pod comes back from one and the next begins
         self._in_hand = Counter[str]()
 
@@ -90,6 +94,23 @@ class Scheduler:
         Once `run` is over, that is the next leader, of every pod.
         """
         return self._is_over or uid in self._in_hand or uid in self._long
+
+    def note_holder(self, seconds: float) -> None:
+        """Tell `at_work` again of the pod whose attempt held the loop longest, and beyond its budget, in the last seconds.
+
+        To be called when the lease could not be renewed for so long, after `run` has ended: the attempt is why.
+        """
+        since = self._now() - seconds
+        held = [(length, pod) for at, length, pod in self._held if at >= since]
+        if held:
+            _, pod = max(held, key=lambda each: each[0])
+            logger.error("The lease was lost while an attempt held the loop", extra={"pod": pod.key})
+            self.at_work(pod)
+
+    def _note_hold(self, pod: PodInfo, usage: Usage) -> None:
+        if usage.longest:
+            self._held.append((self._now(), usage.longest, pod))
+            usage.longest = 0.0
 
     def stop(self) -> None:
         """Begin no more attempts; `run` returns when the bindings under way have ended, or after 10 seconds."""
@@ -141,7 +162,10 @@ class Scheduler:
             usage, attempt = Usage(LONG_SECONDS), self._pods.schedule(queued)
         else:
             usage, attempt = long.usage, self._pods.schedule(queued, began=long.attempt.began)
-        assumed = await self._budget.in_stretches(self._attempt(attempt, members), usage)
+        try:
+            assumed = await self._budget.in_stretches(self._attempt(attempt, members), usage)
+        finally:
+            self._note_hold(queued.pod, usage)
         if long is not None:
             self._long.settle(long)
         for each in assumed:
@@ -166,6 +190,7 @@ class Scheduler:
             self._rescue(long.queued)
         finally:
             self.at_work(None)
+            self._note_hold(long.pod, long.usage)
         await asyncio.sleep(0)
 
     def _bound(self, bindings: set[asyncio.Task[None]], uid: str, binding: asyncio.Task[None]) -> None:

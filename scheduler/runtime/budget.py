@@ -225,9 +225,7 @@ class LoopBudget:
         left = self._limit - ((now - self._began) if self._may_stop else self._own)
         if left > 0:
             self._tick_in(max(left, _AGAIN_SECONDS))
-        elif not self.is_spent and self._may_stop and now - armed_at > planned + self._limit:
-            self._begin_again(now)  # the process was stopped
-        elif not self.is_spent and self._may_stop and not self._is_its_own(now):
+        elif not self.is_spent and self._may_stop and not self._is_its_own(now, now - armed_at - planned):
             return
         else:
             if not self.is_spent:
@@ -242,8 +240,14 @@ class LoopBudget:
         self._began, self._own, self._sample = now, 0.0, None
         self._tick_in(self._limit)
 
-    def _is_its_own(self, now: float) -> bool:
-        """Whether somebody else's plugin took the time: it ran, or it sleeps. If that is not known yet, the clock is armed."""
+    def _is_its_own(self, now: float, late: float) -> bool:
+        """Whether somebody else's plugin took the time: it ran, or it sleeps. If not, or not known yet, the clock is armed.
+
+        An alarm that comes late comes after a call of C, which uses the processor, or after the process was stopped.
+        """
+        if late > self._limit and self._own < self._limit:
+            self._begin_again(now)
+            return False
         if self._own >= self._limit / 4:
             return True
         waited = self._waited()
@@ -416,6 +420,8 @@ class LoopBudget:
         """
         if not self.is_spent and not self._has_clock and self._began is not None:
             self.is_spent = self._now() - self._began > self._limit
+            if self.is_spent:
+                self._used_by, self._overran_since = self.running, self._began
         if self.is_spent:
             self._tell_stopped()
             used_by = self._used_by or self.running

@@ -68,3 +68,52 @@ def test_a_pod_that_ends_the_process_is_put_aside_by_who_starts_next_and_known_t
                 assert await end(run) == 0
 
     asyncio.run(scenario())
+
+
+LEASE = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {resourceNamespace: default, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}
+profiles:
+- schedulerName: custom-scheduler
+  plugins: {filter: {enabled: [{name: holding.py}]}}
+"""
+HOLDING = """\
+import time
+from collections import deque
+from itertools import repeat
+from scheduler.framework import FilterPlugin
+
+began = time.perf_counter()
+deque(repeat(None, 10**7), maxlen=0)
+FOUR_SECONDS = int(10**7 * 4 / (time.perf_counter() - began))
+
+class Holding(FilterPlugin):
+    name = "Holding"
+    api_version = 1
+
+    def filter_node(self, state, pod, node):
+        if pod.name == "deadly":
+            deque(repeat(None, FOUR_SECONDS), maxlen=0)  # one call of C, which nothing interrupts
+"""
+
+
+def test_a_pod_whose_attempt_costs_the_lease_is_put_aside_by_who_starts_next(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(LEASE)
+    (tmp_path / "holding.py").write_text(HOLDING)
+    flags = ("--config", str(tmp_path / "config.yaml"), "--last-good-config", str(tmp_path / "kept.json"))
+
+    async def scenario() -> None:
+        async with serving() as (server, it):
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            it.store.create("pods", pod_object("deadly"))
+            async with running(kubeconfig, tmp_path / "log", *flags) as run:
+                async with asyncio.timeout(60):
+                    assert await run.process.wait() == 1
+                assert run.said("The lease was lost while an attempt held the loop")
+            async with running(kubeconfig, tmp_path / "log", *flags) as run:
+                assert await it.place("after")
+                assert told(it) == TOLD
+                assert await end(run) == 0
+
+    asyncio.run(scenario())
