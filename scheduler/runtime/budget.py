@@ -222,7 +222,7 @@ class LoopBudget:
         # What was used before the stretch began was used by others: at most all the time until then.
         self._own += max(0.0, used - before - self._collected - max(0.0, self._began - armed_at))
         self._armed, self._collected = (now, used, planned), 0.0
-        left = self._limit - ((now - self._began) if self._may_stop else self._own)
+        left = self._limit - max(self._own, (now - self._began) if self._may_stop else 0.0)
         if left > 0:
             self._tick_in(max(left, _AGAIN_SECONDS))
         elif not self.is_spent and self._may_stop and not self._is_its_own(now, now - armed_at - planned):
@@ -236,33 +236,28 @@ class LoopBudget:
                 if _may_land(frame, is_patient=-left < _PATIENCE_SECONDS):
                     raise _StoppedError
 
-    def _begin_again(self, now: float) -> None:
-        self._began, self._own, self._sample = now, 0.0, None
-        self._tick_in(self._limit)
-
     def _is_its_own(self, now: float, late: float) -> bool:
         """Whether somebody else's plugin took the time: it ran, or it sleeps. If not, or not known yet, the clock is armed.
 
         An alarm that comes late comes after a call of C, which uses the processor, or after the process was stopped.
         """
-        if late > self._limit and self._own < self._limit:
-            self._begin_again(now)
-            return False
-        if self._own >= self._limit / 4:
+        if self._own >= self._limit:
             return True
         waited = self._waited()
-        if waited is None:
-            return True
-        at = now, self._used(), waited
-        if self._sample is None:
-            self._sample = at
-            self._tick_in(_SAMPLE_SECONDS)
-            return False
-        seconds, used, waited = (after - before for after, before in zip(at, self._sample, strict=True))
-        self._sample = None
-        if seconds - used - waited > seconds / 2:
-            return True
-        self._begin_again(now)
+        if late <= self._limit:
+            if waited is None:
+                return True
+            at = now, self._used(), waited
+            if self._sample is None:
+                self._sample = at
+                self._tick_in(_SAMPLE_SECONDS)
+                return False
+            seconds, used, waited = (after - before for after, before in zip(at, self._sample, strict=True))
+            if seconds - used - waited > seconds / 2:
+                return True
+        # Only what it has used of the processor counts up to now.
+        self._began, self._sample = now, None
+        self._tick_in(self._limit - self._own)
         return False
 
     def _waited(self) -> float | None:
