@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from plugins.preemption.disruption_budgets import DisruptionBudgets
+    from plugins.preemption.progress import Found
     from scheduler.framework import CycleState, Diagnosis
     from scheduler.framework.preemption import PreemptionDryRun, VictimLimit
     from scheduler.objects.pod import PodInfo
@@ -49,10 +50,14 @@ class Search:
     Attributes:
         candidates: those that break no disruption budget come first.
         refusals: row -> why preempting does not help there, of rows that were tried.
+        stale: the rows of candidates that were found in an earlier attempt.
+        is_complete: whether there was time for all of it.
     """
 
     candidates: list[Candidate] = field(default_factory=list)
     refusals: dict[int, Status] = field(default_factory=dict)
+    stale: set[int] = field(default_factory=set)
+    is_complete: bool = True
 
     def message(self, n_nodes: int) -> str:
         """Return what is said when there is no candidate, in the form of FitError."""
@@ -127,11 +132,14 @@ def search(
     enough: int,
     choice: Choice | None = None,
     limit: VictimLimit | None = None,
+    known: dict[str, Found] | None = None,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> Generator[None, None, Search]:
     """Try nodes in the order given, until there are enough candidates and one of them breaks no budget.
 
     In steps, for `LongWork`. `choice` says who may have to leave a node, pods of lower priority where it is left out;
-    `limit` what must hold beside Filter.
+    `limit` what must hold beside Filter. Nodes that are `known` by name are not tried again, what is found is added, and if
+    there is no time left, the search ends before its time, and some nodes are known that were not.
 
     Raises:
         PluginError: a Filter failed as a whole.
@@ -142,16 +150,33 @@ def search(
     todo, most = list(rows), max(enough, 1)
     together = min(most, _ROWS_TOGETHER)
     choice = _lower_priority(pod, snapshot) if choice is None else choice
+    known, has_tried = {} if known is None else known, False
     for start in range(0, len(todo), together):
         several = todo[start : start + together]
+        unknown = [row for row in several if snapshot.name_of(row) not in known]
+        if unknown and has_tried and not has_time():
+            found.is_complete = False
+            break
         tried = yield from _tried(
-            dry_run, state, pod, snapshot, several, budgets, nominated, found, choice, limit
+            dry_run, state, pod, snapshot, unknown, budgets, nominated, choice, limit, has_time
         )
-        for candidate in tried:
-            (harmful if candidate.violations else kind).append(candidate)
-            if kind and len(kind) + len(harmful) >= enough:
-                found.candidates = kind + harmful[:most]
-                return found
+        has_tried = has_tried or bool(tried)
+        known.update({snapshot.name_of(row): result for row, result in tried.items()})
+        for row in several:
+            result = known.get(snapshot.name_of(row))
+            if result is None:
+                found.is_complete = False
+            elif isinstance(result, Status):
+                found.refusals[row] = result
+            else:
+                if row not in tried:
+                    found.stale.add(row)
+                (harmful if result[1] else kind).append(Candidate(row, *result))
+                if kind and len(kind) + len(harmful) >= enough:
+                    found.candidates, found.is_complete = kind + harmful[:most], True
+                    return found
+        if not found.is_complete:
+            break
     found.candidates = kind + harmful[:most]
     return found
 
@@ -171,10 +196,12 @@ def _tried(
     rows: Sequence[int],
     budgets: DisruptionBudgets,
     nominated: Mapping[int, Sequence[PodInfo]],
-    found: Search,
     choice: Choice,
     limit: VictimLimit | None,
-) -> Generator[None, None, list[Candidate]]:
+    has_time: Callable[[], bool],
+) -> Generator[None, None, dict[int, Found]]:
+    """Return what is found of rows, those left out for which there is no time."""
+    found: dict[int, Found] = {}
     violating: dict[int, frozenset[str]] = {}
     removable: dict[int, list[PodInfo]] = {}
     for number, row in enumerate(rows, start=1):
@@ -182,22 +209,20 @@ def _tried(
             yield
         victims = choice(row)
         if isinstance(victims, Status):
-            found.refusals[row] = victims
+            found[row] = victims
             continue
         protected, others = split(by_importance(victims), budgets)
         violating[row] = frozenset(victim.uid for victim in protected)
         removable[row] = protected + others  # who is protected comes back first
-    tried = yield from dry_run.steps(state, pod, snapshot, removable, nominated, limit)
-    candidates = []
+    if not removable:
+        return found
+    tried = yield from dry_run.steps(state, pod, snapshot, removable, nominated, limit, has_time)
     for row, result in tried.items():
         if isinstance(result, Status):
-            found.refusals[row] = result
+            found[row] = result
         elif not result:
-            found.refusals[row] = Status.failed(
-                f'expected at least one victim pod on node "{snapshot.name_of(row)}"'
-            )
+            found[row] = Status.failed(f'expected at least one victim pod on node "{snapshot.name_of(row)}"')
         else:
             broken = sum(victim.uid in violating[row] for victim in result)
-            candidates.append(Candidate(row, tuple(by_importance(result)), broken))
-    order = {row: place for place, row in enumerate(rows)}
-    return sorted(candidates, key=lambda candidate: order[candidate.row])
+            found[row] = tuple(by_importance(result)), broken
+    return found

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from plugins.preemption.candidates import NEVER, rows_to_try, search
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
 from plugins.preemption.group_victims import choose_victims
+from plugins.preemption.progress import Progress, Searches
 from plugins.preemption.ranking import Candidate, best, by_importance
 from scheduler.errors import SchedulerError
 from scheduler.framework import (
@@ -71,6 +72,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         self._work = work
         self._units = units
         self._budgets = DisruptionBudgets()
+        self._searches = Searches()
 
     @abstractmethod
     def why_not_eligible(
@@ -82,9 +84,31 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> Generator[None, None, Search]:
         """Look for nodes that would run the pod without some of their pods, in steps."""
-        rows, enough = self.in_turn(state, rows_to_try(diagnosis).tolist())
+        progress = self._searches.of(pod)
+        rows = rows_to_try(diagnosis).tolist()
+        if progress is None:
+            rows, enough = self.in_turn(state, rows)
+            progress = Progress.begun(pod, rows, enough, snapshot)
+        else:
+            progress.follow(snapshot)
+            rows = progress.in_turn(rows, snapshot)
+        found = yield from self._tried(state, pod, snapshot, rows, progress)
+        if not found.is_complete:
+            raise self._searches.to_be_continued(progress)
+        self._searches.end(pod.uid)
+        return found
+
+    def _tried(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: Sequence[int],
+        progress: Progress | None = None,
+    ) -> Generator[None, None, Search]:
+        """Try nodes, as far as there is time if the search may go on in another attempt."""
         self._budgets.look_at(snapshot.objects(BUDGETS))
-        return search(
+        found = yield from search(
             self._dry_run,
             state,
             pod,
@@ -92,10 +116,13 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
             rows,
             budgets=self._budgets,
             nominated=state.nominated,
-            enough=enough,
+            enough=len(rows) if progress is None else progress.enough,
             choice=self.choice(state, pod, snapshot),
             limit=self.limit(pod),
+            known=None if progress is None else progress.known,
+            has_time=_always if progress is None else self._work.has_time,
         )
+        return found
 
     def in_turn(self, state: CycleState, rows: list[int]) -> tuple[list[int], int]:
         """Return nodes in the order in which they are tried, and how many candidates are enough."""
@@ -134,26 +161,52 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
     async def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> PostFilterResult:
-        self._preemptions.attempted()
+        if self._searches.of(pod) is None:
+            self._preemptions.attempted()
         why_not = _in_group(state) or self.why_not_eligible(state, pod, snapshot, diagnosis)
         if why_not:
+            self._searches.end(pod.uid)
             return _nothing(why_not)
         found = await self._work.done(self.search(state, pod, snapshot, diagnosis))
-        chosen = best(found.candidates)
-        state.write(REPORT, _report(found.candidates, chosen))
-        if not found.candidates:
-            return _not_found(found, snapshot.n_nodes)
         try:
-            reviewed = await self._reviewed(pod, snapshot, found.candidates)
+            chosen = await self._chosen(state, pod, snapshot, found)
         except SchedulerError as error:
             return PostFilterResult(Status.failed(f"preemption: {error}", error))
-        if reviewed is not found.candidates:
-            chosen = best(reviewed)
+        if not found.candidates:
+            return _not_found(found, snapshot.n_nodes)
         if not chosen:
             return _nothing("no candidate node for preemption")
         node_name = snapshot.name_of(chosen[0].row)
         self._preemptions.start(pod, node_name, self.leaving_with(chosen[0].victims), self.name)
         return PostFilterResult(SUCCESS, node_name)
+
+    async def _chosen(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, found: Search
+    ) -> Sequence[Candidate]:
+        """Return the best candidates; the first was tried on the cluster as it is.
+
+        One that was found in an earlier attempt is tried again before anybody has to leave: its pods may be others by now,
+        and so may those that are expected there.
+
+        Raises:
+            SchedulerError: an extender that is needed failed.
+        """
+        while True:
+            chosen: Sequence[Candidate] = best(found.candidates)
+            state.write(REPORT, _report(found.candidates, chosen))
+            if not found.candidates:
+                return ()
+            reviewed = await self._reviewed(pod, snapshot, found.candidates)
+            if reviewed is not found.candidates:
+                chosen = best(reviewed)
+            if not chosen or chosen[0].row not in found.stale:
+                return chosen
+            row = chosen[0].row
+            again = await self._work.done(self._tried(state, pod, snapshot, [row]))
+            found.stale.discard(row)
+            found.refusals |= again.refusals
+            place = next(place for place, each in enumerate(found.candidates) if each.row == row)
+            found.candidates[place : place + 1] = again.candidates
 
     def leaving_with(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo]:
         """Return those who are told to leave when a pod takes the place of some."""
@@ -171,6 +224,10 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         return [
             Candidate(row, tuple(by_importance(pods)), violations) for row, (pods, violations) in left.items()
         ]
+
+
+def _always() -> bool:
+    return True
 
 
 def _in_group(state: CycleState) -> str:

@@ -108,7 +108,7 @@ class LongAttempts:
         return self._now() >= self._due
 
     def take_up(self, attempt: Attempt, needs: NeedsTime) -> None:
-        """Keep an attempt that a plugin needs time for: it goes to the end of the line."""
+        """Keep an attempt that a plugin needs time for; a new one goes to the end of the line."""
         assert needs.plugin is not None, "the runtime says whose NeedsTime it is"
         uid, now = attempt.queued.pod.uid, self._now()
         long = self._known.get(uid)
@@ -116,13 +116,14 @@ class LongAttempts:
             usage = self._budget.usage or Usage(LONG_SECONDS)
             long = LongAttempt(attempt, usage, needs.plugin, needs.steps, attempt.began)
             self._known[uid] = long
+            self._line.append(long)
         else:
             long.attempt, long.plugin, long.steps = attempt, needs.plugin, needs.steps
             long.is_under_way = False
+            self._advanced.append(long)  # where it was: it is to end before others are begun with
         if needs.is_unlimited:
             long.usage.limit = inf
         self._due = max(self._due, 2 * now - long.began)
-        self._line.append(long)
         self._queue.needs_time(uid, f"{needs.plugin[0].name} needs more time")
 
     def again(self) -> LongAttempt | None:

@@ -137,7 +137,7 @@ class Scheduler:
                     await asyncio.sleep(0)
                 elif not self._long.has_work:
                     await self._wait_for_work()
-                if self._long.has_work and (queued is None or self._steps.observed(self._long.is_due)):
+                if self._long.has_work and (queued is None or self._may_advance(long)):
                     await self._advance_long()
             await _finish(bindings)
         finally:
@@ -147,6 +147,10 @@ class Scheduler:
                 binding.cancel()
             if bindings:
                 await asyncio.wait(bindings)
+
+    def _may_advance(self, tried: LongAttempt | None) -> bool:
+        """Whether long attempts may have a slice while other pods wait: after one of those was tried, and in their turn."""
+        return tried is None and self._steps.observed(self._long.is_due)
 
     async def _try(
         self, queued: QueuedPodInfo, long: LongAttempt | None, bindings: set[asyncio.Task[None]]

@@ -21,6 +21,9 @@ T = TypeVar("T")
 SLICE_SECONDS: Final = 0.005
 """After so long the others have their turn. Longer ones save little, and are felt by who waits."""
 
+_WORK_SECONDS: Final = 0.05
+"""How long a plugin may keep all other pods waiting, by work that it could go on with in another attempt."""
+
 
 async def answered_in_turns(ask: Callable[[], T], steps: Steps = UNHEARD) -> T:
     """Ask until there is an answer; what plugins need time for is done in slices, between which others have their turn.
@@ -66,10 +69,11 @@ class Turns:
         self._freeze = freeze
         self._steps = steps
         self._now = clock.monotonic
-        self._until = 0.0
+        self._began = self._until = 0.0
 
     async def done(self, steps: Generator[None, None, T]) -> T:
-        self._until = self._now() + SLICE_SECONDS
+        self._began = self._now()
+        self._until = self._began + SLICE_SECONDS
         while True:
             try:
                 next(steps)
@@ -77,6 +81,9 @@ class Turns:
                 result: T = end.value
                 return result
             await self.give_way()
+
+    def has_time(self) -> bool:
+        return not self._steps.observed(self._now() - self._began >= _WORK_SECONDS)
 
     async def give_way(self) -> None:
         """Let the others have a turn, if they have not had one for as long as a slice takes."""

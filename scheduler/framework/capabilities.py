@@ -226,6 +226,13 @@ class LongWork(Protocol):
         """
         ...
 
+    def has_time(self) -> bool:
+        """Whether what is done may go on within this attempt, after some of it was done.
+
+        If not, the plugin keeps what it has found and raises `NeedsTime`: other pods are tried, and then this one again.
+        """
+        ...
+
 
 @runtime_checkable
 class PodEvents(Protocol):

@@ -47,6 +47,9 @@ class AtOnce:
     async def done(self, steps: Generator[None, None, T]) -> T:
         return at_once(steps)
 
+    def has_time(self) -> bool:
+        return True
+
 
 class NeedsTime(Exception):  # noqa: N818  # a request, not an error
     """Raised by a plugin that cannot answer within one turn of the event loop.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.status import Status
@@ -70,8 +70,9 @@ class PreemptionDryRun(Protocol):
         removable: Mapping[int, Sequence[PodInfo]],
         nominated: Mapping[int, Sequence[PodInfo]],
         limit: VictimLimit | None = None,
+        has_time: Callable[[], bool] = lambda: True,
     ) -> Generator[None, None, Mapping[int, Status | tuple[PodInfo, ...]]]:
-        """Do the same in steps, for `LongWork`."""
+        """Do the same in steps, for `LongWork`; when there is no time left, rows are missing that were not tried."""
         ...
 
 

@@ -12,7 +12,7 @@ from scheduler.framework.long_work import at_once
 from scheduler.framework.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.preemption import VictimLimit
@@ -62,11 +62,14 @@ class DryRun:
         removable: Pods,
         nominated: Pods,
         limit: VictimLimit | None = None,
+        has_time: Callable[[], bool] = lambda: True,
     ) -> Generator[None, None, Found]:
-        """Find who must go, in steps; raises as `dry_run`."""
+        """Find who must go, in steps, on as many rows as there is time for, one at least; raises as `dry_run`."""
         assert self.filtering is not None, "asked before the profile was built"
         found: dict[int, Status | tuple[PodInfo, ...]] = {}
         for together in self.filtering.apart(state, pod, list(removable)):
+            if found and not has_time():
+                break
             group = {row: removable[row] for row in together}
             tried = yield from _try(self.filtering, state.clone(), pod, snapshot, group, nominated, limit)
             found.update(tried)

@@ -1,0 +1,211 @@
+"""A search for victims that takes long lets other pods be tried, and evicts nobody for what is not so any more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from plugins.node_resources.fit import NodeResourcesFit
+from plugins.preemption.default_preemption import DefaultPreemption
+from plugins.preemption.disruption_budgets import BUDGETS
+from scheduler.cycle.freeze import ClusterFreeze
+from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
+from scheduler.cycle.profiles import Profiles
+from scheduler.cycle.turns import Turns
+from scheduler.queue import Place
+from scheduler.runtime.dry_run import DryRun
+from scheduler.state.pod_groups import PodGroups
+from tests.builders import node, pod
+from tests.puppets import NodeFilter
+from tests.unit.cycle.cluster import Cluster
+from tests.unit.cycle.test_turns import SlowClock, full
+from tests.unit.plugins.running import made
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scheduler.objects.pod import PodInfo
+
+N_NODES = 30
+
+
+class Started(NoPreemptions):
+    """Writes down what was begun, and evicts nobody.
+
+    Attributes:
+        found: preemptor -> node, and the names of the pods that have to leave.
+        attempts: how often room was looked for.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, tuple[str, list[str]]] = {}
+        self.attempts = 0
+
+    def attempted(self) -> None:
+        self.attempts += 1
+
+    def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
+        assert preemptor.name not in self.found
+        self.found[preemptor.name] = node_name, sorted(victim.name for victim in victims)
+
+
+class Searching:
+    """A cluster whose nodes are full but for one, too small for who preempts, and whose rows are tried one by one.
+
+    Attributes:
+        cluster: the cluster; n0, n3 and so on have the pods that matter least.
+        started: what is begun.
+    """
+
+    def __init__(self, *, hopeless: bool = False) -> None:
+        """Prepare it; where it is hopeless, each node has one pod that matters more."""
+        dry_run, freeze, self.started = DryRun(), ClusterFreeze(), Started()
+        self.plugin = DefaultPreemption(
+            args=DefaultPreemption.Args(min_candidate_nodes_percentage=100),
+            dry_run=dry_run,
+            review=ExtenderReview(Cluster().profiles),
+            preemptions=self.started,
+            work=Turns(freeze, SlowClock(0.0)),
+            members=PodGroups(),
+            groups=Profiles(),
+        )
+        whole_cluster = NodeFilter("Whole", None)  # its rows cannot be told apart
+        self.cluster = Cluster(made(NodeResourcesFit), whole_cluster, self.plugin, nodes=(), freeze=freeze)
+        dry_run.filtering = self.cluster.framework.filtering
+        self.cluster.cache.table.watch_kind(BUDGETS)
+        full(self.cluster, N_NODES)
+        for number in range(N_NODES if hopeless else 0):
+            self.cluster.api.delete(f"default/v{number}-1")
+            self.cluster.api.create(pod(f"v{number}-1", cpu="1", node=f"n{number}", priority=99))
+        self.cluster.nodes.on_add(node("small", cpu="1"))
+
+    async def meanwhile(self, meddle: Callable[[Cluster], Any], *preemptors: PodInfo) -> None:
+        """Have something happen while rooms are searched for, and wait until each search has ended."""
+        cluster = self.cluster
+        for each in preemptors:
+            cluster.api.create(each)
+        async with cluster.running():
+            await soon(lambda: all(each.uid in cluster.scheduler._long for each in preemptors))
+            meddle(cluster)
+            await soon(lambda: all(self.has_ended(each.name) for each in preemptors))
+
+    def has_ended(self, name: str) -> object:
+        return name in self.started.found or self.cluster.node_of(name) or self.cluster.notes(name)
+
+
+async def soon(holds: Callable[[], object]) -> None:
+    """Let the others have their turn until something holds."""
+    while not holds():  # noqa: ASYNC110 - each turn counts
+        await asyncio.sleep(0)
+
+
+def urgent(name: str = "urgent", **more: Any) -> PodInfo:
+    return pod(name, cpu="2", priority=9, **more)
+
+
+def nothing(_: Cluster) -> None:
+    pass
+
+
+@virtually
+async def test_other_pods_are_bound_while_room_is_searched_for() -> None:
+    it = Searching()
+    cluster = it.cluster
+    cluster.api.create(urgent())
+    async with cluster.running():
+        await soon(lambda: urgent().uid in cluster.scheduler._long)
+        for number in range(5):
+            cluster.api.create(pod(f"web-{number}", cpu="100m"))
+        await soon(lambda: len(cluster.api.binds) == 5)
+        assert cluster.place_of("urgent") is Place.IN_FLIGHT
+        assert not it.started.found
+        await soon(lambda: it.started.found)
+    assert it.started.found == {"urgent": ("n0", ["v0-0", "v0-1"])}
+    assert it.started.attempts == 1
+    assert len(cluster.notes("urgent")) == 1
+    assert not it.plugin._searches.of(urgent())
+
+
+@virtually
+async def test_a_node_whose_pods_leave_meanwhile_is_taken_and_nobody_is_evicted() -> None:
+    it = Searching()
+
+    def leave(cluster: Cluster) -> None:
+        for victim in range(2):
+            cluster.api.delete(f"default/v9-{victim}")
+
+    await it.meanwhile(leave, urgent())
+    assert it.cluster.node_of("urgent") == "n9"
+    assert not it.started.found
+
+
+@virtually
+async def test_pods_that_matter_more_and_come_meanwhile_are_not_evicted() -> None:
+    it = Searching()
+
+    def replace(cluster: Cluster) -> None:
+        for victim in range(2):
+            cluster.api.delete(f"default/v0-{victim}")
+            cluster.api.create(pod(f"w0-{victim}", cpu="1", node="n0", priority=99))
+
+    await it.meanwhile(replace, urgent())
+    assert it.started.found == {"urgent": ("n3", ["v3-0", "v3-1"])}
+
+
+@virtually
+async def test_the_victims_are_those_that_are_there_when_the_search_has_ended() -> None:
+    it = Searching()
+
+    def replace(cluster: Cluster) -> None:
+        for number in range(0, N_NODES, 3):
+            cluster.api.delete(f"default/v{number}-0")
+            cluster.api.create(pod(f"w{number}-0", cpu="1", node=f"n{number}"))
+
+    await it.meanwhile(replace, urgent())
+    assert it.started.found == {"urgent": ("n0", ["v0-1", "w0-0"])}
+
+
+@virtually
+async def test_a_node_that_was_tried_in_vain_is_tried_again_if_its_pods_have_changed_since() -> None:
+    it = Searching(hopeless=True)
+
+    def replace(cluster: Cluster) -> None:
+        cluster.api.delete("default/v0-1")
+        cluster.api.create(pod("w0-1", cpu="1", node="n0"))
+
+    await it.meanwhile(replace, urgent())
+    assert it.started.found == {"urgent": ("n0", ["v0-0", "w0-1"])}
+
+
+@virtually
+async def test_a_node_that_goes_meanwhile_is_not_chosen_and_one_that_comes_is_taken() -> None:
+    it = Searching()
+    await it.meanwhile(lambda cluster: cluster.nodes.on_delete(node("n0", cpu="2")), urgent())
+    assert it.started.found == {"urgent": ("n3", ["v3-0", "v3-1"])}
+
+    it = Searching()
+    await it.meanwhile(lambda cluster: cluster.nodes.on_add(node("new", cpu="4")), urgent())
+    await it.cluster.until(lambda: True)
+    assert it.cluster.node_of("urgent") == "new"
+
+
+@virtually
+async def test_two_searches_at_once_do_not_evict_for_the_same_room() -> None:
+    it = Searching()
+    await it.meanwhile(nothing, urgent("one"), urgent("two"))
+    assert it.started.found == {"one": ("n0", ["v0-0", "v0-1"]), "two": ("n3", ["v3-0", "v3-1"])}
+    assert it.started.attempts == 2
+
+
+@virtually
+async def test_the_search_of_a_pod_that_is_deleted_meanwhile_is_let_go() -> None:
+    it = Searching()
+    cluster = it.cluster
+    cluster.api.create(urgent())
+    async with cluster.running():
+        await soon(lambda: it.plugin._searches.of(urgent()))
+        cluster.api.delete("default/urgent")
+        await cluster.until(lambda: cluster.queue.get(urgent().uid) is None, seconds=1)
+    assert not it.started.found
+    assert not it.plugin._searches._under_way
