@@ -84,6 +84,12 @@ def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
         lambda: {"binding": cycles.binding.under_way},
     )
     metrics.watch_gauges(
+        "custom_scheduler_long_attempts",
+        "Number of attempts under way that need more time than a turn of the loop.",
+        (),
+        lambda: [((), float(len(cycles.long)))],
+    )
+    metrics.watch_gauges(
         "scheduler_unschedulable_pods",
         "Number of waiting pods that a plugin rejected in their last attempt, or gates.",
         ("plugin", "profile"),

@@ -79,6 +79,10 @@ TERMS: Final[Mapping[tuple[str, str], tuple[str, Callable[[Mapping[str, Any]], s
         "attempt",
         lambda found: f"attempt at pod {found['members'][0].pod.key}",
     ),
+    ("scheduler.cycle.long_attempts", "LongAttempts._work"): (
+        "attempt",
+        lambda found: f"long attempt at pod {found['long'].pod.key}, plugin {found['long'].plugin[0].name}",
+    ),
     ("scheduler.cycle.scheduler", "Scheduler._work_the_queue"): ("queue", lambda _: "work of the queue"),
     ("scheduler.app.generations", "Generations.reload"): ("reload", lambda _: "a new configuration"),
     ("scheduler.cycle.refusal_details", "_said"): ("request", _plugin_at("why")),

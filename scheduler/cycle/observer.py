@@ -40,7 +40,7 @@ class CycleObserver(QueueObserver, Instruments, ClaimMetrics, Protocol):
         ...
 
     def over_budget(self, profile: str, plugin: str) -> None:
-        """An attempt did not end within its budget, in a plugin or when its turn came."""
+        """An attempt did not end within its budget, by the plugin that used the time."""
         ...
 
     def long_attempt_ended(self, profile: str, plugin: str, result: str, seconds: float) -> None:

@@ -239,12 +239,11 @@ class Metrics:
         )
         self._over_budget = counters(
             "custom_scheduler_attempts_over_budget_total",
-            "Attempts that held the loop for longer than their budget, by the plugin that ran or was next; "
-            "the pod is put aside.",
+            "Attempts that used more time than their budget, by the plugin that used it; the pod is put aside.",
             "profile plugin",
         )
         self._long_attempts = counters(
-            "custom_scheduler_long_attempts_total",
+            "custom_scheduler_long_attempts_ended_total",
             "Attempts that needed more time than a turn of the loop, by how they ended: decided, over_budget (the pod is put "
             "aside), failed (the plugin raised), or dropped (the pod was deleted or bound). The plugin is the last one that "
             "needed time.",
