@@ -207,6 +207,8 @@ def _tried(
     for number, row in enumerate(rows, start=1):
         if number % _ROWS_A_STEP == 0:
             yield
+            if not has_time():
+                break
         victims = choice(row)
         if isinstance(victims, Status):
             found[row] = victims

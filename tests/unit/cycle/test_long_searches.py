@@ -6,12 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from plugins.node_resources.fit import NodeResourcesFit
+from plugins.preemption.candidates import search
 from plugins.preemption.default_preemption import DefaultPreemption
-from plugins.preemption.disruption_budgets import BUDGETS
+from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
 from scheduler.cycle.freeze import ClusterFreeze
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.cycle.profiles import Profiles
 from scheduler.cycle.turns import Turns
+from scheduler.framework import CycleState, Status
+from scheduler.framework.long_work import at_once
 from scheduler.queue import Place
 from scheduler.runtime.dry_run import DryRun
 from scheduler.state.pod_groups import PodGroups
@@ -209,3 +212,33 @@ async def test_the_search_of_a_pod_that_is_deleted_meanwhile_is_let_go() -> None
         await cluster.until(lambda: cluster.queue.get(urgent().uid) is None, seconds=1)
     assert not it.started.found
     assert not it.plugin._searches._under_way
+
+
+def test_no_more_nodes_are_looked_through_than_there_is_time_for() -> None:
+    tried: list[int] = []
+
+    class Counting(DryRun):
+        def steps(self, state: Any, pod: Any, snapshot: Any, removable: Any, *_: Any) -> Any:
+            tried.extend(removable)
+            yield
+            return dict.fromkeys(removable, Status.unschedulable("no"))
+
+    cluster = Cluster(nodes=())
+    full(cluster, 1000)
+    known: dict[str, Any] = {}
+    for expected in (63, 126):
+        looking = search(
+            Counting(),
+            CycleState(),
+            urgent(),
+            cluster.cache.snapshot(),
+            range(1000),
+            budgets=DisruptionBudgets(),
+            nominated={},
+            enough=1000,
+            known=known,
+            has_time=lambda: False,
+        )
+        assert not at_once(looking).is_complete
+        assert len(known) == expected
+    assert tried == list(range(126))
