@@ -114,7 +114,7 @@ class DynamicResources(
         self._devices = Devices.of(objects)
         self._clock = clock
         self._turn_limit = turn_limit
-        self._work = Work(turn_limit)
+        self._work = Work(turn_limit, is_unlimited=not args.filter_timeout.seconds)
         self._filter_seconds = args.filter_timeout.seconds
         self._binding_seconds = args.binding_timeout.seconds
         self._writes = ClaimWrites(api=writes, reads=reads, objects=objects, sleep=sleep, clock=clock)

@@ -35,10 +35,12 @@ class Work:
 
     Args:
         limit: says how long that is.
+        is_unlimited: whether all calls for one pod together may take any time.
     """
 
-    def __init__(self, limit: TurnLimit = UNLIMITED) -> None:
+    def __init__(self, limit: TurnLimit = UNLIMITED, *, is_unlimited: bool = False) -> None:
         self._limit = limit
+        self._is_unlimited = is_unlimited
         self._until = inf
 
     def begin(self) -> None:
@@ -61,7 +63,7 @@ class Work:
         is_over, result = self._advanced(steps)
         # Asked once, whatever the number of steps: there are fewer where more is kept from earlier calls.
         if self._limit.observed(is_over):
-            raise NeedsTime(_rest(steps))
+            raise NeedsTime(_rest(steps), is_unlimited=self._is_unlimited)
         return at_once(steps) if is_over else result  # type: ignore[return-value]  # the steps have ended
 
     def some(self, steps: Generator[None, None, object]) -> None:

@@ -114,6 +114,8 @@ class Recorder(Steps):
         return self._random
 
     def observed(self, is_so: bool) -> bool:
+        if self.present is None and not self.is_telling:
+            return is_so  # somebody who only looks, as a page does: no step is made
         self._observations += 1
         if is_so:
             self._put((Note.OBSERVED, self._observations))

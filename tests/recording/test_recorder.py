@@ -74,6 +74,12 @@ def test_who_only_looks_at_the_clock_sees_the_time() -> None:
     assert not tape.notes
 
 
+def test_what_somebody_observes_who_only_looks_is_not_noted() -> None:
+    steps, tape = recorder(ManualClock(5.0))
+    assert steps.observed(True)  # as a page does, whose plugin looks at the time
+    assert not tape.notes
+
+
 def test_a_heartbeat_is_no_news() -> None:
     clock = ManualClock(5.0)
     steps, tape = recorder(clock)

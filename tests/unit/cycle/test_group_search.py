@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.cycle.group_pass import GroupPasses
 from scheduler.cycle.group_placements import GroupPlacements
 from scheduler.cycle.group_search import GroupSearch
-from scheduler.framework import CycleState, Diagnosis, Status
+from scheduler.framework import CycleState, Diagnosis, NeedsTime, Status
 from scheduler.framework.placements import Placement
 from scheduler.framework.pod_groups import PodGroup
 from scheduler.framework.queued_pod import QueuedPodInfo
@@ -27,8 +27,9 @@ from scheduler.state.nominator import Nominator
 from tests.builders import node, pod
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
+    from scheduler.cycle.pod_cycle import PodCycle
     from scheduler.framework.pod_groups import PodGroup as Group
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
@@ -249,3 +250,47 @@ def test_a_group_that_the_best_placement_does_not_hold_again_is_not_looked_for_r
     tried = asyncio.run(GroupPlacements(passes, it.cache, Random(0)).run(it.group, it.plugin, it.attempts))
     assert not tried.is_enough
     assert [None if rows is None else len(rows) for rows in tried.places] == [1]
+
+
+class Slow(Pods):
+    """Needs time before it decides about each pod, and before it reserves a node for it."""
+
+    def __init__(self, cache: Cache, min_count: int) -> None:
+        super().__init__(cache, min_count)
+        self.known: set[tuple[str, str]] = set()
+        self.steps = 0
+
+    def _ask(self, what: str, uid: str) -> None:
+        def steps() -> Generator[None, None, None]:
+            for _ in range(3):
+                self.steps += 1
+                yield
+            self.known.add((what, uid))
+
+        if (what, uid) not in self.known:
+            raise NeedsTime(steps())
+
+    async def decide(self, attempt: Attempt, **options: Any) -> tuple[Decision, Snapshot]:
+        self._ask("decide", attempt.queued.pod.uid)
+        return await super().decide(attempt, **options)
+
+    def reserve(self, assumed: AssumedPod) -> Status:
+        self._ask("reserve", assumed.pod.uid)
+        return SUCCESS
+
+    async def give_time(self, needs: NeedsTime, give_way: Any = None) -> None:
+        for _ in needs.steps:
+            await give_way()
+
+
+def test_members_whose_plugins_need_time_are_given_it_within_the_pass() -> None:
+    it = Scene([2, 1, 1], [2, 2], 3)
+    slow = Slow(it.cache, 3)
+    passes = GroupPasses(cast("PodCycle", slow), it.cache, Nominator(), it.on)
+    tried = asyncio.run(passes.run(it.group, it.plugin, it.attempts))
+    assert tried.is_enough
+    assert len(tried.members) == len(tried.kept) == 3
+    assert slow.steps == 18
+    it.cache.check()
+    passes.take_back(tried)
+    assert not it.cache.groups.placed(KEY)

@@ -8,7 +8,7 @@ import pytest
 
 from plugins.dynamic_resources.devices import Devices
 from scheduler.app.capabilities import TableObjects
-from scheduler.framework import Code, Status
+from scheduler.framework import Code, NeedsTime, Status
 from scheduler.testing.devices import (
     DRIVER,
     allocation,
@@ -112,6 +112,21 @@ def test_a_search_that_takes_too_long_fails_the_attempt():
     assert outcome.code is Code.ERROR
     assert outcome.reasons == ("node a: timed out trying to allocate devices",)
     assert refusals(WEB, *cluster, filterTimeout="0s") == {"a": NO_ROOM}
+
+
+@pytest.mark.parametrize(("timeout", "is_unlimited"), [("10s", False), ("0s", True)])
+def test_a_search_that_needs_more_than_a_turn_has_no_limit_where_the_filter_has_none(
+    timeout: str,
+    is_unlimited: bool,
+):
+    devices, claim = long_search()
+    kit = Kit(node("a"), device_class(), resource_slice("a", devices), claim, filterTimeout=timeout)
+    attempt = kit.begin(WEB)
+    kit.fakes.turn_limit.slice_seconds, kit.fakes.turn_limit.each_reading = 0.002, 0.001
+
+    with pytest.raises(NeedsTime) as raised:
+        attempt.filter()
+    assert raised.value.is_unlimited is is_unlimited
 
 
 # Extended resources.
