@@ -104,31 +104,40 @@ class Quotas:
         self.holders: Mapping[str, str] = {}
         self.wrong: Mapping[str, str] = {}
         self.guaranteed: Mapping[str, int] = {}
+        self._read: dict[str, tuple[str, Quota] | str] = {}
         self._objects = Objects()
         self._changes = 0
 
     def look_at(self, objects: Objects) -> None:
-        """Read the objects, if any of them changed; one that cannot be understood is logged and left out."""
+        """Read those objects that changed, if any did; one that cannot be understood is logged and left out."""
         if objects is self._objects and objects.changes == self._changes:
             return
+        changed = objects.changed_since(self._changes) if objects is self._objects else None
         self._objects, self._changes = objects, objects.changes
+        is_news = changed is None
+        if changed is None:
+            self._read, changed = {}, set(objects)
+        for key in changed:
+            found = _read_one(objects, key)
+            if found != self._read.get(key):
+                is_news = True
+                if found is None:
+                    del self._read[key]
+                else:
+                    self._read[key] = found
+        if is_news:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Find the quota of each namespace."""
         oldest: dict[str, tuple[tuple[str, str], Quota]] = {}
         wrong: dict[str, str] = {}
-        for key in objects:
-            try:
-                found = objects.typed(ElasticQuota, key)
-                assert found is not None, f"{key} was there"
-                quota = Quota(
-                    _amounts("min", found.spec.min or {}),
-                    None if found.spec.max is None else _amounts("max", found.spec.max),
-                )
-            except ObjectError as error:
-                wrong[key] = f"{error.path or 'spec'}: {error.problem}"
+        for key, found in self._read.items():
+            if isinstance(found, str):
+                wrong[key] = found
                 continue
-            except ValueError as error:
-                wrong[key] = str(error)
-                continue
-            namespace, age = key.partition("/")[0], (found.metadata.creation_timestamp, key)
+            created, quota = found
+            namespace, age = key.partition("/")[0], (created, key)
             known = oldest.get(namespace)
             if known is None or age < known[0]:
                 oldest[namespace] = age, quota
@@ -142,6 +151,20 @@ class Quotas:
         for quota in self.by_namespace.values():
             add(guaranteed, quota.min)
         self.guaranteed = guaranteed
+
+
+def _read_one(objects: Objects, key: str) -> tuple[str, Quota] | str | None:
+    """Return when an ElasticQuota was made and what it says, or what is wrong with it; None if there is none."""
+    try:
+        found = objects.typed(ElasticQuota, key)
+        if found is None:
+            return None
+        most = None if found.spec.max is None else _amounts("max", found.spec.max)
+        return found.metadata.creation_timestamp, Quota(_amounts("min", found.spec.min or {}), most)
+    except ObjectError as error:
+        return f"{error.path or 'spec'}: {error.problem}"
+    except ValueError as error:
+        return str(error)
 
 
 def _amounts(field: str, given: Amounts) -> dict[str, int]:

@@ -29,12 +29,14 @@ class Usage:
     Attributes:
         by_namespace: namespace -> resource -> milliCPU, bytes or a count; those without a pod may be missing.
         total: the same of all namespaces that were named.
+        changed: those of which that was counted since a reader last cleared it.
     """
 
     def __init__(self, account_of: Callable[[PodInfo], str] | None = None) -> None:
         self._account_of = account_of or _namespace
         self.by_namespace: dict[str, dict[str, int]] = {}
         self.total: dict[str, int] = {}
+        self.changed: set[str] = set()
         self._with_quota: Mapping[str, object] = {}
         self._on_row: list[Used] = []
         self._changes: ChangeLog | None = None
@@ -63,6 +65,7 @@ class Usage:
         """
         rows = changes.since(self._seen) if changes is self._changes else None
         if rows is None:
+            self.changed.update(self.by_namespace)
             self.by_namespace, self.total, self._on_row = {}, {}, []
             rows = range(snapshot.n_nodes)  # all nodes: at first, and where more happened than is remembered
         self._changes, self._seen = changes, changes.end
@@ -94,6 +97,7 @@ class Usage:
         return used
 
     def _count(self, used: Used, sign: int) -> None:
+        self.changed.update(used)
         for namespace, amounts in used.items():
             add(self.by_namespace.setdefault(namespace, {}), amounts, sign)
             if namespace in self._with_quota:

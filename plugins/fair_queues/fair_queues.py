@@ -53,7 +53,7 @@ from scheduler.framework.preemption import (  # the constructor's types are read
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 
     from plugins.fair_queues.ledger import Standing
     from plugins.fair_queues.report import QueueReport
@@ -291,7 +291,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
 
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
-    ) -> Sequence[Unit]:
+    ) -> Generator[None, None, Sequence[Unit]]:
         """Return those that what the whole group asks for may take back, each whole: of a queue no more than it has borrowed."""
         first = members[0]
         standing = self._ledger.standing(snapshot, first)
@@ -301,6 +301,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         reclaim, gone = Reclaim(attempt, priority_of(group, members)), _none_gone()
         found = []
         for unit in sorted(units, key=lambda unit: unit.importance, reverse=True):
+            yield
             with_unit = dict(gone)
             if all(reclaim.may_leave(pod, with_unit) for pod in unit.pods):
                 gone = with_unit
@@ -347,8 +348,8 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             told.append(f"the pod has waited for {self._turns.waited_seconds(pod):.0f}s")
         return told
 
-    def report(self) -> Mapping[str, QueueReport]:
-        """Return how queues stand, by name."""
+    def report(self) -> Generator[None, None, Mapping[str, QueueReport]]:
+        """Return how queues stand, by name, in steps."""
         return report(self._ledger, self._cluster.snapshot(), self._clock.monotonic())
 
     # Helpers.
@@ -359,10 +360,11 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
     def _whose_turn_it_is(self, snapshot: Snapshot) -> list[str]:
         """Return the pods that a share kept back and keeps back no more, no more of a queue than it has room for."""
         standing = self._ledger.standing(snapshot)
+        standing = replace(standing, used=standing.used.copy())
         found = []
-        for leaf in standing.tree.paths:  # a loop over queues
+        for leaf in [leaf for leaf in self._pending.by_queue if leaf]:
             looked_at = 0
-            for pod in self._pending.by_queue.get(leaf, {}).values():
+            for pod in self._pending.by_queue[leaf].values():
                 if pod.uid not in self._turns.kept_back:
                     continue
                 looked_at += 1

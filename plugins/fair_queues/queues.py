@@ -33,6 +33,10 @@ QUEUE_NAME: Final = f"{GROUP}/queue-name"
 """The label by which a pod names its queue."""
 _MOST_WEIGHT: Final = 2**31 - 1
 """As the schema has it."""
+MOST_LEVELS: Final = 32
+"""So many queues may be between a pod's and its root, both included; those further down are not in force."""
+_NAMED_OF_CYCLE: Final = 4
+_LONGEST_TITLE: Final = 256
 
 
 class Fault(NamedTuple):
@@ -138,6 +142,14 @@ class Tree:
     def __len__(self) -> int:
         return len(self.queues)
 
+    def files_as(self, other: Tree) -> bool:
+        """Whether every pod is of the same queue in another tree."""
+        mine = self._leaves.keys(), self._selecting, self._by_namespace
+        its = other._leaves.keys(), other._selecting, other._by_namespace
+        return mine == its and all(
+            queue.namespaces == other._leaves[name].namespaces for name, queue in self._leaves.items()
+        )
+
     def place(self, name: str) -> int:
         """Return where a queue is."""
         return self._places[name]
@@ -148,8 +160,10 @@ class Tree:
         return {name: tuple(self._up(self._places[name])) for name in self._leaves}
 
     def title(self, place: int) -> str:
-        """Return a queue's name behind those of its ancestors, as in `research/nlp`."""
-        return "/".join(self.queues[each].name for each in reversed(list(self._up(place))))
+        """Return a queue's name behind those of its ancestors, as in `research/nlp`; of a long one, its end."""
+        names = [self.queues[each].name for each in reversed(list(self._up(place)))]
+        title = "/".join(names)
+        return title if len(title) <= _LONGEST_TITLE else f".../{names[-1]}"
 
     def queue_of(self, pod: PodInfo) -> str:
         """Return the name of a pod's queue; "" if it is in none.
@@ -172,10 +186,12 @@ class Tree:
 
 
 class Queues:
-    """The tree of the queues there are, read again when one of them changed.
+    """The tree of the queues there are, settled again when one of them changed.
+
+    An object is read when it is new or changed.
 
     Attributes:
-        tree: another object after every change.
+        tree: another object after every change of a queue; a status is none.
         wrong: name -> what is wrong, the gravest of each queue.
     """
 
@@ -183,14 +199,32 @@ class Queues:
         self.tree = Tree()
         self._objects = Objects()
         self._changes = 0
+        self._read: dict[str, Queue | Fault] = {}
         self.wrong: Mapping[str, Fault] = {}
 
     def look_at(self, objects: Objects) -> None:
         """Read the objects, if any changed; what is wrong is logged once."""
         if objects is self._objects and objects.changes == self._changes:
             return
+        changed = objects.changed_since(self._changes) if objects is self._objects else None
         self._objects, self._changes = objects, objects.changes
-        self.tree, wrong = read(objects)
+        if changed is None:
+            self._read, changed = {}, set(objects)
+            is_news = True
+        else:
+            is_news = False
+        for name in changed:
+            obj = objects.get(name)
+            found = None if obj is None else _read_one(name, obj)
+            if found != self._read.get(name):
+                is_news = True
+                if found is None:
+                    del self._read[name]
+                else:
+                    self._read[name] = found
+        if not is_news:
+            return
+        self.tree, wrong = _settled(self._read)
         for name, fault in wrong.items():
             if self.wrong.get(name) != fault:
                 logger.warning(
@@ -207,10 +241,14 @@ def faults(queues: Mapping[str, Mapping[str, Any]]) -> dict[str, Fault]:
 
 def read(objects: Mapping[str, Mapping[str, Any]]) -> tuple[Tree, dict[str, Fault]]:
     """Return the tree of the queues that can be in force, and what is wrong with any."""
+    return _settled({name: _read_one(name, obj) for name, obj in objects.items()})
+
+
+def _settled(found_by_name: Mapping[str, Queue | Fault]) -> tuple[Tree, dict[str, Fault]]:
+    """Return the tree of those queues that can be in force, and what is wrong with any; linear in their number."""
     wrong: dict[str, Fault] = {}
     known: dict[str, Queue] = {}
-    for name, obj in objects.items():
-        found = _read_one(name, obj)
+    for name, found in found_by_name.items():
         if isinstance(found, Queue):
             known[name] = found
         else:
@@ -262,27 +300,79 @@ def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | Fault:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where the parents of a queue lead.
+
+    Attributes:
+        levels: from the queue up to its root, both included; 0 without a root.
+        last: without a root, the last queue that is there.
+        parent: of that, by name.
+        cycle: the queues of the cycle that they lead into, if they do.
+    """
+
+    levels: int = 0
+    last: str = ""
+    parent: str = ""
+    cycle: Mapping[str, None] = field(default_factory=dict)
+
+
 def _with_parents(known: Mapping[str, Queue], wrong: dict[str, Fault]) -> dict[str, Queue]:
     """Return the queues from which parents lead to a root; of the others, note what is in the way."""
     in_force: dict[str, Queue] = {}
+    ends: dict[str, _End] = {}
     for name, queue in known.items():
-        line = [name]
-        while (parent := known[line[-1]].parent) and parent in known and parent not in line:
-            line.append(parent)
-        if not parent:
+        end = _end_of(name, known, ends)
+        if 0 < end.levels <= MOST_LEVELS:
             in_force[name] = queue
-        elif parent in known:
-            told = " is part of ".join([*line[line.index(parent) :], parent])
-            wrong[name] = Fault("spec.parent", f"no root is found: {told}", "ParentCycle")
-        elif len(line) == 1:
-            is_there = parent in wrong
+        elif end.levels:
+            told = f"{end.levels} queues lead from it to its root, at most {MOST_LEVELS} may"
+            wrong[name] = Fault("spec.parent", told, "TooDeep")
+        elif end.cycle:
+            wrong[name] = Fault(
+                "spec.parent", f"no root is found: {_told_of(end.cycle, name, known)}", "ParentCycle"
+            )
+        elif end.last == name:
+            is_there = end.parent in wrong
             why = "is wrong itself" if is_there else "does not exist"
             reason = "ParentNotInForce" if is_there else "UnknownParent"
-            wrong[name] = Fault("spec.parent", f"queue {parent} {why}", reason)
+            wrong[name] = Fault("spec.parent", f"queue {end.parent} {why}", reason)
         else:
-            told = f"queue {queue.parent} is left out, since of {line[-1]} the parent is"
+            told = f"queue {queue.parent} is left out, since of {end.last} the parent is"
             wrong[name] = Fault("spec.parent", told, "ParentNotInForce")
     return in_force
+
+
+def _end_of(name: str, known: Mapping[str, Queue], ends: dict[str, _End]) -> _End:
+    """Return where a queue's parents lead; of all on the way, it is noted in `ends`."""
+    line: dict[str, int] = {}  # name -> its place on the way
+    at = name
+    while at in known and at not in ends and at not in line:
+        line[at] = len(line)
+        at = known[at].parent
+    way = list(line)
+    if at in ends:
+        end = ends[at]
+    elif at in line:
+        end = _End(cycle=dict.fromkeys(way[line[at] :]))
+    elif at:
+        end = _End(last=way[-1], parent=at)
+    else:
+        end = _End()
+    has_root = bool(end.levels) or not (end.cycle or end.last)
+    for levels, each in enumerate(reversed(way), end.levels + 1):
+        ends[each] = _End(levels) if has_root else end
+    return ends[name]
+
+
+def _told_of(cycle: Mapping[str, None], name: str, known: Mapping[str, Queue]) -> str:
+    """Return a cycle in words, from a queue on if it is in it; of a long one, its first few queues."""
+    shown = [name if name in cycle else next(iter(cycle))]
+    while len(shown) < min(len(cycle), _NAMED_OF_CYCLE):
+        shown.append(known[shown[-1]].parent)
+    if len(shown) < len(cycle):
+        return f"{' is part of '.join(shown)}, and so on, in a cycle of {len(cycle)} queues"
+    return " is part of ".join([*shown, shown[0]])
 
 
 def _settle_claims(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from plugins.fair_queues.ledger import Ledger
     from plugins.fair_queues.queues import Fault
@@ -36,20 +36,21 @@ class QueueReport:
     longest_wait_seconds: float = 0.0
 
 
-def report(ledger: Ledger, snapshot: Snapshot, now: float) -> dict[str, QueueReport]:
-    """Return how queues stand, by name; `now` is by the monotonic clock."""
-    standing = ledger.standing(snapshot)
+def report(ledger: Ledger, snapshot: Snapshot, now: float) -> Generator[None, None, dict[str, QueueReport]]:
+    """Return how queues stand, by name, one queue a step; `now` is by the monotonic clock."""
+    standing, wrong = ledger.standing(snapshot), ledger.wrong
     tree, pending = standing.tree, ledger.pending
     waiting, since = [0] * len(tree), [now] * len(tree)
-    for leaf, path in tree.paths.items():  # a loop over queues, as the next
-        for place in path:
-            waiting[place] += len(pending.by_queue.get(leaf, ()))
+    for leaf, pods in list(pending.by_queue.items()):
+        for place in tree.paths.get(leaf, ()):
+            waiting[place] += len(pods)
             since[place] = min(since[place], pending.waits_since.get(leaf, now))
-    found = {name: QueueReport(fault) for name, fault in ledger.wrong.items()}
+    found = {name: QueueReport(fault) for name, fault in wrong.items()}
     for place, queue in enumerate(tree.queues):
+        yield
         used, fair = standing.used[place], standing.deserved[place]
         found[queue.name] = QueueReport(
-            ledger.wrong.get(queue.name),
+            wrong.get(queue.name),
             {name: int(used[column]) for name, column in standing.resources.items() if used[column]},
             {name: int(fair[column]) for name, column in standing.resources.items() if fair[column]},
             standing.share(used),

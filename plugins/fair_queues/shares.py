@@ -106,29 +106,21 @@ class FairShares:
             self.limit[place] = [queue.max.get(name, np.iinfo(np.int64).max) for name in resources]
         self._known: dict[int, tuple[bytes, Floats]] = {}
 
-    def deserved(self, demand: Int64s, room: Int64s, whole: Int64s) -> Int64s:
+    def deserved(self, wanted: Int64s, room: Int64s, whole: Int64s) -> Int64s:
         """Return (n_queues, n_resources).
 
         Args:
-            demand: (n_queues, n_resources), what the pods of each leaf use and wait for, zeros elsewhere: there comes what
-                children want; each is brought within its max.
+            wanted: (n_queues, n_resources), what the pods of each queue and of those below use and wait for, within its max.
             room: (n_resources,), what there is for queues.
             whole: (n_resources,), what there is in all.
         """
-        for place in range(len(self._tree) - 1, -1, -1):  # children before their parents; a loop over queues
-            np.minimum(demand[place], self.limit[place], out=demand[place])
-            parent = self._tree.parents[place]
-            if parent >= 0:
-                demand[parent] += demand[place]
-        wanted, found = demand.astype(np.float64), np.zeros(demand.shape)
+        asked, found = wanted.astype(np.float64), np.zeros(wanted.shape)
         available, all_there = room.astype(np.float64), np.maximum(whole, 1).astype(np.float64)
-        for parent in (-1, *range(len(self._tree))):
-            children = self._tree.children.get(parent)
-            if children is not None:
-                there = available if parent < 0 else found[parent]
-                found[children] = self._divided(parent, children, there, all_there, wanted[children])
+        for parent in sorted(self._tree.children):  # parents before their children
+            children, there = self._tree.children[parent], available if parent < 0 else found[parent]
+            found[children] = self._divided(parent, children, there, all_there, asked[children])
         # What is short of a whole by rounding alone is that whole.
-        return np.minimum(np.floor(found * (1 + 1e-12) + 1e-6).astype(np.int64), demand)
+        return np.minimum(np.floor(found * (1 + 1e-12) + 1e-6).astype(np.int64), wanted)
 
     def _divided(
         self, parent: int, children: list[int], room: Floats, whole: Floats, wanted: Floats

@@ -159,7 +159,7 @@ class Daemon:
             metrics=self.metrics.consistency,
             random=Random(hash(random.getstate()[1])),  # its own: nobody's ties are broken otherwise for it
         )
-        quotas = QuotaStatuses(self.watches.pods.store, aside)
+        quotas, queues = QuotaStatuses(self.watches.pods.store, aside), QueueStatuses(self.parts)
         self._statuses = [
             ObjectStatuses(
                 source,
@@ -168,7 +168,7 @@ class Daemon:
                 is_leading=self.leadership.is_leading,
                 recorder=self._recorders.of(CONTROLLER),
             )
-            for source in (quotas, QueueStatuses(self.parts))
+            for source in (quotas, queues)
         ]
         self._pod_group_statuses = PodGroupStatuses(
             self.parts,
@@ -182,7 +182,7 @@ class Daemon:
         show_state(self.metrics, self.parts, lambda: self.generations.in_force)
         show_queue(self.metrics, self.parts, self.cycles)
         show_groups(self.metrics, self.parts)
-        show_shares(self.metrics, self.parts, quotas, self.leadership.is_leading)
+        show_shares(self.metrics, self.parts, quotas, queues, self.leadership.is_leading)
 
     @property
     def configuration(self) -> Configuration:

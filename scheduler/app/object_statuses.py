@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -16,7 +17,7 @@ from scheduler.errors import ApiError
 from scheduler.objects.amounts import amount_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from scheduler.app.assembly import Parts
     from scheduler.client.events import EventRecorder
@@ -25,11 +26,20 @@ if TYPE_CHECKING:
     from scheduler.framework.interface import Plugin
     from scheduler.snapshot import Objects
 
+    _News = tuple[str, Mapping[str, Any], "Wanted"]
+    """An object's key, the object, and what its status should say."""
+
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _EVERY_SECONDS: Final = 1.0
 _SHARE: Final = 0.01
 """Of the time that counting may take: where there are many pods it is done less often."""
+_MOST_WRITES: Final = 50
+"""So many statuses of a kind are written in a second."""
+_SLICE: Final = 64
+"""After so many objects others have their turn."""
 _REPAIR_SECONDS: Final = 60.0
 """After so long what somebody else wrote over ours is put right; a watch has shown ours by then."""
 _ACTION: Final = "Counting"
@@ -127,27 +137,44 @@ class ObjectStatuses:
         return self._source.kind
 
     async def run(self) -> NoReturn:
-        """Look once a second, or less often, until cancelled."""
+        """Look once a second, or less often, until cancelled; what is news is written until the next look."""
         while True:
             began = self._clock.monotonic()
+            news: Sequence[_News] = ()
             if self._is_leading() and any(True for _ in in_force(self._parts, self._source.plugin)):
-                await self._look()
-            took = self._clock.monotonic() - began
-            await asyncio.sleep(max(_EVERY_SECONDS, took / _SHARE))
+                news = await self._look()
+            now = self._clock.monotonic()
+            next_look = now + max(_EVERY_SECONDS, (now - began) / _SHARE)
+            while news and self._clock.monotonic() < next_look and self._is_leading():
+                for key, obj, wanted in news[:_MOST_WRITES]:
+                    await self._write(key, obj, wanted)
+                news = news[_MOST_WRITES:]
+                await asyncio.sleep(_EVERY_SECONDS)
+            await asyncio.sleep(max(0.0, next_look - self._clock.monotonic()))
 
-    async def _look(self) -> None:
+    async def _look(self) -> Sequence[_News]:
+        """Return what is to be written, that first which was written longest ago, or never."""
         objects = self._parts.cache.table.watch_kind(self._source.kind)
         if not objects:
-            return
+            return ()
         wanted = await self._source.wanted(objects)
         known = {obj["metadata"]["uid"] for obj in objects.values()}
         self._written = {uid: written for uid, written in self._written.items() if uid in known}
-        for key, obj in list(objects.items()):
+        return await in_slices(self._news(dict(objects), wanted))
+
+    def _news(
+        self, objects: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Wanted]
+    ) -> Generator[None, None, Sequence[_News]]:
+        """Find the objects whose status should say something else; one object a step."""
+        found = []
+        for key, obj in objects.items():
+            yield
             its = wanted.get(key)
-            if its is None:
-                continue
-            if its.status() != self._seen(obj, its.status()):
-                await self._write(key, obj, its)
+            if its is not None and (status := its.status()) != self._seen(obj, status):
+                last = self._written.get(obj["metadata"]["uid"])
+                found.append((-inf if last is None else last.at, key, obj, its))
+        found.sort(key=lambda each: each[0])
+        return [(key, obj, its) for _, key, obj, its in found]
 
     def _seen(self, obj: Mapping[str, Any], fields: Iterable[str]) -> Mapping[str, Any]:
         """Return the status that an object has, without times: what was written, unless somebody else has changed it since."""
@@ -204,6 +231,20 @@ class ObjectStatuses:
             note=verdict.message,
             is_unique=True,
         )
+
+
+async def in_slices(steps: Generator[None, None, T]) -> T:
+    """Return what work comes to of which each step is short; others have their turn every few steps."""
+    number = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        number += 1
+        if number % _SLICE == 0:
+            await asyncio.sleep(0)
 
 
 def in_force(parts: Parts, plugin: str) -> Iterable[Plugin]:

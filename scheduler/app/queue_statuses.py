@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from plugins.fair_queues.fair_queues import FairQueues
 from plugins.fair_queues.queues import QUEUES as KIND
-from scheduler.app.object_statuses import Verdict, Wanted, in_force, named, written
+from scheduler.app.object_statuses import Verdict, Wanted, in_force, in_slices, named, written
 from scheduler.client.resources import QUEUES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from plugins.fair_queues.report import QueueReport
     from scheduler.app.assembly import Parts
@@ -23,6 +23,9 @@ class QueueStatuses:
 
     Args:
         parts: the profiles in force.
+
+    Attributes:
+        reports: how they stood when that was looked at last, by name.
     """
 
     resource = QUEUES
@@ -31,23 +34,26 @@ class QueueStatuses:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self.reports: Mapping[str, QueueReport] = {}
 
     async def wanted(self, objects: Objects) -> Mapping[str, Wanted]:
-        reports = queue_reports(self._parts)
+        reports = self.reports = await in_slices(queue_reports(self._parts))
         return {
-            name: told(reports[name], objects[name].get("spec") or {}) for name in objects if name in reports
+            name: told(reports[name], obj.get("spec") or {})
+            for name, obj in objects.items()
+            if name in reports
         }
 
 
-def queue_reports(parts: Parts) -> Mapping[str, QueueReport]:
-    """Return how queues stand, by name; nothing where the plugin is not in force.
+def queue_reports(parts: Parts) -> Generator[None, None, Mapping[str, QueueReport]]:
+    """Return how queues stand, by name, in steps; nothing where the plugin is not in force.
 
     Pods wait in their profile: of several with the plugin all who wait are counted, and the fair shares are the first's.
     """
     found: dict[str, QueueReport] = {}
-    for plugin in in_force(parts, FairQueues.name):
+    for plugin in list(in_force(parts, FairQueues.name)):
         assert isinstance(plugin, FairQueues), "the name is its own"
-        for name, its in plugin.report().items():
+        for name, its in (yield from plugin.report()).items():
             known = found.get(name)
             if known is None:
                 found[name] = its

@@ -7,16 +7,16 @@ Source:
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS as KIND
 from plugins.capacity_scheduling.quotas import Quotas, add
-from scheduler.app.object_statuses import Verdict, Wanted, named, written
+from scheduler.app.object_statuses import Verdict, Wanted, in_slices, named, written
 from scheduler.client.resources import ELASTIC_QUOTAS
 from scheduler.objects.amounts import amount_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterable, Mapping
 
     from plugins.capacity_scheduling.quotas import Quota
     from scheduler.aside import Aside
@@ -49,7 +49,7 @@ class QuotaStatuses:
 
     async def wanted(self, objects: Objects) -> Mapping[str, Wanted]:
         self._quotas.look_at(objects)
-        quotas, holders = self._quotas.by_namespace, self._quotas.holders
+        quotas = self._quotas.by_namespace
         namespaces = {key.partition("/")[0] for key in objects}
         # Copied, for another thread counts them: pods wait for nothing.
         pods = list(self._pods.values())
@@ -59,8 +59,15 @@ class QuotaStatuses:
             for namespace, quota in quotas.items()
             if quota.max is not None
         }
+        return await in_slices(self._told(dict(objects), used))
+
+    def _told(
+        self, objects: Mapping[str, Mapping[str, Any]], used: Mapping[str, Mapping[str, int]]
+    ) -> Generator[None, None, Mapping[str, Wanted]]:
+        quotas, holders = self._quotas.by_namespace, self._quotas.holders
         found = {}
         for key, obj in objects.items():
+            yield
             namespace = key.partition("/")[0]
             amounts = written(used.get(namespace, _NONE), named(obj.get("spec") or {}))
             verdict = judged(

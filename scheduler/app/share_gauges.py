@@ -5,24 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.app.object_statuses import in_force
-from scheduler.app.queue_statuses import queue_reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from plugins.fair_queues.report import QueueReport
     from scheduler.app.assembly import Parts
+    from scheduler.app.queue_statuses import QueueStatuses
     from scheduler.app.quota_statuses import QuotaStatuses
     from scheduler.metrics import Metrics
 
 
 def show_shares(
-    metrics: Metrics, parts: Parts, quotas: QuotaStatuses, is_leading: Callable[[], bool]
+    metrics: Metrics,
+    parts: Parts,
+    quotas: QuotaStatuses,
+    queues: QueueStatuses,
+    is_leading: Callable[[], bool],
 ) -> None:
     """Show how queues and quotas stand: one number for each queue or namespace, and nothing from those that stand by."""
 
     def of_queues(read: Callable[[QueueReport], float]) -> Callable[[], Mapping[str, float]]:
-        return lambda: {name: read(its) for name, its in queue_reports(parts).items()} if is_leading() else {}
+        def now() -> Mapping[str, float]:
+            counts = is_leading() and any(True for _ in in_force(parts, queues.plugin))
+            return {name: read(its) for name, its in queues.reports.items()} if counts else {}
+
+        return now
 
     def of_quotas() -> Mapping[str, float]:
         counts = is_leading() and any(True for _ in in_force(parts, quotas.plugin))

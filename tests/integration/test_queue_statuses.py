@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -171,3 +172,15 @@ async def test_nothing_is_written_of_quotas_once_the_plugin_is_in_force_no_more(
             await asyncio.sleep(30)
             said = it.server.store.get(quotas.QUOTAS, "default", "default")["status"]
             assert said["used"] == {"cpu": "0"}
+
+
+@virtually
+async def test_of_many_queues_so_many_are_written_in_a_second_and_all_in_the_end(tmp_path: Path) -> None:
+    async with teams(tmp_path, *(queue(f"q{number}") for number in range(220))) as it:
+        written = [len(set(writes(it)))]
+        while written[-1] < 220:
+            await asyncio.sleep(1)
+            written.append(len(writes(it)))
+            assert len(written) < 60
+        assert max(after - before for before, after in itertools.pairwise(written)) <= 100
+        assert all(accepted(it, f"q{number}")[0] == "True" for number in range(220))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from plugins.fair_queues import queues
 from plugins.fair_queues.queues import QUEUE_NAME, Queues, faults, read
 from scheduler.snapshot import ObjectStore
 from tests.builders import pod
@@ -227,3 +228,75 @@ def test_what_is_wrong_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     assert [each.name for each in queues.tree.queues] == ["b"]
     [told] = caplog.records
     assert (vars(told)["queue"], vars(told)["field"]) == ("a", "spec.parent")
+
+
+def test_of_a_long_cycle_each_queue_is_told_in_few_words() -> None:
+    names = [f"{'x' * 200}-{number}" for number in range(400)]
+    found = faults(dict(queue(name, parent=names[place - 1]) for place, name in enumerate(names)))
+    told = found[names[7]]
+    assert len(found) == 400
+    assert told.reason == "ParentCycle"
+    assert told.text.startswith(f"no root is found: {names[7]} is part of {names[6]} is part of ")
+    assert told.text.endswith(", and so on, in a cycle of 400 queues")
+    assert max(len(fault.text) for fault in found.values()) < 1000
+
+
+def test_a_queue_that_is_too_far_down_is_not_in_force_nor_are_those_below() -> None:
+    chain = [queue("q0"), *(queue(f"q{number}", parent=f"q{number - 1}") for number in range(1, 800))]
+    tree, wrong = read(dict(chain))
+    assert len(tree) == 32
+    assert wrong["q32"] == ("spec.parent", "33 queues lead from it to its root, at most 32 may", "TooDeep")
+    assert len(wrong) == 768
+    assert len(tree.title(31)) <= 256
+
+
+@pytest.mark.parametrize("shape", ["chain", "cycle"])
+def test_the_way_of_each_queue_to_its_root_is_gone_once(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = 0
+
+    class Counted(dict[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            nonlocal looked_at
+            looked_at += 1
+            return super().__getitem__(name)
+
+    names = [f"q{number}" for number in range(2000)]
+    first = queue(names[0], parent=names[-1] if shape == "cycle" else "")
+    chain = dict([first, *(queue(name, parent=names[place]) for place, name in enumerate(names[1:]))])
+    settle = queues._with_parents
+    monkeypatch.setattr(queues, "_with_parents", lambda known, wrong: settle(Counted(known), wrong))
+    read(chain)
+    assert looked_at <= 5 * len(names)
+
+
+def test_only_queues_that_changed_are_read_again_and_a_status_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+    read_one = queues._read_one
+
+    def counted(name: str, obj: Any) -> Any:
+        seen.append(name)
+        return read_one(name, obj)
+
+    monkeypatch.setattr(queues, "_read_one", counted)
+    objects, known = ObjectStore(), Queues()
+    for number in range(1000):
+        name, obj = queue(f"q{number}", namespaces=[f"n{number}"])
+        objects[name] = obj
+    known.look_at(objects)
+    assert len(seen) == 1000
+
+    seen.clear()
+    tree = known.tree
+    objects["q7"] = {**objects["q7"], "status": {"pending": 3}}
+    known.look_at(objects)
+    assert (seen, known.tree) == (["q7"], tree)
+
+    objects["q8"] = queue("q8", namespaces=["other"])[1]
+    del objects["q9"]
+    known.look_at(objects)
+    assert seen == ["q7", "q8"]
+    assert known.tree.queue_of(pod("p", namespace="other")) == "q8"
+    assert known.tree.queue_of(pod("p", namespace="n9")) == ""
+    assert known.tree.queue_of(pod("p", namespace="n7")) == "q7"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plugins.fair_queues.report import QueueReport
+from scheduler.framework.long_work import at_once
 from tests.unit.plugins.test_fair_queues import TREE, World, incoming, running
 
 
@@ -12,7 +13,7 @@ def test_a_queue_stands_with_all_below_it() -> None:
     world = World(TREE, [*running("nlp", 2), *running("vision", 1)])
     world.wait(incoming("nlp", "2"), incoming("shop", "1", name="q"))
 
-    found = world.plugin.report()
+    found = at_once(world.plugin.report())
 
     assert {name: its.pending for name, its in found.items()} == {
         "research": 1,
@@ -30,7 +31,9 @@ def test_a_queue_stands_with_all_below_it() -> None:
 
 
 def test_what_is_wrong_is_told_also_of_queues_that_are_not_in_force() -> None:
-    found = World({"a": {"parent": "nobody"}, "b": {"min": {"cpu": 2}, "max": {"cpu": 1}}}).plugin.report()
+    found = at_once(
+        World({"a": {"parent": "nobody"}, "b": {"min": {"cpu": 2}, "max": {"cpu": 1}}}).plugin.report()
+    )
 
     assert {name: its.fault and its.fault.reason for name, its in found.items()} == {
         "a": "UnknownParent",
@@ -40,7 +43,7 @@ def test_what_is_wrong_is_told_also_of_queues_that_are_not_in_force() -> None:
 
 def test_the_longest_wait_is_that_of_a_pod_that_some_node_could_run() -> None:
     world = World(TREE, running("shop", 12, priority=10))
-    world.plugin.report()  # the queues are read
+    at_once(world.plugin.report())  # the queues are read
     world.wait(incoming("nlp", "100", name="huge"))
     world.fakes.clock.advance(70)  # overdue: its share is in its way no more
     world.wait(incoming("nlp", "1", name="first"))
@@ -50,7 +53,7 @@ def test_the_longest_wait_is_that_of_a_pod_that_some_node_could_run() -> None:
 
     def longest() -> dict[str, float]:
         world.refresh()
-        return {name: its.longest_wait_seconds for name, its in world.plugin.report().items()}
+        return {name: its.longest_wait_seconds for name, its in at_once(world.plugin.report()).items()}
 
     assert longest() == {"research": 90, "nlp": 90, "vision": 10, "shop": 0}
     world.attempt(incoming("nlp", "100", name="huge"))

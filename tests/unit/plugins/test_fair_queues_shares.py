@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from plugins.fair_queues.ledger import want
 from plugins.fair_queues.queues import Queue, Tree
 from plugins.fair_queues.shares import FairShares, divide
 
@@ -156,10 +157,10 @@ def test_a_tree_is_divided_from_the_roots_down_within_every_max() -> None:
         ]
     )
     shares = FairShares(tree, ("cpu",))
-    demand = np.zeros((4, 1), dtype=np.int64)
-    for name, amount in (("a-1", 200), ("a-2", 200), ("b", 200)):
-        demand[tree.place(name)] = amount
-    found = shares.deserved(demand, np.array([100]), np.array([100]))
+    wanted, asked = np.zeros((2, 4, 1), dtype=np.int64)
+    for name in ("a-1", "a-2", "b"):
+        want(wanted, asked, shares.limit, tree.paths[name], np.array([200]))
+    found = shares.deserved(wanted, np.array([100]), np.array([100]))
 
     assert {queue.name: int(found[place, 0]) for place, queue in enumerate(tree.queues)} == {
         "a": 75,
