@@ -39,7 +39,7 @@ from scheduler.framework.preemption import (  # the constructor's types are read
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from plugins.preemption.candidates import Choice
     from plugins.preemption.units import Unit
@@ -149,7 +149,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
 
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
-    ) -> Sequence[Unit]:
+    ) -> Generator[None, None, Sequence[Unit]]:
         """Return those that what the whole group asks for may take back: of a namespace no more than it has borrowed."""
         preemptor, accounts = members[0], self._accounts(members[0], snapshot)
         for member in members[1:]:
@@ -158,6 +158,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
         gone: dict[str, dict[str, int]] = {}
         found = []
         for unit in sorted(units, key=lambda unit: unit.importance, reverse=True):
+            yield
             its = gone.setdefault(unit.pods[0].namespace, {})  # a group is of one namespace
             if all(
                 _may_leave(accounts, preemptor, pod, borrows=borrows, priority=priority, gone=its)

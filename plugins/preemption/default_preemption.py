@@ -32,7 +32,7 @@ from scheduler.framework.preemption import (  # noqa: TC001  # the constructor's
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
     from typing import Any
 
     from plugins.preemption.units import Unit
@@ -112,9 +112,14 @@ class DefaultPreemption(Preempting):
 
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
-    ) -> Sequence[Unit]:
+    ) -> Generator[None, None, Sequence[Unit]]:
         priority = priority_of(group, members)
-        return [unit for unit in units if unit.priority < priority]
+        found = []
+        for unit in units:
+            yield
+            if unit.priority < priority:
+                found.append(unit)
+        return found
 
     def in_turn(self, state: CycleState, rows: list[int]) -> tuple[list[int], int]:
         if not rows or state.exhaustive:

@@ -39,7 +39,7 @@ async def choose_victims(
     """Return the pods that have to leave, or why that would not help.
 
     Args:
-        units: who may have to leave.
+        units: who may have to leave, the most important first.
         members: of the group.
         snapshot: the cluster.
         budgets: the disruption budgets; those who break none leave first.
@@ -48,10 +48,11 @@ async def choose_victims(
     if not units:
         return Status.unschedulable(NO_VICTIMS, resolvable=False)
     leaving = [pod for unit in units if unit.is_leaving for pod in unit.pods]
+    staying = [unit for unit in units if not unit.is_leaving]
+    widening = list(_widening(staying, members, snapshot))
     if leaving and await fits_without(leaving) is not None:
         return leaving  # the room will be there without another word
-    staying = sorted((unit for unit in units if not unit.is_leaving), key=lambda unit: unit.importance)
-    for chosen in list(_widening(staying, members, snapshot)):
+    for chosen in widening:
         if await fits_without([*leaving, *_pods(chosen)]) is not None:
             search = _Search(leaving, fits_without, max(1, _MOST_DECISIONS // len(members)))
             violating, others = _split(chosen, budgets)

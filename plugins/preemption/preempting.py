@@ -10,6 +10,7 @@ Source:
 from __future__ import annotations
 
 from abc import abstractmethod
+from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from plugins.preemption.candidates import NEVER, rows_to_try, search
@@ -139,8 +140,8 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
     @abstractmethod
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
-    ) -> Sequence[Unit]:
-        """Return those units that may have to leave for a group, all of them at once if need be."""
+    ) -> Generator[None, None, Sequence[Unit]]:
+        """Find those units that may have to leave for a group, all of them at once if need be; one unit a step."""
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if self._preemptions.is_running(pod.uid):
@@ -155,8 +156,23 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         if any(pod.pod.spec.preemption_policy == "Never" for pod in members):
             return Status.unschedulable(NEVER)
         self._budgets.look_at(snapshot.objects(BUDGETS))
-        units = self.removable(self._units.of(snapshot), group, members, snapshot)
+        units = await self._work.done(self._least_important_last(group, members, snapshot))
         return await choose_victims(units, members, snapshot, self._budgets, fits_without)
+
+    def _least_important_last(
+        self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
+    ) -> Generator[None, None, Sequence[Unit]]:
+        """Return the units that may have to leave for a group, the most important first."""
+        units = []
+        for unit in self._units.of(snapshot):
+            yield
+            units.append(unit)
+        removable = yield from self.removable(units, group, members, snapshot)
+        ranked = []
+        for place, unit in enumerate(removable):
+            yield
+            ranked.append((unit.importance, place, unit))
+        return [unit for _, _, unit in sorted(ranked, key=itemgetter(0, 1))]
 
     async def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis

@@ -255,6 +255,7 @@ class Cycles:
             release=GroupRelease(writer, self.reporter, spawn, parts.steps),
             attempts=self.group_attempts,
         )
+        self.preemptions.let_go = groups.let_go
         self.scheduler = Scheduler(
             parts,
             pods=self.pods,

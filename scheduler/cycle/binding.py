@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -26,7 +27,7 @@ from scheduler.objects.pod import PodInfo
 from scheduler.queue.places import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Collection
 
     from scheduler.cycle.attempt import AssumedPod
     from scheduler.cycle.failure import FailureHandler
@@ -99,6 +100,7 @@ class BindingCycle:
         self._pre_binding: dict[str, _PreBind] = {}  # pod uid -> what its PreBind plugins are at
         self._under_way = Counter[int]()  # id of a profile -> bindings of its pods
         self._ended = asyncio.Event()
+        self._undoing = asyncio.Lock()
 
     @property
     def under_way(self) -> int:
@@ -121,10 +123,10 @@ class BindingCycle:
             logger.exception("Binding cycle broke", extra={"pod": assumed.pod.key, "node": assumed.node_name})
             if assumed.group is not None:
                 assumed.group.lost(assumed.pod, "its binding broke")
-            await self._freeze.wait_over()
-            if self._queue.place_of(assumed.pod.uid) is Place.IN_FLIGHT:
-                self._take_back(assumed)
-            self.rescue(assumed.attempt.queued)
+            async with self._undoing_one():
+                if self._queue.place_of(assumed.pod.uid) is Place.IN_FLIGHT:
+                    self._take_back(assumed)
+                self.rescue(assumed.attempt.queued)
         finally:
             self._under_way[framework] -= 1
             if not self._under_way[framework]:
@@ -292,9 +294,9 @@ class BindingCycle:
 
     async def _not_ours(self, assumed: AssumedPod, why: _NotOursError) -> None:
         logger.info("Pod is not ours to bind any more", extra={"pod": assumed.pod.key, "why": str(why)})
-        await self._freeze.wait_over()
-        self._queue.done(assumed.pod.uid)
-        self._tell_released(self._take_back(assumed))
+        async with self._undoing_one():
+            self._queue.done(assumed.pod.uid)
+            self._tell_released(self._take_back(assumed))
 
     async def _failed(self, assumed: AssumedPod, status: Status) -> None:
         is_partly_bound = assumed.group is not None and assumed.group.lost(assumed.pod, status.message)
@@ -303,20 +305,27 @@ class BindingCycle:
             status = replace(
                 status, reasons=(f"pod group {name} is partly bound, {bound} of its pods: {status.message}",)
             )
-        await self._freeze.wait_over()
-        forgotten = self._take_back(assumed)
-        if status.is_rejected:
-            # The room it held is news for the others, but not for itself: it would not sleep at all.
-            self._requeue(assumed, status)
-            self._tell_released(forgotten, but=assumed.pod.uid)
-        else:
-            self._tell_released(forgotten)
-            self._requeue(assumed, status)
-        if is_partly_bound and assumed.attempt.queued.consecutive_errors_count == 1:
-            self._bus.activate(
-                [assumed.pod.uid]
-            )  # the others hold their room for it; only from then on it backs off
-        self._bus.wake()
+        async with self._undoing_one():
+            forgotten = self._take_back(assumed)
+            if status.is_rejected:
+                # The room it held is news for the others, but not for itself: it would not sleep at all.
+                self._requeue(assumed, status)
+                self._tell_released(forgotten, but=assumed.pod.uid)
+            else:
+                self._tell_released(forgotten)
+                self._requeue(assumed, status)
+            if is_partly_bound and assumed.attempt.queued.consecutive_errors_count == 1:
+                self._bus.activate(
+                    [assumed.pod.uid]
+                )  # the others hold their room for it; only from then on it backs off
+            self._bus.wake()
+
+    @asynccontextmanager
+    async def _undoing_one(self) -> AsyncIterator[None]:
+        """Wait until the cluster may change, and for others that wait for the same: each has a turn of the loop of its own."""
+        async with self._undoing:
+            await self._freeze.wait_over()
+            yield
 
     def _take_back(self, assumed: AssumedPod) -> PodInfo | None:
         """Undo reservations and the assumption; return the pod as it was counted, unless it is on that node all the same.

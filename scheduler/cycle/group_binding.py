@@ -99,6 +99,7 @@ class GroupBinding:
         self._bound: list[PodInfo] = []
         self._released = ""  # why the group was given back
         self._decided = asyncio.Event()
+        self._in_turn = asyncio.Lock()
         self._status = SUCCESS
         self._release = release
         if self._needed <= 1:
@@ -141,6 +142,8 @@ class GroupBinding:
                 told = f"pod group {self.group.key.name} is not bound, since too few of it could be in time"
                 self._status = Status.failed(told)
                 self._decided.set()
+        async with self._in_turn:  # all are woken in one turn of the loop, and go on in one each
+            await asyncio.sleep(0)
         return self._status
 
     def bound(self, pod: PodInfo) -> None:

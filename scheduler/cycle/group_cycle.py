@@ -6,24 +6,23 @@ Source:
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from scheduler.cycle.group_binding import GroupBinding
-from scheduler.cycle.group_pass import GroupPasses
+from scheduler.cycle.group_pass import GroupPasses, Pass
 from scheduler.cycle.group_placements import GroupPlacements
+from scheduler.cycle.group_rests import ChangedError, GroupRests
+from scheduler.cycle.group_room import GroupRoom
 from scheduler.cycle.group_search import GroupSearch
-from scheduler.cycle.scheduling import run_now
-from scheduler.cycle.turns import Turns
 from scheduler.errors import ObjectError
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.runtime.calls import PluginError
+from scheduler.runtime.budget import OverBudgetError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Awaitable, Collection, Sequence
     from random import Random
 
     from scheduler.cycle.attempt import AssumedPod, Attempt
@@ -31,18 +30,16 @@ if TYPE_CHECKING:
     from scheduler.cycle.failure import FailureHandler
     from scheduler.cycle.group_binding import GroupRelease
     from scheduler.cycle.group_log import GroupLog
-    from scheduler.cycle.group_pass import Member, Pass
+    from scheduler.cycle.group_pass import Member
     from scheduler.cycle.pod_cycle import PodCycle
-    from scheduler.cycle.preemption import GroupPreemptions
+    from scheduler.cycle.preemption import GroupPreemptions, Preemption
     from scheduler.cycle.shared import Shared
     from scheduler.framework.group_plugins import PodGroupPlugin
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
-    from scheduler.objects.pod import PodInfo
 
-logger = logging.getLogger(__name__)
-
-
+_MOST_RESTARTS: Final = 3
+"""So often an attempt begins anew because its members or the nodes changed while it rested."""
 _EXPLORED: Final = 32
 """So many places are tried, the most promising ones, where one wants to know how many members would fit in each."""
 
@@ -77,13 +74,15 @@ class PodGroupCycle:
         self._pods, self._binding, self._failures = pods, binding, failures
         self._preemptions, self._release, self._attempts = preemptions, release, attempts
         self._under_way: WeakValueDictionary[str, GroupBinding] = WeakValueDictionary()  # by member's uid
-        self._turns = Turns(shared.freeze, shared.clock, shared.steps)
-        self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._turns.give_way)
+        self._rests = GroupRests(shared, preemptions)
+        self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._rests)
+        self._queue, self._bus = shared.queue, shared.bus
         self._other_orders = GroupSearch(self._passes, shared.cache)
         self._placements = GroupPlacements(self._passes, shared.cache, random)
+        self._room = GroupRoom(shared.cache, self._placements, self._passes, self._rests, preemptions)
 
     async def schedule(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
-        """Run the scheduling cycle of a group, up to Permit; the caller ends the freeze.
+        """Run the scheduling cycle of a group, up to Permit; the caller ends the freeze, also where the attempt rests.
 
         Args:
             members: those of the group's pods that are to be placed, in the order in which they are tried.
@@ -91,32 +90,90 @@ class PodGroupCycle:
         Returns:
             What the binding cycle is to carry out; all others are where they belong.
         """
-        with self._passes.undone_if_broken():
-            return await self._schedule(members)
+        self._rests.begin()
+        assumed = await self._scheduled(members)
+        await self._rests.activate_tried(self._bus)
+        return assumed
+
+    async def _scheduled(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
+        for _ in range(_MOST_RESTARTS + 1):
+            try:
+                async with self._passes.undone_if_broken():
+                    return await self._schedule(members)
+            except ChangedError:
+                await self._rests.activate_tried(self._bus)
+                members = await self._newest(members)
+        attempts = await self._begin(members)
+        told = "the nodes or the pods of the pod group changed again and again while it was tried"
+        await self._fail_all(attempts, Status.failed(told))
+        return ()
+
+    def note_tried(self, uid: str) -> None:
+        """Note that another pod is tried while an attempt rests that holds room."""
+        self._rests.note_tried(uid)
+
+    def let_go(self, uid: str) -> bool:
+        """Give up the attempt that has a pod assumed, since another pod needs its room; False if there is none."""
+        return self._rests.let_go(uid)
+
+    async def _newest(self, members: Sequence[QueuedPodInfo]) -> Sequence[QueuedPodInfo]:
+        """Return those members that are still there, in their newest versions; of the others the attempt ends."""
+        found = []
+        for queued in members:
+            await self._rests.give_way()
+            newest = self._queue.newest(queued.pod.uid)
+            if newest is None:
+                self._queue.done(queued.pod.uid)
+                continue
+            queued.pod = newest
+            found.append(queued)
+        return found
+
+    async def _begin(self, members: Sequence[QueuedPodInfo]) -> list[Attempt]:
+        """Begin attempts at those members that are to be placed."""
+        attempts = []
+        for queued in members:
+            await self._rests.give_way()
+            attempt = self._pods.begin(queued)
+            if attempt is not None:
+                attempts.append(attempt)
+        return attempts
 
     async def _schedule(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
         began = self._clock.monotonic()
-        attempts = [attempt for attempt in map(self._pods.begin, members) if attempt is not None]
+        attempts = await self._begin(members)
         if not attempts:
             return ()
         self._freeze.begin()
         profile = attempts[0].framework.profile
         found = self._group_of(attempts)
         if isinstance(found, Status):
-            for attempt in attempts:
-                self._failures.handle(attempt, found)
+            await self._fail_all(attempts, found)
             self._observer.group_attempted(profile, "error", self._clock.monotonic() - began)
             return ()
         group, plugin = found
-        tried, room = await self._decide(group, plugin, attempts)
+        self._rests.may_rest(attempts)
+        try:
+            tried, room = await self._decide(group, plugin, attempts)
+        except OverBudgetError as error:
+            await self._passes.take_all_back()
+            failed = Status.failed(str(error), error)
+            await self._fail_all(attempts, failed)
+            plugin.attempted(group, failed)
+            seconds = self._clock.monotonic() - began
+            self._attempts.note(Pass(group, plugin, error=failed), failed, "error", seconds=seconds)
+            self._observer.group_attempted(profile, "error", seconds)
+            return ()
+        self._rests.end()
         for member in tried.members:
+            await self._rests.give_way()
             self._pods.note(member.attempt, member.decision, member.snapshot)
         self._observer.group_decided(self._clock.monotonic() - began)
         assumed: Sequence[AssumedPod] = ()
         if room is None:
-            assumed, status, result = self._placed(tried), SUCCESS, "scheduled"
+            assumed, status, result = await self._placed(tried), SUCCESS, "scheduled"
         else:
-            status, result = self._bring_back(tried, attempts, room)
+            status, result = await self._bring_back(tried, attempts, room)
         plugin.attempted(group, status)
         self._attempts.note(tried, status, result, seconds=self._clock.monotonic() - began)
         self._observer.group_attempted(profile, result, self._clock.monotonic() - began)
@@ -130,18 +187,23 @@ class PodGroupCycle:
         Returns:
             A pass over its members, whose `room` tells of the whole group; or what is wrong with its object.
         """
-        attempts = [attempt for attempt in map(self._pods.begin, members) if attempt is not None]
+        self._rests.begin()
+        attempts = await self._begin(members)
         found = self._group_of(attempts)
         if isinstance(found, Status):
             return found
-        tried, room = await self._decide(*found, attempts)
+        try:
+            tried, room = await self._decide(*found, attempts)
+        except OverBudgetError as error:
+            await self._passes.take_all_back()
+            return Status.failed(str(error), error)
         tried.room = room
-        self._passes.take_back(tried)
+        await self._passes.take_back(tried)
         for seen in (tried.placements or ())[:_EXPLORED]:
             if seen.fits is None:
                 trial = await self._passes.run(*found, attempts, is_trial=True, within=seen.placement.rows)
                 seen.fits = len(trial.kept)
-                self._passes.take_back(trial)
+                await self._passes.take_back(trial)
         return tried
 
     async def _decide(
@@ -153,16 +215,16 @@ class PodGroupCycle:
             A pass over its members, and what was done to make room for them: None if all they need is there already, in
             which case they are assumed where they go.
         """
-        with self._preemptions.held() as held:
-            tried = await self._placements.run(group, plugin, attempts)
-        if tried.is_enough and not tried.needs_room:
-            return tried, None
-        self._passes.take_back(tried)
-        if not tried.error.is_success:
-            return tried, tried.error
-        found = await self._search(tried, attempts)
+        tried, held = await self._first(self._placements.run(group, plugin, attempts))
+        rests = self._rests.count
+        found = tried if tried.is_placed else await self._search(tried, attempts)
+        if found is None and tried.is_enough and rests != self._rests.count:  # others were placed meanwhile
+            tried, held = await self._first(self._passes.run(group, plugin, attempts))
+            found = tried if tried.is_placed else None
         if found is not None:
             return found, None
+        if not tried.error.is_success:
+            return tried, tried.error
         if tried.is_enough:  # the whole group fits once all those have left
             tried.victims = [pod for _, _, victims, _ in held for pod in victims]
             kept = {member.decision.pod.uid for member in tried.kept}
@@ -171,12 +233,23 @@ class PodGroupCycle:
             return tried, SUCCESS
         if not group.preempts_as_one:
             return tried, Status.unschedulable()
-        return tried, await self._make_room(tried, attempts)
+        return tried, await self._room.make(tried, attempts)
+
+    async def _first(self, run: Awaitable[Pass]) -> tuple[Pass, Sequence[Preemption]]:
+        """Return a pass, taken back unless it places the group, and what plugins would have begun to make room."""
+        with self._preemptions.held() as held:
+            tried = await run
+        if not tried.is_placed:
+            await self._passes.take_back(tried)
+        return tried, held
 
     async def _search(self, tried: Pass, attempts: Sequence[Attempt]) -> Pass | None:
-        """Return a pass in another order that places enough members, if one is found."""
+        """Return a pass in another order that places enough members, if one is found; none is looked for after an error."""
+        if not tried.error.is_success:
+            return None
         found, decisions = None, 0
         for rows in tried.places:
+            await self._rests.rest(rows is not None)
             within = {} if rows is None else {"within": rows}
             found, spent = await self._other_orders.run(tried, attempts, **within)
             decisions += spent
@@ -189,57 +262,19 @@ class PodGroupCycle:
             found.searched, found.placements = decisions, tried.placements
         return found
 
-    async def _make_room(self, tried: Pass, attempts: Sequence[Attempt]) -> Status:
-        """Have pods leave if the whole group fits without them; a success says that they do."""
-        asked = attempts[0].framework.group_post_filter
-        if asked is None:
-            told = "default preemption plugin is not registered, workload aware preemption is disabled"
-            return Status.unschedulable(told)
-
-        nodes: dict[str, str] = {}  # uid -> where the member would go, when it last fitted
-
-        async def fits_without(pods: Sequence[PodInfo]) -> frozenset[str] | None:
-            await self._turns.give_way()
-            with self._cache.without(pods):
-                trial = run_now(self._placements.run(tried.group, tried.plugin, attempts, is_trial=True))
-                self._passes.take_back(trial)
-            if not trial.error.is_success:
-                raise PluginError(trial.error)  # whether it fits is not known
-            if not trial.is_enough:
-                return None
-            nodes.clear()
-            nodes.update({each.pod.uid: each.node_name for each in trial.assumed})
-            return frozenset(nodes.values())
-
-        members = [attempt.queued.pod for attempt in attempts]
-        try:
-            victims = await asked.post_filter_group(
-                tried.group, members, self._cache.snapshot(), fits_without
-            )
-        except PluginError as error:
-            return error.status
-        except Exception as error:
-            logger.exception("Plugin failed to make room for a group", extra={"plugin": asked.name})
-            return Status.failed(f'plugin "{asked.name}" failed to make room: {error}', error)
-        if isinstance(victims, Status):
-            return victims
-        tried.victims = victims
-        # Who fitted last fits once the victims have left; until then others are to leave the room alone.
-        for member in tried.members:
-            member.expected = nodes.get(member.attempt.queued.pod.uid, "")
-        self._preemptions.start_for_group(tried.group, members, victims, asked.name)
-        return SUCCESS
-
-    def _placed(self, tried: Pass) -> Sequence[AssumedPod]:
+    async def _placed(self, tried: Pass) -> Sequence[AssumedPod]:
         """Return the members to be bound; those that found no place are brought back by themselves."""
         assumed = []
+        wakers = _wakers(tried)
         for member in tried.members:
+            await self._rests.give_way()
             if member.assumed is None:
-                self._fail(member, member.status, _wakers(tried))
+                self._fail(member, member.status, wakers)
                 continue
             if not isinstance(member.permitted, Status):  # those after it may be what it waited for
                 member.permitted = self._pods.permit(member.assumed)
             if isinstance(member.permitted, Status) and not member.permitted.is_success:
+                self._passes.leave(member.assumed.pod.uid)
                 self._binding.undo(member.assumed, member.permitted)
                 continue
             self._pods.hold(member.assumed, member.permitted)
@@ -259,7 +294,13 @@ class PodGroupCycle:
         self._under_way.update(dict.fromkeys(uids, binding))
         return binding
 
-    def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> tuple[Status, str]:
+    async def _fail_all(self, attempts: Sequence[Attempt], status: Status) -> None:
+        """Bring all members back for the same reason."""
+        for attempt in attempts:
+            await self._rests.give_way()
+            self._failures.handle(attempt, status)
+
+    async def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> tuple[Status, str]:
         """Bring all members back, each with its reason; return what that means for the group, and the metric's word.
 
         Args:
@@ -270,15 +311,18 @@ class PodGroupCycle:
         if not tried.error.is_success:
             failed, result = tried.result(room)
             for attempt, member in zip_longest(attempts, tried.members):
+                await self._rests.give_way()
                 is_own = member is not None and not (member.status.is_success or member.status.is_rejected)
                 status = member.status if is_own else failed
                 self._failures.handle(attempt, status)
             return failed, result
         wakers = _wakers(tried)
         for attempt in attempts[len(tried.members) :]:
+            await self._rests.give_way()
             self._failures.handle(attempt, tried.refusal, unschedulable_plugins=wakers)
         is_enough = tried.is_enough
         for member, status in zip(tried.members, tried.statuses(), strict=True):
+            await self._rests.give_way()
             if status is member.status:
                 self._fail(member, status, wakers)
             else:

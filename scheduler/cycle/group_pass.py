@@ -6,7 +6,7 @@ Source:
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,12 +14,12 @@ from scheduler.cycle.binding import message_of_one_node
 from scheduler.framework.long_work import MOST_TIMES, TOO_OFTEN, NeedsTime
 from scheduler.framework.pod_groups import UNSCHEDULABLE
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.state.pod_states import PodState
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
+    from scheduler.cycle.group_rests import GroupRests
     from scheduler.cycle.pod_cycle import PodCycle
     from scheduler.framework.group_plugins import PodGroupPlugin
     from scheduler.framework.placements import Placement
@@ -134,6 +134,11 @@ class Pass:
         return any(member.needs_room for member in self.kept)
 
     @property
+    def is_placed(self) -> bool:
+        """Whether enough members are where they can be bound at once."""
+        return self.is_enough and not self.needs_room
+
+    @property
     def refused_by(self) -> frozenset[str]:
         """The plugins for whose sake members found no place."""
         found: set[str] = set()
@@ -187,27 +192,34 @@ class GroupPasses:
 
     Args:
         pods: decides about each member.
+        rests: lets others have a turn, and the attempt rest.
+
+    Attributes:
         give_way: lets others have a turn, if it is time.
+        rest: as of `GroupRests`.
     """
 
     def __init__(
-        self, pods: PodCycle, cache: Cache, nominator: Nominator, give_way: Callable[[], Awaitable[None]]
+        self,
+        pods: PodCycle,
+        cache: Cache,
+        nominator: Nominator,
+        rests: GroupRests,
     ) -> None:
         self._pods = pods
         self._cache, self._nominator = cache, nominator
-        self._give_way = give_way
+        self._rests = rests
+        self.give_way, self.rest = rests.give_way, rests.rest
         self._kept: dict[str, AssumedPod] = {}  # pod uid -> where a pass put it, until it is taken back
 
-    @contextmanager
-    def undone_if_broken(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def undone_if_broken(self) -> AsyncIterator[None]:
         """Take back what is left of the passes that are made meanwhile, if something raises."""
         self._kept.clear()
         try:
             yield
         except Exception:
-            for uid, assumed in reversed(self._kept.items()):
-                if self._cache.state_of(uid) is PodState.ASSUMED:
-                    self._undo(assumed)
+            await self.take_all_back()
             raise
         finally:
             self._kept.clear()
@@ -219,6 +231,8 @@ class GroupPasses:
         attempts: Sequence[Attempt],
         *,
         is_trial: bool = False,
+        remembers_rows: bool = False,
+        gives_up: bool = False,
         **options: Any,
     ) -> Pass:
         """Try members in an order; those that fit stay assumed and reserved, until somebody takes them back.
@@ -227,26 +241,37 @@ class GroupPasses:
             group: whose.
             plugin: of the group's kind.
             attempts: one for each member.
-            is_trial: whether it is to be done at once: nobody has a turn between, extenders are not asked, and no room is
-                made.
+            is_trial: whether extenders are not asked, and no room is made.
+            remembers_rows: whether the caller remembers nodes by their rows.
+            gives_up: whether it ends once too few members are left for the group.
             options: of `decide`.
+
+        Raises:
+            OverBudgetError: no further member may be tried.
         """
         tried = Pass(group, plugin)
         if is_trial:
             options = {**options, "makes_room": False, "extenders": None}
-        for attempt in attempts:
-            if not is_trial:
-                await self._give_way()
-            if not await self._try(tried, attempt, None if is_trial else self._give_way, **options):
+        needed = max(1, group.min_count - len(self._cache.groups.placed(group.key)))
+        n_kept, is_bound = 0, remembers_rows or "within" in options
+
+        async def give_way() -> None:
+            await self.give_way()
+            self._rests.check()
+            if not is_trial:  # else pods are left out, whose room others would be given
+                await self._rests.rest_within(self._kept, is_bound_to_nodes=is_bound)
+
+        for place, attempt in enumerate(attempts):
+            if gives_up and n_kept + len(attempts) - place < needed:
                 break
+            await give_way()
+            if not await self._try(tried, attempt, give_way, **options):
+                break
+            n_kept += tried.members[-1].assumed is not None
         return tried
 
     async def _try(
-        self,
-        tried: Pass,
-        attempt: Attempt,
-        give_way: Callable[[], Awaitable[None]] | None,
-        **options: Any,
+        self, tried: Pass, attempt: Attempt, give_way: Callable[[], Awaitable[None]], **options: Any
     ) -> bool:
         """Decide about a member, giving plugins the time they need; whether to go on with the next one."""
         for _ in range(MOST_TIMES):
@@ -287,14 +312,25 @@ class GroupPasses:
                 status = replace(status, reasons=(message_of_one_node(status),))
             member.status = status
 
-    def take_back(self, tried: Pass) -> None:
+    async def take_back(self, tried: Pass) -> None:
         """Let the cluster be as it was before a pass."""
         if tried.is_taken_back:
             return
         tried.is_taken_back = True
         for member in reversed(tried.members):
             if member.assumed is not None:
+                await self.give_way()
                 self.take_back_one(member.assumed)
+
+    def leave(self, uid: str) -> None:
+        """Leave it to the caller to take a member back."""
+        self._kept.pop(uid, None)
+
+    async def take_all_back(self) -> None:
+        """Let the cluster be as it was before the passes of which anything is left."""
+        for assumed in reversed(list(self._kept.values())):
+            await self.give_way()
+            self.take_back_one(assumed)
 
     def take_back_one(self, assumed: AssumedPod) -> None:
         """Let the cluster be as if a member were not where it was put."""
@@ -304,5 +340,6 @@ class GroupPasses:
     def _undo(self, assumed: AssumedPod) -> None:
         assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name, goes_on=True)
         self._cache.forget(assumed.pod.uid)
-        if assumed.nominated:
+        self._rests.released(assumed.pod.uid)
+        if assumed.nominated and self._rests.is_there(assumed.pod.uid):
             self._nominator.add(assumed.attempt.queued.pod, assumed.nominated)

@@ -143,6 +143,8 @@ class GroupPlacements:
         asks_for_room = options.get("makes_room", True)
         count = len(candidates.worth_a_try) + len(candidates.others)
         for placement in candidates.worth_a_try or candidates.others[:1]:
+            if first is not None:
+                await self._passes.rest(True)
             # Room is made by hand of the first alone, as the pods' messages come from it.
             makes_room = asks_for_room and first is None
             within = {**options, "within": placement.rows, "makes_room": makes_room}
@@ -154,10 +156,11 @@ class GroupPlacements:
                 if candidates.totals is not None and len(tried.kept) == len(attempts):
                     return tried
                 enough.append((placement, [member.decision.pod for member in tried.kept]))
-            self._passes.take_back(tried)
+            await self._passes.take_back(tried)
             refused_by |= tried.refused_by
             first = first or tried
         if enough:
+            await self._passes.rest(True)
             return await self._best(group, plugin, attempts, enough, candidates.seen, options)
         assert first is not None
         first.refusal = Status.unschedulable(

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from scheduler.cycle.group_pass import Pass
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from scheduler.cycle.attempt import Attempt
-    from scheduler.cycle.group_pass import GroupPasses, Member, Pass
+    from scheduler.cycle.group_pass import GroupPasses, Member
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
     from scheduler.state.cache import Cache
 
 _DECISIONS: Final = 600
-"""So many in all; each takes some tenths of a millisecond."""
+"""So many in all; each takes some tenths of a millisecond, and more the more terms a member has."""
 _BRANCHES: Final = 4
 """So many nodes of one member at most."""
 
@@ -53,18 +55,39 @@ class GroupSearch:
             return None, 0  # whoever of them comes first, the same is left
         spent = 0
         options = {**options, "makes_room": False}
-        for order in _orders(tried, attempts, self._cache.snapshot()):
+        orders = await self._orders(tried, attempts)
+        for order in orders:
             if spent + len(order) > _DECISIONS:
                 break
+            await self._passes.rest("within" in options)
             found = await self._passes.run(tried.group, tried.plugin, order, choose=tightest, **options)
             spent += len(found.members)
             if found.is_enough:
                 return found, spent
-            self._passes.take_back(found)
+            await self._passes.take_back(found)
+        await self._passes.rest("within" in options)
         search = _Backtracking(self._passes, tried, _DECISIONS - spent, options)
-        order = next(_orders(tried, attempts, self._cache.snapshot()))
-        backtracked = await search.run(order, needed=self._needed(tried))
+        backtracked = await search.run(orders[0], needed=self._needed(tried))
         return backtracked, spent + search.spent
+
+    async def _orders(self, tried: Pass, attempts: Sequence[Attempt]) -> list[list[Attempt]]:
+        """Return orders that are worth a try, the most promising first."""
+        snapshot = self._cache.snapshot()
+        choices: dict[int, int] = {}
+        for member in tried.members:
+            await self._passes.give_way()
+            choices[id(member.attempt)] = len(member.decision.diagnosis.feasible) or snapshot.n_nodes
+        sizes: dict[int, float] = {}
+        largest: dict[str, int] = {}  # resource -> what the largest node has of it
+        for attempt in attempts:
+            await self._passes.give_way()
+            sizes[id(attempt)] = _share(attempt.queued.pod, snapshot, largest)
+        failed = {id(member.attempt) for member in tried.members if member.assumed is None}
+        return [
+            sorted(attempts, key=lambda each: (id(each) not in failed, -sizes[id(each)])),
+            sorted(attempts, key=lambda each: -sizes[id(each)]),
+            sorted(attempts, key=lambda each: (choices[id(each)], -sizes[id(each)])),
+        ]
 
     def _needed(self, tried: Pass) -> int:
         return max(1, tried.group.min_count - len(self._cache.groups.placed(tried.group.key)))
@@ -94,7 +117,7 @@ class _Backtracking:
                 found = await self._with_the_rest(order, placed)
                 if found.is_enough:
                     return found
-                self._passes.take_back(found)
+                await self._passes.take_back(found)
                 return None
             may_skip = len(order) - at > needed - len(placed)
             member = None
@@ -106,16 +129,16 @@ class _Backtracking:
             elif at < len(order) and may_skip:
                 at += 1
             else:
-                at = self._step_back(order, placed, used)
-        self._take_back(placed)
+                at = await self._step_back(order, placed, used)
+        await self._take_back(placed)
         return None
 
-    def _step_back(self, order: Sequence[Attempt], placed: list[Member], used: list[list[int]]) -> int:
+    async def _step_back(self, order: Sequence[Attempt], placed: list[Member], used: list[list[int]]) -> int:
         """Take the last member back that was placed; return its place in the order, -1 if there is none."""
         if not placed:
             return -1
         last = placed.pop()
-        self._take_back([last])
+        await self._take_back([last])
         place = next(at for at, attempt in enumerate(order) if attempt is last.attempt)
         for later in range(place + 1, len(order)):
             used[later].clear()
@@ -134,7 +157,12 @@ class _Backtracking:
             return row
 
         tried = await self._passes.run(
-            self._tried.group, self._tried.plugin, [attempt], choose=choose, **self._options
+            self._tried.group,
+            self._tried.plugin,
+            [attempt],
+            choose=choose,
+            remembers_rows=True,
+            **self._options,
         )
         return tried.members[0] if tried.kept else None
 
@@ -146,10 +174,8 @@ class _Backtracking:
         found.members[:0] = placed
         return found
 
-    def _take_back(self, placed: list[Member]) -> None:
-        for member in reversed(placed):
-            assert member.assumed is not None
-            self._passes.take_back_one(member.assumed)
+    async def _take_back(self, placed: list[Member]) -> None:
+        await self._passes.take_back(Pass(self._tried.group, self._tried.plugin, placed))
 
 
 def tightest(pod: PodInfo, feasible: Rows, snapshot: Snapshot) -> int:
@@ -180,29 +206,21 @@ def _unlike(feasible: Rows, used: Sequence[int], snapshot: Snapshot) -> Rows:
     return np.array(kept, dtype=np.intp)
 
 
-def _orders(tried: Pass, attempts: Sequence[Attempt], snapshot: Snapshot) -> Iterator[Sequence[Attempt]]:
-    """Yield orders that are worth a try, the most promising first."""
-    choices = {
-        id(member.attempt): len(member.decision.diagnosis.feasible) or snapshot.n_nodes
-        for member in tried.members
-    }
-    sizes = {id(attempt): _share(attempt.queued.pod, snapshot) for attempt in attempts}
-    failed = {id(member.attempt) for member in tried.members if member.assumed is None}
-    yield sorted(attempts, key=lambda each: (id(each) not in failed, -sizes[id(each)]))
-    yield sorted(attempts, key=lambda each: -sizes[id(each)])
-    yield sorted(attempts, key=lambda each: (choices[id(each)], -sizes[id(each)]))
+def _share(pod: PodInfo, snapshot: Snapshot, largest: dict[str, int]) -> float:
+    """Return the largest share that a pod asks for of what the largest node has of a resource.
 
-
-def _share(pod: PodInfo, snapshot: Snapshot) -> float:
-    """Return the largest share that a pod asks for of what the largest node has of a resource."""
-    return max(
-        (
-            amount / largest
-            for resource, amount in pod.resources.requests.items()
-            if (largest := int(snapshot.allocatable[resource].max(initial=0))) > 0
-        ),
-        default=0.0,
-    )
+    Args:
+        pod: which.
+        snapshot: the cluster.
+        largest: resource -> what the largest node has; what is missing is added.
+    """
+    share = 0.0
+    for resource, amount in pod.resources.requests.items():
+        if resource not in largest:
+            largest[resource] = int(snapshot.allocatable[resource].max(initial=0))
+        if largest[resource] > 0:
+            share = max(share, amount / largest[resource])
+    return share
 
 
 def _are_alike(pods: Sequence[PodInfo]) -> bool:

@@ -115,6 +115,15 @@ class _Holding:
         finally:
             self._held = None
 
+    @contextmanager
+    def not_held(self) -> Iterator[None]:
+        """Start at once what is to be started meanwhile: others are tried while it is held for a group."""
+        held, self._held = self._held, None
+        try:
+            yield
+        finally:
+            self._held = held
+
 
 class PreemptionExecutor(_Holding):
     """Fulfils `Preemptions`.
@@ -124,6 +133,9 @@ class PreemptionExecutor(_Holding):
         writer: says it to the API server.
         reporter: says it to users.
         spawn: begins a task that ends with the daemon.
+
+    Attributes:
+        let_go: gives up the attempt at a group that has a pod assumed; False if there is none.
     """
 
     def __init__(
@@ -136,6 +148,7 @@ class PreemptionExecutor(_Holding):
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
     ) -> None:
         super().__init__()
+        self.let_go: Callable[[str], bool] = lambda _: False
         self._cache, self._nominator, self._queue = shared.cache, shared.nominator, shared.queue
         self._waiting_pods, self._bus = shared.waiting_pods, shared.bus
         self._clock, self._observer = shared.clock, shared.observer
@@ -281,11 +294,15 @@ class PreemptionExecutor(_Holding):
         newest = self._newest(victim.key)
         if newest is None or not self._stays(victim):
             return True  # somebody else was quicker
+        if not newest.node_name and self._cache.pod(victim.uid) is None:
+            return True  # it was to be there, and is not any more
         note, plugin = preemptor.note, preemptor.plugin
         if self._waiting_pods.holds(victim.uid):
             self._waiting_pods.preempt(victim.uid, plugin, "preempted")
             note += " (in kube-scheduler memory)."
-        elif self._binding.cancel_pre_bind(victim.uid, plugin, f"preempted by {plugin}"):
+        elif self.let_go(victim.uid) or self._binding.cancel_pre_bind(
+            victim.uid, plugin, f"preempted by {plugin}"
+        ):
             note += " (in kube-scheduler memory)."
         else:
             try:
@@ -335,6 +352,8 @@ class GroupPreemptions(Protocol):
     """What the cycle of groups does for those that need room; fulfilled by `PreemptionExecutor`."""
 
     def held(self) -> AbstractContextManager[list[Preemption]]: ...
+
+    def not_held(self) -> AbstractContextManager[None]: ...
 
     def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None: ...
 

@@ -1,7 +1,8 @@
 """The loop: takes the next pod, decides, assumes, and leaves the rest to a binding task of its own.
 
 From the snapshot to the assumed pod nothing is awaited, so nothing can change in between and no lock is needed.
-Extenders are the exception, room that is looked for for long, and groups: meanwhile a freeze keeps changes out.
+Extenders are the exception, room that is looked for for long, and groups: meanwhile a freeze keeps changes out. An attempt
+at a group that takes long rests between two of its passes: other pods get as much time as it took since it rested last.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from scheduler.cycle.turns import InUnits, Turns
 from scheduler.queue.places import Place
 from scheduler.runtime.budget import LONG_SECONDS, Usage
 
@@ -33,6 +36,8 @@ _SHORTEST_SECONDS = 1e-6
 _SLICES_AT_FIRST = 20
 """So many slices of what is left to be counted of pods on nodes are done before the first attempt."""
 _HOLDS_KEPT = 100
+_BEGUN_AT_ONCE = 16
+"""So many bindings of a group begin in one turn of the loop."""
 _FINISH_SECONDS = 10.0
 """How long `run` waits for bindings when it is to stop; whoever schedules next begins the others anew."""
 
@@ -48,6 +53,21 @@ class Picture(Protocol):
     async def wait(self) -> None:
         """Wait for a moment."""
         ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Group:
+    """A group that is tried.
+
+    Attributes:
+        members: those that were popped.
+        attempt: at them.
+        usage: what the attempt has used.
+    """
+
+    members: Sequence[QueuedPodInfo]
+    attempt: InUnits[Sequence[AssumedPod]]
+    usage: Usage = field(default_factory=Usage)
 
 
 class Scheduler:
@@ -78,6 +98,7 @@ class Scheduler:
         self._bus, self._freeze, self._budget = shared.bus, shared.freeze, shared.budget
         self._steps, self._observer = shared.steps, shared.observer
         self._counted_late = counted_late
+        self._turns = Turns(shared.freeze, shared.clock, shared.steps)
         self._pods, self._groups = pods, groups
         self._binding, self._long = binding, long
         self.at_work: Callable[[PodInfo | None], None] = lambda _: None
@@ -85,6 +106,9 @@ class Scheduler:
         self._now = shared.clock.monotonic
         # when the loop was held beyond the budget, for how long, and at which pod
         self._held: deque[tuple[float, float, PodInfo]] = deque(maxlen=_HOLDS_KEPT)
+        # Groups whose attempt rests: the first goes on next; it alone may hold room for its members.
+        self._resting: deque[_Group] = deque()
+        self._due = 0.0  # when others will have had as much time as the last unit of one took
         # pod uid -> attempts under way; for a moment two, when a pod comes back from one and the next begins
         self._in_hand = Counter[str]()
 
@@ -135,14 +159,20 @@ class Scheduler:
                     await self._try(queued, long, bindings)
                     # Watch events, bindings and the lease get their turn between two pods.
                     await asyncio.sleep(0)
-                elif not self._long.has_work:
+                elif not (self._long.has_work or self._resting):
                     await self._wait_for_work()
+                    continue
                 if self._long.has_work and (queued is None or self._may_advance(long)):
                     await self._advance_long()
+                if self._resting and (queued is None or self._steps.observed(self._now() >= self._due)):
+                    await self._go_on(bindings)
+                    await asyncio.sleep(0)
             await _finish(bindings)
         finally:
             self._is_over = True
             self._long.close()
+            for group in self._resting:
+                group.attempt.close()
             for binding in bindings:
                 binding.cancel()
             if bindings:
@@ -155,24 +185,60 @@ class Scheduler:
     async def _try(
         self, queued: QueuedPodInfo, long: LongAttempt | None, bindings: set[asyncio.Task[None]]
     ) -> None:
-        """Make an attempt at a pod, or at its whole group, and begin to carry out what was chosen."""
-        is_member = self._profiles.group_of(queued.pod) is not None
-        members = self._popped_with(queued) if is_member else [queued]
-        for member in members:
-            self._in_hand[member.pod.uid] += 1
-        if is_member:
-            usage, attempt = Usage(), self._groups.schedule(members)
-        elif long is None:
+        """Make an attempt at a pod, or begin one at its group."""
+        if self._profiles.group_of(queued.pod) is not None:
+            members = await self._popped_with(queued)
+            self._in_hand.update(member.pod.uid for member in members)
+            group = _Group(members, InUnits(self._groups.schedule(members), ()))
+            if self._resting and self._resting[0].attempt.holds:
+                # Of two that hold room for some of their members both may fail for want of it.
+                self._resting.append(group)
+                return
+            self._resting.appendleft(group)
+            await self._go_on(bindings)
+            return
+        self._in_hand[queued.pod.uid] += 1
+        self._groups.note_tried(queued.pod.uid)
+        if long is None:
             usage, attempt = Usage(LONG_SECONDS), self._pods.schedule(queued)
         else:
             usage, attempt = long.usage, self._pods.schedule(queued, began=long.attempt.began)
         try:
-            assumed = await self._budget.in_stretches(self._attempt(attempt, members), usage)
+            assumed = await self._budget.in_stretches(self._attempt(attempt, [queued]), usage)
         finally:
             self._note_hold(queued.pod, usage)
         if long is not None:
             self._long.settle(long)
-        for each in assumed:
+        await self._settle([queued], assumed, bindings)
+
+    async def _go_on(self, bindings: set[asyncio.Task[None]]) -> None:
+        """Go on with the first group until its attempt rests, which gives others as much time as it took, or has ended."""
+        group, began = self._resting.popleft(), self._now()
+        try:
+            attempt = self._attempt(group.attempt, group.members)
+            assumed = await self._budget.in_stretches(attempt, group.usage)
+        finally:
+            self._note_hold(group.members[0].pod, group.usage)
+        if group.attempt.is_over:
+            await self._settle(group.members, assumed, bindings)
+            return
+        if group.attempt.holds:
+            self._resting.appendleft(group)
+        else:
+            self._resting.append(group)
+        now = self._now()
+        self._due = now + (now - began)
+
+    async def _settle(
+        self,
+        members: Sequence[QueuedPodInfo],
+        assumed: Sequence[AssumedPod],
+        bindings: set[asyncio.Task[None]],
+    ) -> None:
+        """Begin to carry out what an attempt came to."""
+        for number, each in enumerate(assumed):
+            if number and number % _BEGUN_AT_ONCE == 0:
+                await asyncio.sleep(0)  # they begin in one turn of the loop
             name = f"bind {each.pod.key}"
             work = self._steps.task(self._binding.run(each), name)
             binding = asyncio.create_task(work, name=name)
@@ -232,10 +298,10 @@ class Scheduler:
             # A mistake of ours costs what one event meant for some pods; they are tried again in five minutes.
             logger.exception("The queue could not do its work")
 
-    def _popped_with(self, first: QueuedPodInfo) -> Sequence[QueuedPodInfo]:
+    async def _popped_with(self, first: QueuedPodInfo) -> Sequence[QueuedPodInfo]:
         """Take out the group of a pod that was popped; if that breaks, all it took out come back but the first."""
         try:
-            return self._queue.pop_group(first)
+            return await self._turns.done(self._queue.pop_group(first))
         except Exception:
             # A mistake of ours: the first is tried by itself, as one of a group of which no other waits.
             logger.exception("The group could not be taken out of the queue", extra={"pod": first.pod.key})
@@ -258,7 +324,7 @@ class Scheduler:
     async def _attempt(
         self, attempt: Awaitable[Sequence[AssumedPod]], members: Sequence[QueuedPodInfo]
     ) -> Sequence[AssumedPod]:
-        """Make an attempt, and end the freeze that it may have begun."""
+        """Make an attempt, or a unit of one, and end the freeze that it may have begun."""
         try:
             try:
                 self.at_work(members[0].pod)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final, TypeVar
+from types import coroutine
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from scheduler.framework.long_work import MOST_TIMES, TOO_OFTEN, NeedsTime, at_once
-from scheduler.steps import UNHEARD
+from scheduler.steps import UNHEARD, resumed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Coroutine, Generator
 
     from scheduler.clock import Clock
     from scheduler.cycle.freeze import ClusterFreeze
@@ -57,6 +58,57 @@ async def _in_slices(work: Generator[None, None, None], steps: Steps) -> None:
     await asyncio.sleep(0)
 
 
+_RESTS: Final = object()
+_HOLDS: Final = object()
+
+
+@coroutine
+def rest(*, holds: bool) -> Generator[object, None, None]:
+    """End a unit of an attempt, so that other pods may be tried; the cluster may be another one afterwards.
+
+    Args:
+        holds: whether pods are assumed for the attempt meanwhile.
+    """
+    yield _HOLDS if holds else _RESTS
+
+
+class InUnits(Generic[T]):
+    """An attempt that is made a unit at a time: awaited, it goes on until it rests or has ended, and returns what it came to.
+
+    Args:
+        attempt: which.
+        none: is returned where it rests.
+
+    Attributes:
+        is_over: whether it has ended, or raised.
+        holds: whether it rests, and pods are assumed for it.
+    """
+
+    def __init__(self, attempt: Coroutine[Any, Any, T], none: T) -> None:
+        self._attempt, self._none = attempt, none
+        self._steps: Any = attempt.__await__()
+        self.is_over = self.holds = False
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        step, value, self.holds = self._steps.send, None, False
+        try:
+            while (waits_for := step(value)) is not _RESTS and waits_for is not _HOLDS:
+                step, value = yield from resumed(self._steps, waits_for)
+        except StopIteration as end:
+            self.is_over = True
+            result: T = end.value
+            return result
+        except BaseException:
+            self.is_over = True
+            raise
+        self.holds = waits_for is _HOLDS
+        return self._none
+
+    def close(self) -> None:
+        """Give up an attempt that rests."""
+        self._attempt.close()
+
+
 class Turns:
     """Fulfils `LongWork` within an attempt, at the end of which its owner ends the freeze.
 
@@ -70,6 +122,10 @@ class Turns:
         self._steps = steps
         self._now = clock.monotonic
         self._began = self._until = 0.0
+
+    def begin(self) -> None:
+        """Begin a slice."""
+        self._until = self._now() + SLICE_SECONDS
 
     async def done(self, steps: Generator[None, None, T]) -> T:
         self._began = self._now()

@@ -30,7 +30,7 @@ from scheduler.queue.waking import Waking
 from scheduler.steps import Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from scheduler.clock import Clock
     from scheduler.objects.pod import PodInfo
@@ -192,8 +192,10 @@ class SchedulingQueue(QueueView):
         """
         return self._contents.pop(self._clock.monotonic())
 
-    def pop_group(self, first: QueuedPodInfo) -> list[QueuedPodInfo]:
-        """Take out, with a pod that was popped, all of its group that may be tried, wherever they wait.
+    def pop_group(self, first: QueuedPodInfo) -> Generator[None, None, list[QueuedPodInfo]]:
+        """Take out, with a pod that was popped, all of its group that may be tried, wherever they wait; one a step.
+
+        Pods must neither come nor go between the steps.
 
         Returns:
             The members, the popped one included: those of higher priority first, then by when they were to be tried first.
@@ -204,6 +206,7 @@ class SchedulingQueue(QueueView):
         at, key = self._clock.monotonic(), self._plugins.group_of(first.pod)
         members = [first]
         for uid in () if key is None else list(self._contents.groups.pending(key)):
+            yield
             place = self.place_of(uid)
             if place in {Place.UNSCHEDULABLE, Place.GATED}:
                 queued = self._contents.pods[uid]

@@ -110,10 +110,14 @@ def _verbs(judge: Judge) -> dict[str, Verb]:
         return serving.filter_result(await _answered(judge.filter, await _read(serving.nodes_request, body)))
 
     async def prioritize(body: bytes) -> bytes:
-        return serving.priorities_result(await _answered(judge.prioritize, await _read(serving.nodes_request, body)))
+        return serving.priorities_result(
+            await _answered(judge.prioritize, await _read(serving.nodes_request, body))
+        )
 
     async def preempt(body: bytes) -> bytes:
-        return serving.preemption_result(await _answered(judge.preempt, await _read(serving.preemption_request, body)))
+        return serving.preemption_result(
+            await _answered(judge.preempt, await _read(serving.preemption_request, body))
+        )
 
     async def bind(body: bytes) -> bytes:
         await judge.bind(await _read(serving.binding_request, body))

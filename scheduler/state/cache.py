@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import Counter
-from contextlib import contextmanager
+from collections import Counter, deque
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from scheduler.snapshot import ClusterTable
@@ -18,7 +18,15 @@ from scheduler.state.pod_groups import PodGroups
 from scheduler.state.pod_states import MOVES, PodState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Iterable,
+        Mapping,
+        Sequence,
+    )
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
@@ -176,17 +184,34 @@ class Cache:
         """Stop counting a pod that is gone or has ended, and return it; None if it was not counted."""
         return self._take(uid) if uid in self._pods else None
 
-    @contextmanager
-    def without(self, pods: Iterable[PodInfo]) -> Iterator[None]:
-        """Leave out pods that are counted, to see how things would be; nobody else may look, or change anything, meanwhile."""
-        left_out = [self._pods[pod.uid] for pod in pods if pod.uid in self._pods]
-        for pod in left_out:
-            self._uncount(pod)
+    @asynccontextmanager
+    async def without(
+        self, pods: Iterable[PodInfo], give_way: Callable[[], Awaitable[None]]
+    ) -> AsyncIterator[None]:
+        """Leave out pods that are counted, to see how things would be; no pod may come, change or go meanwhile.
+
+        They are on no node, and stay members of their groups.
+
+        Args:
+            pods: which; those that are not counted any more do not matter.
+            give_way: awaited after each pod.
+        """
+        left_out: deque[PodInfo] = deque()
         try:
+            for pod in [self._pods[pod.uid] for pod in pods if pod.uid in self._pods]:
+                self.groups.leave_out(pod)
+                self._take_off_node(pod)
+                left_out.append(pod)
+                await give_way()
             yield
         finally:
-            for pod in left_out:
-                self._count(pod)
+            try:
+                while left_out:
+                    self._count(left_out.popleft())
+                    await give_way()
+            finally:  # cancelled or not
+                for pod in left_out:
+                    self._count(pod)
 
     def pods(self) -> Collection[PodInfo]:
         """Return every pod that is counted, also on nodes we do not know; nothing may change until the last was taken."""
@@ -264,6 +289,9 @@ class Cache:
 
     def _uncount(self, pod: PodInfo) -> None:
         self.groups.drop_placed(pod)
+        self._take_off_node(pod)
+
+    def _take_off_node(self, pod: PodInfo) -> None:
         row = self.table.row_of(pod.node_name)
         if row is not None:
             self.table.remove_pod(row, pod.uid)

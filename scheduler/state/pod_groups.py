@@ -16,14 +16,21 @@ if TYPE_CHECKING:
 
 
 class _Members:
-    """The pods of one group: pending ones by uid, in the order they came, and those on nodes."""
+    """The pods of one group: pending ones by uid, in the order they came, and those on nodes.
 
-    __slots__ = ("count", "pending", "placed")
+    `away` has the uids of those on nodes that a trial leaves out. They exist, so they count.
+    """
+
+    __slots__ = ("away", "count", "pending", "placed")
 
     def __init__(self) -> None:
         self.pending: dict[str, None] = {}
         self.placed: dict[str, PodInfo] = {}
-        self.count = 0  # of both together; a pod that is being bound is in both
+        self.away: set[str] = set()
+        self.count = 0  # of all together; a pod that is being bound is pending and placed
+
+    def is_on_node(self, uid: str) -> bool:
+        return uid in self.placed or uid in self.away
 
 
 class PodGroups:
@@ -66,7 +73,7 @@ class PodGroups:
         if key is not None:
             members = self._groups.setdefault(key, _Members())
             members.pending[uid] = None
-            members.count += uid not in members.placed
+            members.count += not members.is_on_node(uid)
             self._pending[uid] = key
 
     def drop_pending(self, uid: str) -> None:
@@ -75,7 +82,7 @@ class PodGroups:
         if key is not None:
             members = self._groups[key]
             del members.pending[uid]
-            members.count -= uid not in members.placed
+            members.count -= not members.is_on_node(uid)
             self._forget_if_empty(key, members)
 
     def note_placed(self, pod: PodInfo) -> None:
@@ -83,8 +90,9 @@ class PodGroups:
         key = pod.group
         if key is not None:
             members = self._groups.setdefault(key, _Members())
-            members.count += pod.uid not in members.placed and pod.uid not in members.pending
+            members.count += not members.is_on_node(pod.uid) and pod.uid not in members.pending
             members.placed[pod.uid] = pod
+            members.away.discard(pod.uid)
 
     def drop_placed(self, pod: PodInfo) -> None:
         """Note that a pod is on a node no more; `pod` is as it was noted."""
@@ -94,6 +102,14 @@ class PodGroups:
             del members.placed[pod.uid]
             members.count -= pod.uid not in members.pending
             self._forget_if_empty(key, members)
+
+    def leave_out(self, pod: PodInfo) -> None:
+        """Have a pod on no node for a trial, and a member all the same; `note_placed` puts it back."""
+        key = pod.group
+        if key is not None:
+            members = self._groups[key]
+            del members.placed[pod.uid]
+            members.away.add(pod.uid)
 
     def _forget_if_empty(self, key: GroupKey, members: _Members) -> None:
         if not members.count:

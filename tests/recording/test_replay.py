@@ -21,6 +21,7 @@ from scheduler.board.recorded import of_recording
 from scheduler.cli.board import board
 from scheduler.cli.recording import recording
 from scheduler.cli.replay import replay
+from scheduler.cycle import group_rests
 from scheduler.recording.files import Header, RecordingError
 from scheduler.recording.notes import Note
 from scheduler.recording.recorder import Recorder
@@ -235,6 +236,15 @@ def test_what_follows_a_damaged_file_is_gone_through_by_itself(tmp_path: Path) -
 )
 def test_every_daemon_of_a_campaign_decides_as_it_did(kind: str, seed: int) -> None:
     assert not run(seed, kind, is_taped=True).findings
+
+
+@pytest.mark.parametrize("seed", [3, 50])
+def test_a_daemon_whose_attempts_at_groups_rest_decides_as_it_did(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_rests, "_UNIT_SECONDS", -1.0)
+    monkeypatch.setattr(group_rests, "_PASS_SECONDS", -1.0)
+    assert not run(seed, "groups", is_taped=True).findings
 
 
 def test_a_recording_is_told_of(recorded: Path) -> None:

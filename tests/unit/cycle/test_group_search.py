@@ -113,6 +113,25 @@ class Pods:
         return SUCCESS if len(self._cache.groups.placed(KEY)) >= self._min_count else {Gangs.name: 300.0}
 
 
+class Rests(Any):
+    """Nobody else wants a turn."""
+
+    async def give_way(self) -> None:
+        """Go on."""
+
+    async def rest(self, is_bound_to_nodes: bool) -> None:
+        """Go on."""
+
+    async def rest_within(self, kept: Any, *, is_bound_to_nodes: bool) -> None:
+        """Go on."""
+
+    def check(self) -> None:
+        """There is time."""
+
+    def released(self, uid: str) -> None:
+        """Nobody waits."""
+
+
 class Scene:
     """A cluster, and a group to be placed there."""
 
@@ -133,10 +152,7 @@ class Scene:
         self.plugin: Any = Gangs()
         pods: Any = Pods(self.cache, min_count)
 
-        self.passes = GroupPasses(pods, self.cache, Nominator(), self.on)
-
-    async def on(self) -> None:
-        """Nobody else wants a turn."""
+        self.passes = GroupPasses(pods, self.cache, Nominator(), Rests())
 
 
 def most(sizes: Sequence[int], rooms: Sequence[int]) -> int:
@@ -162,13 +178,13 @@ def test_a_gang_that_fits_in_any_way_is_found(
 
     async def look() -> tuple[bool, int]:
         tried = await it.passes.run(it.group, it.plugin, it.attempts)
-        it.passes.take_back(tried)
+        await it.passes.take_back(tried)
         if tried.is_enough:
             return True, 0
         found, spent = await GroupSearch(it.passes, it.cache).run(tried, it.attempts)
         if found is not None:
             assert len(found.kept) >= min_count
-            it.passes.take_back(found)
+            await it.passes.take_back(found)
         return found is not None, spent
 
     found, spent = asyncio.run(look())
@@ -216,15 +232,50 @@ class Breaks(Pods):
         return (decision if choose else replace(decision, status=Status.failed("broken"))), snapshot
 
 
+def test_others_may_have_a_turn_before_each_decision_also_of_a_trial_without_some_pods() -> None:
+    it = Scene([1, 1, 1, 1], [4], 4)
+    turns: list[int] = []
+    placed = pod("there", cpu="1", node="n0")
+
+    async def give_way() -> None:
+        turns.append(len(it.cache.groups.placed(KEY)))
+
+    async def look() -> bool:
+        async with it.cache.without([placed], give_way):
+            rests: Any = Rests()
+            rests.give_way = give_way
+            pods: Any = Pods(it.cache, 4)
+            passes = GroupPasses(pods, it.cache, Nominator(), rests)
+            tried = await passes.run(it.group, it.plugin, it.attempts, is_trial=True)
+            await passes.take_back(tried)
+        return tried.is_enough
+
+    it.cache.add_pod(placed)
+    assert asyncio.run(look())
+    assert turns == [0, *range(4), *reversed(range(1, 5)), 0]
+    it.cache.check()
+
+
+def test_a_trial_ends_once_too_few_members_are_left() -> None:
+    it = Scene([9, 1, 1, 1], [4], 4)
+
+    async def look() -> int:
+        tried = await it.passes.run(it.group, it.plugin, it.attempts, is_trial=True, gives_up=True)
+        await it.passes.take_back(tried)
+        return len(tried.members)
+
+    assert asyncio.run(look()) == 1
+
+
 def test_a_way_that_breaks_off_after_enough_were_placed_is_none() -> None:
     """Else those who were not tried any more would be nobody's."""
     it = Scene([1, 1, 2, 2], [2, 2], 3)
     breaks: Any = Breaks(it.cache, 3)
-    broken = GroupPasses(breaks, it.cache, Nominator(), it.on)
+    broken = GroupPasses(breaks, it.cache, Nominator(), Rests())
 
     async def look() -> object:
         tried = await it.passes.run(it.group, it.plugin, it.attempts)
-        it.passes.take_back(tried)
+        await it.passes.take_back(tried)
         found, _ = await GroupSearch(broken, it.cache).run(tried, it.attempts)
         return found
 
@@ -246,7 +297,7 @@ class Wavers(Pods):
 def test_a_group_that_the_best_placement_does_not_hold_again_is_not_looked_for_room_elsewhere() -> None:
     it = Scene([1, 1, 1], [2, 2], 2, racks=2)
     wavers: Any = Wavers(it.cache, 2)
-    passes = GroupPasses(wavers, it.cache, Nominator(), it.on)
+    passes = GroupPasses(wavers, it.cache, Nominator(), Rests())
     tried = asyncio.run(GroupPlacements(passes, it.cache, Random(0)).run(it.group, it.plugin, it.attempts))
     assert not tried.is_enough
     assert [None if rows is None else len(rows) for rows in tried.places] == [1]

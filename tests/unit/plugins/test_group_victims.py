@@ -30,7 +30,7 @@ def test_those_leave_who_cannot_be_given_back_one_by_one(
 ) -> None:
     """The group fits where one of some sets of pods has left, whoever else has left too."""
     pods = [pod(f"v{number}", priority=each, node="n") for number, each in enumerate(priorities)]
-    units = [Unit((each,), each.priority) for each in pods]
+    units = sorted((Unit((each,), each.priority) for each in pods), key=lambda unit: unit.importance)
 
     def fits(away: Sequence[PodInfo]) -> bool:
         gone = {each.name for each in away}
@@ -41,13 +41,12 @@ def test_those_leave_who_cannot_be_given_back_one_by_one(
 
     found = asyncio.run(choose_victims(units, [pod("m")], snapshot_of(), DisruptionBudgets(), fits_without))
 
-    staying = sorted(units, key=lambda unit: unit.importance)
     if not units or not fits(pods):
         assert isinstance(found, Status)
         assert found.message == (STILL_UNSCHEDULABLE if units else NO_VICTIMS)
         return
-    left = list(staying)
-    for unit in staying:  # the most important is given back first
+    left = list(units)
+    for unit in units:  # the most important is given back first
         others = [each for each in left if each is not unit]
         if fits([each.pods[0] for each in others]):
             left = others

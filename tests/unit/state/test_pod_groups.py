@@ -66,3 +66,21 @@ def a_pod(name: str, group: str) -> PodInfo:
 
 
 TestPodGroups = PodGroupsMachine.TestCase
+
+
+def test_a_member_that_a_trial_leaves_out_is_on_no_node_and_counts() -> None:
+    groups, bound, coming = PodGroups(), a_pod("p0", "a"), a_pod("p1", "a")
+    for each in (bound, coming):
+        groups.note_placed(each)
+    groups.note_pending(coming)  # it is being bound
+    key = GroupKey(POD_GROUPS, "default", "a")
+    groups.leave_out(bound)
+    groups.leave_out(coming)
+    assert (len(groups.placed(key)), groups.count(key)) == (0, 2)
+
+    groups.drop_pending(coming.uid)  # by now it is bound
+    assert groups.count(key) == 2
+    groups.note_placed(bound)
+    groups.note_placed(coming)
+    assert (len(groups.placed(key)), groups.count(key)) == (2, 2)
+    groups.check()

@@ -1,0 +1,130 @@
+"""Has pods leave for a group, if the whole group fits without them: that is tried before anybody is evicted."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from scheduler.cycle.group_rests import ChangedError
+from scheduler.framework.status import SUCCESS, Status
+from scheduler.runtime.budget import OverBudgetError
+from scheduler.runtime.calls import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.cycle.attempt import Attempt
+    from scheduler.cycle.group_pass import GroupPasses, Pass
+    from scheduler.cycle.group_placements import GroupPlacements
+    from scheduler.cycle.group_rests import GroupRests
+    from scheduler.cycle.preemption import GroupPreemptions
+    from scheduler.objects.pod import PodInfo
+    from scheduler.state.cache import Cache
+
+logger = logging.getLogger(__name__)
+
+_CHANGED: Final = "the cluster changed while room was looked for"
+
+
+class GroupRoom:
+    """Makes room for groups.
+
+    Args:
+        cache: the cluster.
+        placements: tries the members.
+        passes: takes that back.
+        rests: lets other pods be placed between two trials.
+        preemptions: has pods leave.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        placements: GroupPlacements,
+        passes: GroupPasses,
+        rests: GroupRests,
+        preemptions: GroupPreemptions,
+    ) -> None:
+        self._cache, self._placements, self._passes = cache, placements, passes
+        self._rests, self._preemptions = rests, preemptions
+
+    async def make(self, tried: Pass, attempts: Sequence[Attempt]) -> Status:
+        """Have pods leave if the whole group fits without them; a success says that they do.
+
+        Raises:
+            OverBudgetError: no further member may be tried.
+            ChangedError: the attempt is to begin anew.
+        """
+        asked = attempts[0].framework.group_post_filter
+        if asked is None:
+            told = "default preemption plugin is not registered, workload aware preemption is disabled"
+            return Status.unschedulable(told)
+        trials = _Trials(self._cache, self._placements, self._passes, self._rests, tried, attempts)
+        members = [attempt.queued.pod for attempt in attempts]
+        try:
+            snapshot = self._cache.snapshot()
+            found = await asked.post_filter_group(tried.group, members, snapshot, trials.fits_without)
+            victims = found if isinstance(found, Status) else await trials.confirmed(found)
+        except PluginError as error:
+            return error.status
+        except (OverBudgetError, ChangedError):
+            raise
+        except Exception as error:
+            logger.exception("Plugin failed to make room for a group", extra={"plugin": asked.name})
+            return Status.failed(f'plugin "{asked.name}" failed to make room: {error}', error)
+        if isinstance(victims, Status):
+            return victims
+        tried.victims = victims
+        # Who fitted last fits once the victims have left; until then others are to leave the room alone.
+        for member in tried.members:
+            member.expected = trials.nodes.get(member.attempt.queued.pod.uid, "")
+        self._preemptions.start_for_group(tried.group, members, victims, asked.name)
+        return SUCCESS
+
+
+class _Trials:
+    """Tries a group on the cluster without some pods.
+
+    Attributes:
+        nodes: uid -> where the member would go, when the group last fitted.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        placements: GroupPlacements,
+        passes: GroupPasses,
+        rests: GroupRests,
+        tried: Pass,
+        attempts: Sequence[Attempt],
+    ) -> None:
+        self._cache, self._placements, self._passes, self._rests = cache, placements, passes, rests
+        self._tried, self._attempts = tried, attempts
+        self._fitted_after = -1  # rests, when the group last fitted
+        self.nodes: dict[str, str] = {}
+
+    async def fits_without(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
+        """Return the nodes where members would go without some pods; None if too few of them would."""
+        await self._rests.rest(False)
+        return await self._try(pods)
+
+    async def confirmed(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo] | Status:
+        """Return the victims that are still there, if the group fits without them on the cluster as it is by now."""
+        if self._fitted_after == self._rests.count:
+            return victims
+        left = [pod for pod in victims if self._cache.pod(pod.uid) is not None]
+        return Status.unschedulable(_CHANGED) if await self._try(left) is None else left
+
+    async def _try(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
+        async with self._cache.without(pods, self._rests.give_way):
+            trial = await self._placements.run(
+                self._tried.group, self._tried.plugin, self._attempts, is_trial=True, gives_up=True
+            )
+            await self._passes.take_back(trial)
+        if not trial.error.is_success:
+            raise PluginError(trial.error)  # whether it fits is not known
+        if not trial.is_enough:
+            return None
+        self._fitted_after = self._rests.count
+        self.nodes = {each.pod.uid: each.node_name for each in trial.assumed}
+        return frozenset(self.nodes.values())

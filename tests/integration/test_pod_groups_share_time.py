@@ -1,0 +1,224 @@
+"""An attempt at a group that takes long shares the time with other pods; time is virtual.
+
+Here every attempt takes long: it rests wherever it may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from scheduler.cycle import group_rests
+from scheduler.cycle.binding import BindingCycle
+from scheduler.framework import PreFilterPlugin
+from tests.builders import node_object, pod_object
+from tests.daemon_harness import cluster
+from tests.integration.test_pod_groups_in_the_daemon import (
+    POD_GROUPS,
+    condition,
+    members,
+    placed,
+    pod_group,
+    told,
+)
+from tests.virtually import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+WATCHES = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins: {multiPoint: {enabled: [{name: Watches}]}}
+"""
+
+
+class Watches(PreFilterPlugin):
+    """Notes which pods are decided about, and lets a test do something then."""
+
+    name = "Watches"
+    api_version = 1
+    decided: ClassVar[list[str]] = []
+    when: ClassVar[dict[str, Callable[[], object]]] = {}
+
+    def pre_filter(self, state: Any, pod: Any, snapshot: Any) -> None:
+        self.decided.append(pod.name)
+        self.when.pop(pod.name, lambda: None)()
+
+
+@pytest.fixture(autouse=True)
+def rests_wherever_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_rests, "_UNIT_SECONDS", -1.0)
+    monkeypatch.setattr(group_rests, "_PASS_SECONDS", -1.0)
+    Watches.decided.clear()
+    Watches.when.clear()
+
+
+def with_distinct_terms(pod: dict[str, Any], count: int) -> dict[str, Any]:
+    name = pod["metadata"]["name"]
+    terms = [
+        {"labelSelector": {"matchLabels": {f"{name}-{number}": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+        for number in range(count)
+    ]
+    pod["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    return pod
+
+
+@virtually
+async def test_other_pods_are_placed_while_a_large_gang_is_tried(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}) as daemon:
+        it.add_nodes(*(node_object(f"n{number}", cpu="16") for number in range(5)))
+        it.server.store.create(POD_GROUPS, pod_group("g", 60))
+        innocents = [pod_object(f"alone-{number}", cpu="1") for number in range(5)]
+        Watches.when["g-1"] = lambda: it.add_pods(*innocents)
+        it.add_pods(*(with_distinct_terms(each, 10) for each in members("g", 60)))
+        await it.until(lambda: len(placed(it)) == 65)
+
+        last_member = max(place for place, name in enumerate(Watches.decided) if name.startswith("g-"))
+        assert all(Watches.decided.index(each["metadata"]["name"]) < last_member for each in innocents)
+        daemon.parts.cache.check()
+        daemon.parts.queue.check()
+
+
+@virtually
+async def test_what_saw_room_taken_by_a_gang_that_is_not_placed_after_all_is_tried_again(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
+        it.add_nodes(node_object("n", cpu="29"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 60))
+        Watches.when["g-25"] = lambda: it.add_pods(pod_object("alone", cpu="14"))
+        it.add_pods(*members("g", 60))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        await it.until(lambda: placed(it) == {"alone"}, seconds=5)
+        assert Watches.decided.count("alone") > 1, "it was not refused at first"
+
+
+@virtually
+async def test_members_for_which_room_is_held_give_way_to_higher_priority_and_are_not_deleted(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
+        it.add_nodes(node_object("n", cpu="60"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 60))
+        Watches.when["g-20"] = lambda: it.add_pods(pod_object("urgent", cpu="59", priority=100))
+        it.add_pods(*members("g", 60))
+        await it.until(lambda: "urgent" in placed(it), seconds=20)
+        await asyncio.sleep(20)
+        assert placed(it) == {"urgent"}
+        assert len(it.pods()) == 61, "none of them was deleted"
+        assert Watches.decided.count("urgent") > 1, "it did not have to wait for room"
+
+
+@pytest.mark.parametrize("change", ["deleted", "changed"])
+@virtually
+async def test_an_attempt_begins_anew_when_a_member_is_another_one_by_now(
+    change: str, tmp_path: Path
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}) as daemon:
+        it.add_nodes(node_object("n", cpu="60"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 50))
+
+        def meddle() -> None:
+            if change == "deleted":
+                it.server.store.delete("pods", "g-0", "default")
+            else:
+                it.server.store.patch("pods", "g-0", {"metadata": {"labels": {"a": "b"}}}, "default")
+
+        Watches.when["g-20"] = meddle
+        it.add_pods(*members("g", 60))
+        await it.until(lambda: len(placed(it)) == (59 if change == "deleted" else 60))
+        assert Watches.decided.count("g-1") == 2
+        daemon.parts.cache.check()
+        daemon.parts.queue.check()
+        assert not daemon.parts.cache.counts()["assumed_pods"]
+
+
+@virtually
+async def test_victims_are_confirmed_on_the_cluster_as_it_is_when_the_search_has_ended(
+    tmp_path: Path,
+) -> None:
+    async with (
+        cluster(tmp_path, kubelet=True) as it,
+        it.daemon(WATCHES, plugins={"Watches": Watches}),
+    ):
+        it.add_nodes(*(node_object(f"n{number}", cpu="2") for number in range(3)))
+        it.add_pods(*(pod_object(f"low-{number}", cpu="2", priority=1) for number in range(3)))
+        await it.until(lambda: len(placed(it)) == 3)
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        it.add_pods(*members("g", 2, cpu="2", priority=100), pod_object("alone", cpu="1", priority=0))
+        await it.until(lambda: {"g-0", "g-1"} <= placed(it), seconds=60)
+        assert len(placed(it)) == 3, "no more pods left than it takes"
+
+
+@virtually
+async def test_a_gang_whose_attempt_takes_too_long_is_put_aside_with_growing_pauses_also_by_the_next_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_rests, "BUDGET_SECONDS", -1.0)
+    async with cluster(tmp_path) as it:
+        it.add_nodes(node_object("n", cpu="8"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        async with it.daemon() as daemon:
+            it.add_pods(*members("g", 2), pod_object("alone"))
+            await it.until(lambda: "put aside for 60s after 1 attempt over budget" in told(it, "g-0"))
+            await it.until(lambda: "put aside for 60s after 1 attempt over budget" in told(it, "g-1"))
+            assert "the attempt at the pod group used more than" in told(it, "g-1")
+            assert placed(it) == {"alone"}
+            await it.until(lambda: "put aside for 120s after 2 attempts" in told(it, "g-1"), seconds=70)
+            daemon.parts.queue.check()
+        monkeypatch.undo()
+        async with it.daemon() as daemon:
+            await asyncio.sleep(100)
+            assert placed(it) == {"alone"}
+            await it.until(lambda: len(placed(it)) == 3, seconds=30)
+
+
+@virtually
+async def test_bindings_of_a_gang_begin_and_are_undone_a_few_in_a_turn_of_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, begun, undone = 0, dict[int, int](), dict[int, int]()
+
+    def counting(counts: dict[int, int], original: Any) -> Any:
+        def counted(*args: Any) -> Any:
+            counts[turn] = counts.get(turn, 0) + 1
+            return original(*args)
+
+        return counted
+
+    async def turns() -> None:
+        nonlocal turn
+        for turn in range(3000):  # noqa: B007
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(BindingCycle, "_run", counting(begun, BindingCycle._run))
+    monkeypatch.setattr(BindingCycle, "_take_back", counting(undone, BindingCycle._take_back))
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(node_object("n", cpu="100"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 50))
+
+        def is_binding(request: Any) -> bool:
+            found: bool = request.path.endswith("/binding")
+            if found:
+                daemon.parts.freeze.begin()  # all fail meanwhile, and wait for its end
+            return found
+
+        it.server.faults.refuse(403, is_binding)
+        it.add_pods(*members("g", 50))
+        counting_turns = asyncio.create_task(turns())
+        await it.until(lambda: daemon.parts.freeze.is_on)
+        await asyncio.sleep(1)
+        assert (sum(begun.values()), undone) == (50, {})
+        counting_turns.cancel()
+        counting_turns = asyncio.create_task(turns())
+        await daemon.parts.freeze.end()
+        await counting_turns
+    assert sum(undone.values()) >= 50
+    assert max(begun.values()) <= 16
+    assert max(undone.values()) <= 2
