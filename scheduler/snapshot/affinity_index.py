@@ -11,7 +11,7 @@ from array import array
 from collections import Counter, defaultdict, deque
 from enum import Enum
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -293,13 +293,13 @@ class TermIndex:
         self.held_by: Column[np.int32] = Column(np.int32)
         self.place: Column[np.int32] = Column(np.int32)
         self.key: Column[np.int32] = Column(np.int32)
-        self.weight: Column[np.int32] = Column(np.int32)
+        self.weight: Column[np.int64] = Column(np.int64)
         self.changes = 0
 
     def file(self, held: HeldTerms, start: int, end: int) -> None:
         """File some of the terms."""
         self.changes += 1
-        columns = self.held_by, self.place, self.key, self.weight
+        columns: tuple[Column[Any], ...] = self.held_by, self.place, self.key, self.weight
         numbers = held.numbers[self.kind]
         for place, each in enumerate(self.kind.of(held.terms)[start:end], start):
             for needs in conditions(each.term):
