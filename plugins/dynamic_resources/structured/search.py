@@ -17,6 +17,7 @@ from plugins.dynamic_resources.structured.capacity import fits
 from plugins.dynamic_resources.structured.constraints import constraint_of
 from plugins.dynamic_resources.structured.counters import TakenCounters
 from plugins.dynamic_resources.structured.errors import INVALID_POOLS, NOT_ALL, Refusal
+from plugins.dynamic_resources.structured.evaluations import evaluations
 from plugins.dynamic_resources.structured.hopeless import is_hopeless
 from plugins.dynamic_resources.structured.taints import is_tainted
 from scheduler.objects.dynamic_resources import MAX_RESULTS
@@ -38,6 +39,7 @@ _WORK_OF_A_PAUSE = 512
 """So much work is done between two pauses, in looks at a device: less than a millisecond."""
 _WORK_OF_A_STEP = 4
 _WORK_OF_COUNTERS = 16
+_WORK_OF_AN_EVALUATION = 16
 HOPELESS_AFTER = 64
 """After so many steps it is found out whether the search can succeed at all: most end before."""
 
@@ -327,9 +329,15 @@ class Search:
         """Give one of the candidates from a place on, and what else is wanted after it."""
         stream = self._candidates[wanted]
         candidates = stream.found
-        while place < len(candidates) or stream.more():
-            if place == len(candidates) or self._left <= 0:
+        while True:
+            if place == len(candidates):
+                before = evaluations.count
+                if not stream.more():
+                    return _Found.NOTHING
+                self._left -= 8 + _WORK_OF_AN_EVALUATION * (evaluations.count - before)
+            if self._left <= 0:
                 yield None
+            if place == len(candidates):
                 continue
             candidate = candidates[place]
             place += 1
@@ -340,7 +348,6 @@ class Search:
                 self._take_back(wanted.claim)
             if found is not _Found.NOTHING:
                 return found
-        return _Found.NOTHING
 
     def _next_of_all(self, request: int, wanted: Wanted, number: int) -> _Steps:
         """Give the next of all devices; if it cannot be given, no others will do."""

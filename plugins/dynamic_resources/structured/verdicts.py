@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_PLACES = 30_000
 _VIEWS_OF_A_STEP = 16
+_WORK_OF_A_STEP = 256
 
 
 class OutOfTime:
@@ -82,11 +83,14 @@ class Verdicts:
         self._forget(allocated)
         if views is not self._views or len(self._places) > _MOST_PLACES:
             together: dict[Pools, list[Rows]] = {}
-            for number, (seen, rows) in enumerate(views.items()):
+            work = 0
+            for seen, rows in views.items():
                 pools = question.known_matter(seen)
                 if pools is None:
                     pools = yield from question.matter(seen)
-                if number % _VIEWS_OF_A_STEP == 0:
+                work += _work(seen)
+                if work > _WORK_OF_A_STEP:
+                    work = 0
                     yield
                 together.setdefault(pools, []).append(rows)
             self._lay_out(views, together, n_nodes)
@@ -126,11 +130,14 @@ class Verdicts:
         """Find out the same of some nodes, as `find_all`."""
         self._forget(allocated)
         wanted: list[Pools] = []
+        work = 0
         for seen in views:
             pools = question.known_matter(seen)
             if pools is None:
                 pools = yield from question.matter(seen)
-            if len(wanted) % _VIEWS_OF_A_STEP == 0:
+            work += _work(seen)
+            if work > _WORK_OF_A_STEP:
+                work = 0
                 yield
             wanted.append(pools)
         missing = dict.fromkeys(pools for pools in wanted if pools not in self._said)
@@ -186,6 +193,7 @@ class Verdicts:
             if pools in self._said:
                 continue
             verdict = searching.known(pools)
+            was_known = not isinstance(verdict, OutOfTime)
             if isinstance(verdict, OutOfTime):
                 verdict = yield from searching.verdict(pools)
                 # Others may have taken devices meanwhile; what was found holds now.
@@ -195,7 +203,7 @@ class Verdicts:
                     self._depend(pools)
                     return
             self._remember(pools, verdict)
-            if number % _VIEWS_OF_A_STEP == 0:
+            if number % _VIEWS_OF_A_STEP == 0 or not was_known:
                 yield
 
     def _lay_out(
@@ -242,3 +250,8 @@ class Verdicts:
                     self._missing.add(pools)
                 if pools == self._out_of_time:
                     self._out_of_time = None
+
+
+def _work(seen: Pools) -> int:
+    """Return how much work it may be to look at some pools, in devices."""
+    return 4 + (len(seen[0].devices) if len(seen) == 1 else sum(len(pool.devices) for pool in seen))
