@@ -6,27 +6,35 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from plugins.dynamic_resources.cel import CELError, Subject, selector
-from plugins.dynamic_resources.structured import DeviceID
+from plugins.dynamic_resources.cel import CELError, is_clear, selector
+from plugins.dynamic_resources.structured.allocated import DeviceID, PoolID
+from plugins.dynamic_resources.structured.evaluations import EVALUATIONS_OF_A_STEP, evaluations
+from plugins.dynamic_resources.structured.pools import PoolDevice
+from plugins.dynamic_resources.work import UNLIMITED, Work
+from scheduler.errors import ObjectError
 from scheduler.objects.dynamic_resources import ResourceSlice
 from scheduler.objects.selectors import SelectorError, parse_node_term
 from scheduler.snapshot import nodes_of_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Mapping
 
     from plugins.dynamic_resources.devices import Devices
-    from scheduler.objects.dynamic_resources import Device, DeviceClass
+    from plugins.dynamic_resources.structured import AllocatedDevices
+    from scheduler.framework import TurnLimit
+    from scheduler.objects.dynamic_resources import Device, DeviceClass, ResourceSliceSpec
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import NodeSelector
-    from scheduler.snapshot import Int64s, Rows, Snapshot
+    from scheduler.snapshot import Bools, Int64s, Objects, Rows, Snapshot
 
-
+_KEPT_CLASSES = 64
+_NO_ROWS: Final[Rows] = np.zeros(0, dtype=np.intp)
 _NONE: frozenset[str] = frozenset()
 
 
@@ -43,10 +51,16 @@ class Totals(NamedTuple):
 
 
 class ClassTotals:
-    """Counts devices for NodeResourcesFit and NodeResourcesBalancedAllocation."""
+    """Counts devices for NodeResourcesFit and NodeResourcesBalancedAllocation.
 
-    def __init__(self, devices: Devices) -> None:
+    Args:
+        devices: what is known of them.
+        limit: says how long one call may take.
+    """
+
+    def __init__(self, devices: Devices, limit: TurnLimit = UNLIMITED) -> None:
         self._devices = devices
+        self._work = Work(limit)
 
     @property
     def behind(self) -> Mapping[str, DeviceClass]:
@@ -64,85 +78,188 @@ class ClassTotals:
         """Count the devices behind a resource; None where no class stands for it.
 
         A node for which a device cannot be judged has none.
+
+        Raises:
+            NeedsTime: devices have to be judged, and that takes longer than one call may.
         """
         device_class = self.behind.get(resource)
         if device_class is None:
             return None
-        capacity, taken = (np.zeros(snapshot.n_nodes, dtype=np.int64) for _ in range(2))
-        failed = np.zeros(snapshot.n_nodes, dtype=np.bool_)
-        allocated, slices = self._devices.allocated, self._devices.slices
-        for name in slices:
-            published = slices.typed(ResourceSlice, name)
-            assert published is not None, "it is there"
-            driver, pool = published.spec.driver, published.spec.pool.name
+        counts = self._devices.counts
+        counted = counts.get(device_class.metadata.name)
+        if counted is None or counted.device_class is not device_class:
+            if len(counts) >= _KEPT_CLASSES:
+                del counts[next(iter(counts))]
+            counted = counts[device_class.metadata.name] = Counted(device_class, self._devices.slices)
+        self._work.begin()
+        self._work.done(self._devices.following())
+        self._work.done(counted.reading())
+        return counted.totals(snapshot, self._devices.allocated)
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """Devices of a slice that the same nodes can use.
+
+    Attributes:
+        where: says which nodes these are.
+        is_everywhere: whether all can.
+        devices: those of the class.
+        has_failed: whether a device of them could not be judged.
+        rows: of these nodes.
+        taken: how many of the devices claims hold.
+    """
+
+    where: ResourceSliceSpec | Device
+    is_everywhere: bool
+    devices: list[DeviceID]
+    has_failed: bool
+    rows: Rows
+    taken: int = 0
+
+
+class Counted:
+    """The devices of one class, counted node by node; only what changed is counted again.
+
+    Args:
+        device_class: which.
+        slices: all ResourceSlices.
+
+    Attributes:
+        device_class: likewise.
+    """
+
+    def __init__(self, device_class: DeviceClass, slices: Objects) -> None:
+        self.device_class = device_class
+        self._slices = slices
+        self._compiled = [
+            selector(each.cel.expression) for each in device_class.spec.selectors if each.cel is not None
+        ]
+        self._seen = -1
+        self._unread: dict[str, None] = {}
+        self._places: dict[str, list[_Place]] = {}  # name of a slice -> where its devices are
+        # As of the last look at nodes and claims:
+        self._layout: tuple[object, int, int] | None = None
+        self._changes = 0
+        self._by_pool: dict[PoolID, list[_Place]] = {}
+        self._capacity: Int64s = np.zeros(0, dtype=np.int64)
+        self._taken: Int64s = self._capacity
+        self._failed: Bools = np.zeros(0, dtype=np.bool_)
+
+    def reading(self) -> Generator[None, None, None]:
+        """Judge the devices of slices that changed, one slice after another."""
+        slices = self._slices
+        while self._unread or self._seen != slices.changes:
+            if self._seen != slices.changes:
+                changed = None if self._seen < 0 else slices.changed_since(self._seen)
+                self._seen = slices.changes
+                self._unread |= dict.fromkeys((*self._places, *slices) if changed is None else changed)
+                self._layout = None
+            key, _ = self._unread.popitem()
+            self._places.pop(key, None)
             try:
-                for rows, devices in _shown(published, snapshot):
-                    found = [each for each in devices if _matches(each, driver, device_class, rows, failed)]
-                    capacity[rows] += len(found)
-                    taken[rows] += sum(
-                        allocated.is_allocated(DeviceID(driver, pool, each.name)) for each in found
-                    )
-            except SelectorError:
-                failed[:] = True
-        capacity[failed] = taken[failed] = 0
+                published = slices.typed(ResourceSlice, key)
+            except ObjectError:
+                continue  # as if it were not there
+            if published is not None:
+                self._places[key] = yield from self._read(published)
+            yield
+
+    def _read(self, published: ResourceSlice) -> Generator[None, None, list[_Place]]:
+        spec = published.spec
+        places: list[_Place] = []
+        if not spec.per_device_node_selection:
+            is_anywhere = not (spec.node_name or spec.node_selector)
+            places.append(_Place(spec, spec.all_nodes or is_anywhere, [], False, _NO_ROWS))
+        most = evaluations.count + EVALUATIONS_OF_A_STEP
+        for device in spec.devices:
+            verdict = self._verdict(published, device)
+            if spec.per_device_node_selection:
+                places.append(_Place(device, device.all_nodes, [], False, _NO_ROWS))
+            if isinstance(verdict, CELError):
+                places[-1].has_failed = True
+            elif verdict:
+                places[-1].devices.append(DeviceID(spec.driver, spec.pool.name, device.name))
+            if evaluations.count >= most:
+                yield
+                most = evaluations.count + EVALUATIONS_OF_A_STEP
+        return [place for place in places if place.devices or place.has_failed or place.where.node_selector]
+
+    def _verdict(self, published: ResourceSlice, device: Device) -> bool | CELError:
+        """Say whether a device is of the class, or why that cannot be said."""
+        spec = published.spec
+        # Scores know nothing of devices that several claims may share.
+        unshared = msgspec.structs.replace(device, allow_multiple_allocations=False)
+        name = DeviceID(spec.driver, spec.pool.name, device.name)
+        subject = PoolDevice(name, unshared, spec, {}, is_clear(device), None)
+        for compiled in self._compiled:
+            verdict = evaluations.verdict(subject, compiled)
+            if verdict is not True:
+                return verdict
+        return True
+
+    def totals(self, snapshot: Snapshot, allocated: AllocatedDevices) -> Totals:
+        """Return how many devices nodes have, and how many of them are taken."""
+        log = snapshot.node_changes
+        layout = (log, -1 if log is None else log.end, snapshot.n_nodes)
+        changed = allocated.changed_since(self._changes)
+        if log is None or layout != self._layout or changed is None:
+            self._lay_out(snapshot, allocated)
+            self._layout = layout
+        else:
+            for pool in changed:
+                for place in self._by_pool.get(pool, ()):
+                    before, place.taken = place.taken, _taken(place, allocated)
+                    self._taken[place.rows] += place.taken - before
+        self._changes = allocated.changes
+        capacity, taken = self._capacity.copy(), self._taken.copy()
+        capacity[self._failed] = taken[self._failed] = 0
         return Totals(capacity, taken)
 
+    def _lay_out(self, snapshot: Snapshot, allocated: AllocatedDevices) -> None:
+        """Find out which nodes can use the devices."""
+        self._capacity, self._taken = (np.zeros(snapshot.n_nodes, dtype=np.int64) for _ in range(2))
+        self._failed = np.zeros(snapshot.n_nodes, dtype=np.bool_)
+        self._by_pool = {}
+        selected: dict[NodeSelector, Rows] = {}
+        for places in self._places.values():
+            for place in places:
+                try:
+                    place.rows = _rows(snapshot, place, selected)
+                except SelectorError:
+                    self._failed[:] = True
+                    continue
+                place.taken = _taken(place, allocated)
+                self._capacity[place.rows] += len(place.devices)
+                self._taken[place.rows] += place.taken
+                if place.has_failed:
+                    self._failed[place.rows] = True
+                if place.devices:
+                    first = place.devices[0]
+                    self._by_pool.setdefault(PoolID(first.driver, first.pool), []).append(place)
 
-def _shown(published: ResourceSlice, snapshot: Snapshot) -> Iterator[tuple[Rows, Sequence[Device]]]:
-    """Yield rows and the devices of a slice that they can use.
+
+def _taken(place: _Place, allocated: AllocatedDevices) -> int:
+    return sum(map(allocated.is_allocated, place.devices))
+
+
+def _rows(snapshot: Snapshot, place: _Place, selected: dict[NodeSelector, Rows]) -> Rows:
+    """Return the rows of the nodes that can use some devices; `selected` keeps those that selectors choose.
 
     Raises:
         SelectorError: a node selector that is none.
     """
-    spec = published.spec
-    if not spec.per_device_node_selection:
-        is_anywhere = not (spec.node_name or spec.node_selector)
-        yield (
-            _rows(snapshot, spec.node_name, spec.node_selector, everywhere=spec.all_nodes or is_anywhere),
-            spec.devices,
-        )
-        return
-    for device in spec.devices:
-        yield (
-            _rows(snapshot, device.node_name, device.node_selector, everywhere=device.all_nodes),
-            (device,),
-        )
-
-
-def _rows(
-    snapshot: Snapshot, node_name: str, node_selector: NodeSelector | None, *, everywhere: bool
-) -> Rows:
-    if everywhere:
+    where = place.where
+    if place.is_everywhere:
         return snapshot.all_rows
-    if node_name:
-        row = snapshot.row_of(node_name)
-        return np.array([] if row is None else [row], dtype=np.intp)
-    if node_selector is None:
-        return np.array([], dtype=np.intp)
-    rules = [parse_node_term(term) for term in node_selector.node_selector_terms if not term.is_empty]
-    return np.flatnonzero(nodes_of_any(snapshot, rules))
-
-
-def _matches(
-    device: Device,
-    driver: str,
-    device_class: DeviceClass,
-    rows: Rows,
-    failed: np.ndarray[tuple[int], np.dtype[np.bool_]],
-) -> bool:
-    """Say whether a device is of a class; where that cannot be told, note the rows that would use it."""
-    # Scores know nothing of devices that several claims may share.
-    subject = Subject(driver, msgspec.structs.replace(device, allow_multiple_allocations=False))
-    for each in device_class.spec.selectors:
-        if each.cel is None:
-            continue
-        compiled = selector(each.cel.expression)
-        try:
-            if isinstance(compiled, CELError):
-                raise compiled
-            if not compiled.matches(subject):
-                return False
-        except CELError:
-            failed[rows] = True
-            return False
-    return True
+    if where.node_name:
+        row = snapshot.row_of(where.node_name)
+        return _NO_ROWS if row is None else np.array([row], dtype=np.intp)
+    if where.node_selector is None:
+        return _NO_ROWS
+    found = selected.get(where.node_selector)
+    if found is None:
+        terms = where.node_selector.node_selector_terms
+        rules = [parse_node_term(term) for term in terms if not term.is_empty]
+        found = selected[where.node_selector] = np.flatnonzero(nodes_of_any(snapshot, rules))
+    return found

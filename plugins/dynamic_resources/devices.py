@@ -14,6 +14,7 @@ from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
+    from plugins.dynamic_resources.class_totals import Counted
     from scheduler.framework import ClusterObjects, PodGroup
     from scheduler.objects.pod import PodInfo
 
@@ -51,6 +52,7 @@ class Devices:
         in_flight: uid of a claim -> what it was given.
         given_up: (uid of a claim, uid of a pod) -> whether the pod was refused because of that, while a write that takes
             the one from the other is under way, or it is not known yet what became of one that gave it.
+        counts: name of a DeviceClass -> its devices, counted for scores.
         uids: `namespace/name` of each claim -> its uid, as of the last look at what is allocated.
 
     Source:
@@ -64,6 +66,7 @@ class Devices:
         self.inventory = Inventory(self.slices)
         self.in_flight: dict[str, InFlight] = {}
         self.given_up: dict[tuple[str, str], bool] = {}
+        self.counts: dict[str, Counted] = {}
         self._allocated = AllocatedDevices()
         self._changes = 0
         self._unread: set[str] = set()  # claims that changed

@@ -31,6 +31,7 @@ from scheduler.framework import (
     PluginArgs,
     PreScorePlugin,
     ScorePlugin,
+    TurnLimit,
     divide,
     divide_one,
 )
@@ -80,8 +81,10 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     api_version = 1
     Args = NodeResourcesBalancedAllocationArgs
 
-    def __init__(self, *, args: NodeResourcesBalancedAllocationArgs, objects: ClusterObjects) -> None:
-        self._devices = ClassTotals(Devices.of(objects))
+    def __init__(
+        self, *, args: NodeResourcesBalancedAllocationArgs, objects: ClusterObjects, turn_limit: TurnLimit
+    ) -> None:
+        self._devices = ClassTotals(Devices.of(objects), turn_limit)
         self._resources = args.resources or DEFAULT_RESOURCES
         self._scores_devices = may_be_of_devices(self._resources)
         if self._scores_devices:

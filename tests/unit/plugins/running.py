@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.app.capabilities import TableObjects
-from scheduler.framework import SKIP, ClusterObjects, CycleState, PreFilterPlugin, PreScorePlugin, Status
+from scheduler.framework import (
+    SKIP,
+    ClusterObjects,
+    CycleState,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Status,
+    TurnLimit,
+)
 from scheduler.runtime.asking import outcomes_of, scores_of
 from scheduler.runtime.checking import constructor_wants
 from scheduler.snapshot import ClusterTable
+from scheduler.testing.fakes import FakeTurnLimit
 
 if TYPE_CHECKING:
     from scheduler.errors import FieldError
@@ -31,6 +40,8 @@ def made(plugin: type[Any], *, table: ClusterTable | None = None, **args: Any) -
     given: dict[str, Any] = {"args": msgspec.convert(args, plugin.Args)}
     if ClusterObjects in constructor_wants(plugin).values():
         given["objects"] = TableObjects(table or ClusterTable())
+    if TurnLimit in constructor_wants(plugin).values():
+        given["turn_limit"] = FakeTurnLimit()
     return plugin(**given)
 
 
