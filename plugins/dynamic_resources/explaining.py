@@ -51,6 +51,7 @@ _BY_DEVICE: Final = Index(ResourceClaim, _devices_of)
 
 _SECONDS: Final = 0.02
 """How long a search for devices may last of which only the reason is told."""
+_TAKES_LONG: Final = "to look for devices on this node takes long"
 
 
 class Explaining:
@@ -97,11 +98,15 @@ class Explaining:
 
     def _why_no_devices(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> Iterator[str]:
         """Yield why claims cannot all be given devices on a node; nothing if they can."""
+        told: list[str] = []
         try:
-            yield from self._why_no_devices_at_once(claims, node, Work(_Patience(self._clock)))
+            for sentence in self._why_no_devices_at_once(claims, node, Work(_Patience(self._clock))):
+                told.append(sentence)
+                yield sentence
         except NeedsTime as error:
             error.steps.close()
-            yield "to look for devices on this node takes long"
+            if _TAKES_LONG not in told:
+                yield _TAKES_LONG
 
     def _why_no_devices_at_once(
         self, claims: Sequence[ResourceClaim], node: NodeInfo, work: Work
@@ -125,7 +130,7 @@ class Explaining:
             yield str(error)
         except NeedsTime as error:
             error.steps.close()
-            yield "to look for devices on this node takes long"
+            yield _TAKES_LONG
         yield from _broken(pools)
         work.begin()
         words = work.done(_too_few(claims, question, pools, devices))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_MOST_BEGINNINGS: Final = 100
 _LONG_STEPS: Final = 256
 """Searches that take more steps are kept: to make them again takes longer than a slice of time, or nearly so."""
 
@@ -178,17 +179,18 @@ class Allocator:
         """Search in pools to the end; return None if that takes too long.
 
         A search that was left is gone on with, also one in pools that are alike. It begins again when devices come or go in
-        its pools; the time that it took before counts further on.
+        its pools; the time that it took before counts further on. If that happens again and again, it takes too long as well.
         """
         allocated, limit = self.allocated, self._limit
-        seconds = 0.0
-        while True:
+        seconds, begun = 0.0, 0
+        while begun <= _MOST_BEGINNINGS:
             likeness = question.likeness(pools, allocated)
             key = pools if likeness is None else likeness
             search = question.begun(key, pools, is_alike=likeness is not None)
             if search is None:
                 search = Search(question, pools, allocated, self._counters)
                 search.seconds = seconds
+                begun += 1
             changes = allocated.changes
             while not allocated.is_changed_since(changes):
                 before, began = search.steps, limit.seconds()
@@ -205,6 +207,7 @@ class Allocator:
                     return None
                 yield
             seconds = max(seconds, search.seconds)
+        return None
 
     @staticmethod
     def _given(question: Question, search: Search, pools: Pools) -> list[list[Given]]:

@@ -164,7 +164,8 @@ class Inventory:
         self._seen = objects.changes
         self._all = None
         # In order, so that it does not depend on chance in which order nodes are searched.
-        self._unread |= dict.fromkeys(sorted({*self._published, *objects} if changed is None else changed))
+        names = {*self._published, *objects} if changed is None else changed
+        self._unread |= dict.fromkeys(sorted(names, reverse=True))  # the last is read first
 
     def _take_in(self, key: str) -> int:
         """Read a slice as it is now; return how much work that is, in devices."""

@@ -10,11 +10,14 @@ import pytest
 
 from plugins.dynamic_resources.class_totals import ClassTotals
 from plugins.dynamic_resources.devices import Devices
+from plugins.dynamic_resources.structured.evaluations import evaluations
 from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.app.capabilities import TableObjects
 from scheduler.framework import CycleState, EventResource, Placement, QueueingHint
+from scheduler.framework.long_work import NeedsTime
 from scheduler.objects.dynamic_resources import AllocationResult
+from scheduler.snapshot import object_key
 from scheduler.testing.devices import (
     DRIVER,
     allocation,
@@ -23,6 +26,7 @@ from scheduler.testing.devices import (
     resource_slice,
     watch_devices,
 )
+from scheduler.testing.fakes import FakeTurnLimit
 from tests.builders import node, pod
 from tests.clusters import Cluster
 from tests.unit.plugins.running import hint, made, reasons, scores
@@ -213,3 +217,70 @@ def test_devices_do_not_count_where_placements_are_compared():
     members, group = [pod("p", cpu="1", requests={GPU: 1})], cast("PodGroup", None)
 
     assert plugin.score_placement(group, Placement("rack", np.array([0])), members, nodes.snapshot()) == 25
+
+
+def test_devices_are_judged_once_for_all_pods_and_again_where_a_slice_changed():
+    sized = device_class("sized", f'device.attributes["{DRIVER}"].size > 0', extended_resource=GPU)
+    slices = [
+        resource_slice(f"n{number}", [{"name": "x", "attributes": {"size": {"int": number + 1}}}])
+        for number in range(20)
+    ]
+    found = WithDevices(*(node(f"n{number}") for number in range(20)), objects=[sized, *slices])
+    totals = ClassTotals(found.devices)
+
+    def evaluated() -> int:
+        before = evaluations.count
+        totals.of(found.snapshot(), GPU)
+        return evaluations.count - before
+
+    assert evaluated() == 20
+    assert evaluated() == 0
+    changed = resource_slice("n3", [{"name": "x", "attributes": {"size": {"int": -3}}}])
+    found.kept.watch_kind("resource.k8s.io/v1/resourceslices")[object_key(changed)] = changed
+    assert evaluated() == 1
+    counted = totals.of(found.snapshot(), GPU)
+    assert counted is not None
+    assert counted.capacity.tolist() == [int(number != 3) for number in range(20)]
+
+
+def test_what_is_taken_and_where_nodes_are_is_counted_anew():
+    nodes = with_devices(node("a"), node("b"), devices={"a": 2, "b": 2})
+    totals = ClassTotals(nodes.devices)
+    claims = nodes.kept.watch_kind("resource.k8s.io/v1/resourceclaims")
+
+    def counted() -> dict[str, tuple[int, int]]:
+        snapshot = nodes.snapshot()
+        found = totals.of(snapshot, GPU)
+        assert found is not None
+        return dict(
+            zip(
+                snapshot.names,
+                zip(found.capacity.tolist(), found.taken.tolist(), strict=True),
+                strict=True,
+            )
+        )
+
+    assert counted() == {"a": (2, 0), "b": (2, 0)}
+    held = resource_claim("held", allocated=allocation("gpu-1", node="b"))
+    claims[object_key(held)] = held
+    assert counted() == {"a": (2, 0), "b": (2, 1)}
+    del claims[object_key(held)]
+    assert counted() == {"a": (2, 0), "b": (2, 0)}
+    nodes.kept.add_node(node("c"))
+    nodes.kept.remove_node("a")
+    assert counted() == {"b": (2, 0), "c": (0, 0)}
+
+
+def test_devices_are_judged_some_at_a_time():
+    slices = [resource_slice(f"n{number}", 2) for number in range(20)]
+    found = WithDevices(node("n0"), objects=[device_class("any", extended_resource=GPU), *slices])
+    limit = FakeTurnLimit()
+    limit.slice_seconds = limit.each_reading = 1.0
+    totals = ClassTotals(found.devices, limit)
+
+    with pytest.raises(NeedsTime) as needs:
+        totals.of(found.snapshot(), GPU)
+    assert len(list(needs.value.steps)) >= 18
+    counted = totals.of(found.snapshot(), GPU)
+    assert counted is not None
+    assert counted.capacity.tolist() == [2]
