@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from scheduler.cycle.turns import SLICE_SECONDS
 from scheduler.framework.long_work import NeedsTime
 from scheduler.framework.status import Code, Status
+from scheduler.queue.places import Place
 from scheduler.queue.put_aside import is_another
 from scheduler.runtime.budget import LONG_SECONDS, OverBudgetError, Usage, is_ours
 
@@ -139,7 +140,8 @@ class LongAttempts:
     def settle(self, long: LongAttempt) -> None:
         """Note that a pod was tried again: the attempt has ended, unless it needs time once more."""
         if long.is_under_way:
-            self._end(long, OVER_BUDGET if long.queued.put_aside_seconds else DECIDED)
+            is_aside = self._queue.place_of(long.pod.uid) is Place.BACKOFF and long.queued.put_aside_seconds
+            self._end(long, OVER_BUDGET if is_aside else DECIDED)
 
     def first(self) -> LongAttempt:
         """Return the attempt whose turn it is; there must be work."""
@@ -177,7 +179,7 @@ class LongAttempts:
     def close(self) -> None:
         """End all work; the pods are for the next leader."""
         for long in self._known.values():
-            long.steps.close()
+            self._close(long)
 
     def _work(self, long: LongAttempt) -> bool:
         """Do a slice of an attempt's work; whether all is done."""

@@ -1,7 +1,8 @@
 """The loop: takes the next pod, decides, assumes, and leaves the rest to a binding task of its own.
 
 From the snapshot to the assumed pod nothing is awaited, so nothing can change in between and no lock is needed.
-Extenders are the exception, room that is looked for for long, and groups: meanwhile a freeze keeps changes out. An attempt
+Extenders are the exception, room that is looked for for long, and groups: meanwhile a freeze keeps changes out. Where a
+plugin needs more time than a turn, its work is done in slices between other pods, and the pod is tried again. An attempt
 at a group that takes long rests between two of its passes: other pods get as much time as it took since it rested last.
 """
 
@@ -179,7 +180,7 @@ class Scheduler:
                 await asyncio.wait(bindings)
 
     def _may_advance(self, tried: LongAttempt | None) -> bool:
-        """Whether long attempts may have a slice while other pods wait: after one of those was tried, and in their turn."""
+        """Whether long attempts may have a slice while pods wait: in their turn, and not right after one of them was tried."""
         return tried is None and self._steps.observed(self._long.is_due)
 
     async def _try(

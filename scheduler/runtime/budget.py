@@ -170,7 +170,7 @@ class LoopBudget:
         self._armed = (0.0, 0.0, 0.0)  # when, CPU time of the thread then, for how long
         self._began: float | None = None
         self._own = 0.0  # seconds of the processor that the stretch has used for sure, up to the last alarm
-        self._sample: tuple[float, float, float] | None = None  # see `_sleeps`
+        self._sample: tuple[float, float, float] | None = None  # see `_is_its_own`
         self._waits: int | None = None  # a file that says how long the thread has waited for the processor
         self._collecting_since = self._collected = 0.0  # by the oldest generation, since the clock was armed
         self._limit = seconds

@@ -257,6 +257,27 @@ async def test_a_pod_that_has_used_up_its_budget_is_put_aside_with_growing_pause
 
 
 @virtually
+async def test_how_long_attempts_end_is_counted() -> None:
+    plugin, ends = Hungry(), list[tuple[str, str, str]]()
+    cluster = cluster_with(plugin)
+
+    def count(profile: str, plugin: str, result: str, seconds: float) -> None:
+        assert seconds > 0
+        ends.append((profile, plugin, result))
+
+    cluster.counts.long_attempt_ended = count  # type: ignore[method-assign]
+    for name, steps in (("short", 100), ("endless", 100_000), ("gone", 100_000)):
+        cluster.api.create(hungry(name, steps))
+    async with cluster.running():
+        await cluster.until(lambda: len(plugin.seconds) == 3)
+        assert len(cluster.scheduler._long) == 3
+        cluster.api.delete("default/gone")
+        await cluster.until(lambda: cluster.notes("endless"))
+    assert ends == [(PROFILE, "Hungry", result) for result in ("dropped", "decided", "over_budget")]
+    assert not len(cluster.scheduler._long)
+
+
+@virtually
 async def test_a_plugin_that_may_take_any_time_is_not_ended() -> None:
     plugin = Hungry(is_unlimited=True)
     cluster = cluster_with(plugin)
