@@ -337,11 +337,11 @@ class Slow(Pods):
 def test_members_whose_plugins_need_time_are_given_it_within_the_pass() -> None:
     it = Scene([2, 1, 1], [2, 2], 3)
     slow = Slow(it.cache, 3)
-    passes = GroupPasses(cast("PodCycle", slow), it.cache, Nominator(), it.on)
+    passes = GroupPasses(cast("PodCycle", slow), it.cache, Nominator(), Rests())
     tried = asyncio.run(passes.run(it.group, it.plugin, it.attempts))
     assert tried.is_enough
     assert len(tried.members) == len(tried.kept) == 3
     assert slow.steps == 18
     it.cache.check()
-    passes.take_back(tried)
+    asyncio.run(passes.take_back(tried))
     assert not it.cache.groups.placed(KEY)
