@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check conformance format bench soak fuzz base-image image sbom board-assets lock clean
+.PHONY: help demo test check conformance format bench hostile soak fuzz base-image image sbom board-assets lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,9 @@ fuzz: $(VENV)/dev ## Try made-up objects, guided by which code they reach (ARGS=
 
 soak: $(VENV)/dev ## Play storms of faults in virtual time, and count those that broke a promise (ARGS='--seeds 501-2000')
 	@$(BIN)/python -m tests.faults $(or $(ARGS),--seeds 501-1000)
+
+hostile: $(VENV)/dev ## Play what tenants may do to a scheduler, and measure what others notice (ARGS=--help)
+	@$(BIN)/python -m tests.hostile $(ARGS)
 
 image: ## Build the container image (needs a Docker engine; IMAGE=name:tag to name it)
 	@grep -q '^ARG BASE=.*@sha256:' Dockerfile || $(MAKE) --no-print-directory base-image

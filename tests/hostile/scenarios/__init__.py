@@ -1,0 +1,26 @@
+"""The scenarios, by subject; importing this registers all of them."""
+
+from importlib import import_module
+
+from tests.hostile.scenario import SCENARIOS
+
+SUBJECTS = (
+    "affinity",
+    "devices",
+    "expressions",
+    "groups",
+    "queues",
+    "volumes",
+    "pods",
+    "nodes",
+    "profiles",
+    "leases",
+    "connections",
+    "configuration",
+    "extenders",
+)
+
+for subject in SUBJECTS:
+    import_module(f"{__name__}.{subject}")
+
+__all__ = ["SCENARIOS"]

@@ -1,0 +1,79 @@
+"""Terms of affinity: of pods that nobody schedules, of pods that wait, and very many of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.hostile.scenario import scenario
+from tests.hostile.stage import HOSTNAME, preferred
+
+if TYPE_CHECKING:
+    from tests.hostile.stage import Stage
+
+Json = dict[str, Any]
+
+
+def everywhere(selector: Json, key: str = HOSTNAME) -> Json:
+    """Return a term that counts pods of all namespaces."""
+    return {"labelSelector": selector, "namespaceSelector": {}, "topologyKey": key}
+
+
+def lacking(key: str) -> Json:
+    """Return a selector of all pods without a label, which are nearly all."""
+    return {"matchExpressions": [{"key": key, "operator": "DoesNotExist"}]}
+
+
+@scenario(
+    {f"{pods}x{terms}": (pods, terms) for pods, terms in ((51, 600), (211, 600), (20, 6000), (50, 6000))}
+)
+async def bound_terms(it: Stage, pods: int, terms: int) -> None:
+    """{0} pods created on nodes, each with {1} preferred anti-affinity terms that match nearly all pods"""
+    for number in range(it.n(pods, least=3)):
+        distinct = preferred(everywhere(lacking(f"k{number}-{term}")) for term in range(it.n(terms)))
+        await it.api.create(it.pod(f"b-{number}", on=it.node(number), affinity={"podAntiAffinity": distinct}))
+    await it.pause(2)
+    await it.innocents()
+
+
+@scenario()
+async def topologies(it: Stage) -> None:
+    """A bound pod with 600 preferred anti-affinity terms of distinct topology keys"""
+    terms = preferred(everywhere({}, f"t{term}") for term in range(it.n(600)))
+    await it.api.create(it.pod("b", on=it.node(0), affinity={"podAntiAffinity": terms}))
+    await it.innocents()
+
+
+@scenario()
+async def node_labels(it: Stage) -> None:
+    """A pod with 20,000 label keys in its node affinity"""
+    terms = [{"matchExpressions": [{"key": f"k{key}", "operator": "Exists"}]} for key in range(it.n(20_000))]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    await it.api.create(it.pod("picky", affinity={"nodeAffinity": required}))
+    await it.innocents()
+    it.expect(await it.wait_for("picky", judged, 60), "the hostile pod is not judged")
+
+
+@scenario()
+async def waiting_pods(it: Stage) -> None:
+    """3000 pods that wait for pods of other labels, and 3000 deletions"""
+    count = it.n(3000)
+
+    def waiting(number: int) -> Json:
+        term = {"labelSelector": {"matchLabels": {"app": f"none-{number % 50}"}}, "topologyKey": HOSTNAME}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        return it.pod(f"w-{number}", affinity={"podAffinity": required})
+
+    await it.api.create_all(
+        it.pod(f"b-{number}", on=it.node(number), labels={"color": "x"}) for number in range(count)
+    )
+    await it.api.create_all(map(waiting, range(count)))
+    await it.pause(20)
+    pods = await it.api.collection("v1", "Pod", it.namespace)
+    await it.api.ask("DELETE", pods, labelSelector="color=x", gracePeriodSeconds="0")
+    await it.innocents()
+
+
+def judged(pod: Json) -> bool:
+    """Whether a pod is bound, or was told why not."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(condition["type"] == "PodScheduled" for condition in conditions)
