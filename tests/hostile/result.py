@@ -15,6 +15,8 @@ LATE_SECONDS = 0.1
 """An innocent pod may take so long, or twice what it takes kube-scheduler."""
 HEALTH_SECONDS = 0.1
 """99 percent of the polls of /healthz are answered in so long."""
+STALL_SECONDS = 1.0
+"""All of them are."""
 LEASE_SECONDS = 10.0
 """The renew deadline: the lease is renewed within it."""
 
@@ -67,6 +69,8 @@ class Result:
             found.append(f"innocent pods later than {1000 * allowed:.0f} ms")
         if self.seen.health and quantile(self.seen.health, 0.99) > HEALTH_SECONDS:
             found.append("health")
+        if self.seen.health and max(self.seen.health) > STALL_SECONDS:
+            found.append(f"health not answered for {max(self.seen.health):.1f} s")
         if self.seen.longest_without_renewal > LEASE_SECONDS:
             found.append("lease")
         if beside is not None and self.seen.peak > beside.seen.peak:

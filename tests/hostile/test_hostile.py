@@ -89,6 +89,7 @@ def result(who: str = "ours", *latencies: float | None, **fields: Any) -> Result
         (result(peak=201.0), ["memory"]),
         (result(health=[0.001] * 97 + [0.2] * 2), ["health"]),
         (result(health=[0.001] * 198 + [0.2] * 2), []),
+        (result(health=[0.001] * 198 + [5.8]), ["health not answered for 5.8 s"]),
     ],
 )
 def test_limits_are_kube_schedulers_figures_or_ours(ours: Result, short: list[str]) -> None:
