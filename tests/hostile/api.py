@@ -24,6 +24,8 @@ UNVERIFIED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 UNVERIFIED.check_hostname, UNVERIFIED.verify_mode = False, ssl.CERT_NONE
 _AT_ONCE = 32
 _KINDS_LAST = ("Namespace", "CustomResourceDefinition")
+_TIMEOUT = 504
+"""The API server answers so when a minute was too short to delete all of a collection; it has deleted many."""
 _NO_GRACE = {"gracePeriodSeconds": "0"}
 _ESTABLISHED_SECONDS = 60.0
 
@@ -186,7 +188,7 @@ class Api:
             await each(self._finalize, await self.items(collection, labelSelector=selector))
             return
         try:
-            await self.ask("DELETE", collection, None, labelSelector=selector, **_NO_GRACE)
+            await self._delete_collection(collection, selector)
             left = await self.items(collection, labelSelector=selector)
         except RefusedError as error:
             if error.status in {404, 405}:  # its definition has gone, or it cannot be deleted so
@@ -206,6 +208,16 @@ class Api:
                         raise
 
         await each(release, left)
+
+    async def _delete_collection(self, collection: str, selector: str) -> None:
+        while True:
+            try:
+                await self.ask("DELETE", collection, labelSelector=selector, **_NO_GRACE)
+            except RefusedError as error:
+                if error.status != _TIMEOUT:
+                    raise
+            else:
+                return
 
     async def _finalize(self, found: Json) -> None:
         """Remove a namespace: where no controller manager is, nobody else finalizes it."""

@@ -37,24 +37,7 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Scenari
             loop.run(stack.aclose())
 
 
-WEAKNESSES = {
-    "volcano-priority": "the priority that a PodGroup names is believed",
-    "full-volume": "the note of an attempt is a sparse file that is mapped into memory",
-    "pipe": "the configuration file is read to its end, whatever it is",
-}
-_MARKS = {
-    name: pytest.mark.xfail(reason=reason, strict=True, run=name != "pipe")
-    for name, reason in WEAKNESSES.items()
-}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=_MARKS.get(name, ()))
-        for name in sorted(SCENARIOS, key=lambda name: SCENARIOS[name].kind)
-    ],
-)
+@pytest.mark.parametrize("name", sorted(SCENARIOS, key=lambda name: SCENARIOS[name].kind))
 def test_the_scheduler_binds_innocent_pods_and_lives(name: str, play: Callable[[Scenario], Result]) -> None:
     scenario = SCENARIOS[name]
     result = play(scenario)

@@ -137,8 +137,8 @@ async def _full_nodes(it: Stage, nodes: int, each: int, **spec: Any) -> int:
 
 @scenario()
 async def many_victims(it: Stage) -> None:
-    """Preemption where 1000 nodes have 110 victims each, by pods with 500 terms of affinity"""
-    await _full_nodes(it, it.n(1000, least=2), it.n(110, least=5))
+    """Preemption where 200 nodes have 110 victims each, by pods with 500 terms of affinity"""
+    await _full_nodes(it, it.n(200, least=2), it.n(110, least=5))
     high = await priority_class(it, "high", 1000)
     terms = preferred(everywhere(lacking(f"k{term}")) for term in range(it.n(500, least=5)))
     for number in range(it.n(6, least=2)):
