@@ -25,8 +25,6 @@ class Scenario:
         words: what is done, for the table.
         attack: does it.
         profile: the profile under test, without its name.
-        more: other fields of the configuration.
-        flags: further flags of our scheduler.
         starts: whether a scheduler runs before the attack begins; else the attack starts it.
         is_ours: whether kube-scheduler has nothing of what is attacked.
         leader_changes: whether another process may lead in the end.
@@ -39,8 +37,6 @@ class Scenario:
     words: str
     attack: Callable[[Stage], Awaitable[None]]
     profile: Json = field(default_factory=dict)
-    more: Json = field(default_factory=dict)
-    flags: tuple[str, ...] = ()
     starts: bool = True
     is_ours: bool = False
     leader_changes: bool = False
@@ -51,7 +47,7 @@ class Scenario:
     @property
     def kind(self) -> str:
         """What scenarios have in common that can share a scheduler."""
-        return f"{not self.starts} {self.profile} {self.more} {self.flags}"
+        return f"{not self.starts} {self.profile}"
 
 
 def scenario(cases: Mapping[str, tuple[Any, ...]] | None = None, **options: Any) -> Callable[[Any], Any]:

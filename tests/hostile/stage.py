@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +137,7 @@ class Stage:
         self._began = time.monotonic()
         self._lag: dict[str, float] = {}
         self._over_budget = 0.0
-        self._log_bytes = 0
+        self._log_length = 0
         self._leader = ""
 
     # What is there.
@@ -231,39 +231,39 @@ class Stage:
         self.schedulers = await self._pool.get(self.who, config, replicas, fresh=fresh, **options)
         ready = await asyncio.gather(*(each_.ready(self.api) for each_ in self.schedulers))
         self.expect(all(ready), "the scheduler does not become ready")
-        await self.innocents(1, warm=True)
+        self.expect(
+            None not in await self._bound_after(["warm"], self.size.rate), "no pod is bound before the attack"
+        )
         if self.size.observes:
             self._observers = [
                 Observer(each_, self.server, fresh_connections=fresh_connections) for each_ in self.schedulers
             ]
             await asyncio.gather(*(observer.begun() for observer in self._observers))
         self._lag, self._over_budget = await self._metrics()
-        self._log_bytes = len(self.scheduler.log)
+        self._log_length = len(self.scheduler.log)
         self._leader = await self._holder()
         self._began = time.monotonic()
 
-    async def innocents(self, count: int = 0, rate: float = 0.0, *, warm: bool = False) -> None:
+    async def innocents(self, rate: float = 0.0) -> None:
         """Create plain pods at a pace, and wait until all are bound, or late."""
-        count, rate = count or self.size.innocents, rate or self.size.rate
-        first = len(self.result.latencies) + (0 if not warm else 10_000 + int(time.monotonic() * 10) % 10_000)
+        first = len(self.result.latencies)
+        names = [f"innocent-{first + number}" for number in range(self.size.innocents)]
+        self.result.latencies += await self._bound_after(names, rate or self.size.rate)
+
+    async def _bound_after(self, names: Sequence[str], rate: float) -> list[float | None]:
+        """Create plain pods; return for each the seconds until it was bound, or None if that took too long."""
         made: dict[str, float] = {}
 
         async def one(number: int) -> None:
-            name = f"innocent-{first + number}"
-            made[name] = time.monotonic()
-            await self.api.create(self.pod(name, namespace=INNOCENT))
-            made[name] = time.monotonic()
+            await self.api.create(self.pod(names[number], namespace=INNOCENT))
+            made[names[number]] = time.monotonic()
 
-        await self.paced(rate, count, one)
+        await self.paced(rate, len(names), one)
         await self.until(lambda: made.keys() <= self._bound.keys(), self.size.patience_seconds)
-        took = [
+        return [
             max(0.0, self._bound[name] - began) if name in self._bound else None
             for name, began in made.items()
         ]
-        if warm:
-            self.expect(None not in took, "no pod is bound before the attack")
-        else:
-            self.result.latencies += took
 
     async def paced(self, rate: float, count: int, function: Callable[[int], Awaitable[Any]]) -> float:
         """Call a function with 0, 1, ..., so many times a second, without waiting for the answers; how many it were."""
@@ -302,7 +302,8 @@ class Stage:
             yield
         finally:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            with suppress(asyncio.CancelledError):
+                await task
             self.expect(done > 0, "all that was to happen meanwhile is refused")
             if not self.is_small:
                 self.figure(f"{done / (time.monotonic() - began):.0f} a second")
@@ -339,7 +340,7 @@ class Stage:
     def errors(self) -> list[str]:
         """Return what our scheduler has logged since the attack began of something that went wrong."""
         found = []
-        for line in self.scheduler.log[self._log_bytes :].splitlines():
+        for line in self.scheduler.log[self._log_length :].splitlines():
             said = json.loads(line) if line.startswith("{") else {"message": line, "level": "ERROR"}
             if said["level"] in {"ERROR", "CRITICAL"}:
                 found.append(said["message"])
@@ -362,7 +363,7 @@ class Stage:
             await self.api.create(namespace_object(self.namespace))
             it = self.scenario
             if it.starts:
-                await self.start(profile=it.profile, more=it.more, flags=it.flags)
+                await self.start(profile=it.profile)
             await it.attack(self)
             await self.until(
                 lambda: time.monotonic() > self._began + self.size.hold_seconds, self.size.hold_seconds
@@ -394,10 +395,9 @@ class Stage:
         if self.who != "ours" or not self.scheduler.is_alive:
             return
         lag, over_budget = await self._metrics()
-        counts = {bound: lag[bound] - self._lag.get(bound, 0.0) for bound in lag}
-        total = counts.pop("+Inf", 0.0)
-        reached = [float(bound) for bound, count in counts.items() if count >= total]
-        result.worst_turn = min(reached, default=float("inf")) if total else 0.0
+        counts = {float(bound): count - self._lag.get(bound, 0.0) for bound, count in lag.items()}
+        total = max(counts.values())
+        result.worst_turn = min(bound for bound, count in counts.items() if count == total) if total else 0.0
         result.put_aside = round(over_budget - self._over_budget)
         result.errors = self.errors()
         leader = await self._holder()

@@ -37,7 +37,7 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Scenari
             loop.run(stack.aclose())
 
 
-@pytest.mark.parametrize("name", sorted(SCENARIOS, key=lambda name: SCENARIOS[name].kind))
+@pytest.mark.parametrize("name", [it.name for it in sorted(SCENARIOS.values(), key=lambda it: it.kind)])
 def test_the_scheduler_binds_innocent_pods_and_lives(name: str, play: Callable[[Scenario], Result]) -> None:
     scenario = SCENARIOS[name]
     result = play(scenario)
