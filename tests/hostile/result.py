@@ -63,8 +63,9 @@ class Result:
         if len(self.bound) < len(self.latencies):
             found.append(f"{len(self.latencies) - len(self.bound)} innocent pods not bound")
         allowed = LATE_SECONDS
-        if beside is not None and beside.bound:
-            allowed = max(allowed, 2 * quantile(beside.bound, 0.99))
+        if beside is not None and beside.latencies:
+            waited = [math.inf if latency is None else latency for latency in beside.latencies]
+            allowed = max(allowed, 2 * quantile(waited, 0.99))
         if self.bound and quantile(self.bound, 0.99) > allowed:
             found.append(f"innocent pods later than {1000 * allowed:.0f} ms")
         if self.seen.health and quantile(self.seen.health, 0.99) > HEALTH_SECONDS:

@@ -91,6 +91,10 @@ def test_without_kube_scheduler_beside_it_an_innocent_pod_has_a_tenth_of_a_secon
     assert result("ours", 0.11).short() == ["innocent pods later than 100 ms"]
 
 
+def test_innocent_pods_may_be_late_where_kube_scheduler_binds_some_never() -> None:
+    assert result("ours", 2.4).short(result("kube-scheduler", 0.1, None)) == []
+
+
 def test_the_table_has_both_schedulers_beside_each_other() -> None:
     theirs = result("kube-scheduler", 0.1, peak=200.0)
 
