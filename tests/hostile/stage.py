@@ -386,7 +386,9 @@ class Stage:
         if seen:
             result.seen = replace(
                 seen[0],
-                longest_without_renewal=max(each_.longest_without_renewal for each_ in seen),
+                longest_without_renewal=0.0
+                if self.scenario.forges_renewals
+                else max(each_.longest_without_renewal for each_ in seen),
                 peak=max(each_.peak for each_ in seen),
             )
         for each_ in self.schedulers:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-@scenario()
+@scenario(forges_renewals=True)
 async def renewals_in_other_times(it: Stage) -> None:
     """The lease's renewTime is set a year ahead and a year back, and 200 KB of annotations are written, twice a second"""
 
