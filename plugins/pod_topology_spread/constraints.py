@@ -20,7 +20,7 @@ from scheduler.objects.selectors import (
     Requirement,
     parse_label_selector,
 )
-from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, tolerated
+from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, Tolerated
 from scheduler.objects.topology_spread import HONOR
 from scheduler.snapshot import PodQuery, PodsIn, nodes_required
 
@@ -175,12 +175,11 @@ class CountedNodes:
     @cached_property
     def _open(self) -> Bools:
         """Where the pod tolerates all taints that keep pods away."""
-        tolerations = self._pod.tolerations
+        tolerated = Tolerated(self._pod.tolerations)
 
         def is_open(taints: tuple[Taint, ...]) -> bool:
             return all(
-                taint.effect not in {NO_SCHEDULE, NO_EXECUTE} or tolerated(taint, tolerations)
-                for taint in taints
+                taint.effect not in {NO_SCHEDULE, NO_EXECUTE} or taint in tolerated for taint in taints
             )
 
         return self._snapshot.taints.judge(is_open)
