@@ -140,7 +140,8 @@ class HttpExtender:
             answer = read(await self._steps.outside(f"POST {shown_url(url)}", asking, bytes))
         except ExtenderError as error:
             self.health.fails(str(error))
-            raise ExtenderError(f'extender "{self.name}": {error}') from error
+            # Whoever keeps the error must not keep the frames it was raised in, which have all that was sent and answered.
+            raise ExtenderError(f'extender "{self.name}": {error}') from error.with_traceback(None)
         self.health.answered(time.monotonic() - began)
         return answer
 

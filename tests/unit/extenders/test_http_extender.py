@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
+import traceback
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,25 @@ async def test_a_very_long_answer_is_an_error_and_not_read_to_it() -> None:
         with pytest.raises(ExtenderError, match=r"answered more than 8\d{6} bytes"):
             await extender.filter(pod("web"), [node("n1")])
         await extender.close()
+
+
+@virtually
+async def test_an_error_that_is_kept_keeps_nothing_of_the_answer() -> None:
+    async with very_long() as url:
+        extender = asking(url)
+        with pytest.raises(ExtenderError) as caught:
+            await extender.filter(pod("web"), [node("n1")])
+        await extender.close()
+
+    error: BaseException | None = caught.value
+    kept = 0
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            pieces = [each for each in frame.f_locals.values() if isinstance(each, list)]
+            kept += sum(len(piece) for each in pieces for piece in each if isinstance(piece, bytes))
+            kept += sum(len(each) for each in frame.f_locals.values() if isinstance(each, bytes))
+        error = error.__cause__
+    assert kept < MIB
 
 
 @virtually
