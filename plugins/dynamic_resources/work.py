@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from scheduler.errors import SchedulerError
 from scheduler.framework.long_work import NeedsTime, at_once
 
 if TYPE_CHECKING:
@@ -86,4 +88,5 @@ class Work:
 
 
 def _rest(steps: Generator[None, None, object]) -> Generator[None, None, None]:
-    yield from steps
+    with suppress(SchedulerError):  # the attempt that begins again fails the same way, and says so
+        yield from steps

@@ -90,8 +90,7 @@ class Allocator:
             OutOfTimeError: the search took too long.
             NeedsTime: the search takes longer than one call may.
         """
-        question = self._question(claims)
-        pools, search = self._work.done(self._found(question, self._inventory.view_of(node)))
+        question, pools, search = self._work.done(self._found(node, claims))
         if search is None:
             raise OutOfTimeError(f"node {node.name}: timed out trying to allocate devices")
         if search.solution is None:
@@ -125,7 +124,7 @@ class Allocator:
             NeedsTime: to find out takes longer than one call may.
         """
         try:
-            question = self._question(claims)
+            question = self._work.done(self._question(claims))
         except AllocationError as error:
             return np.ones(snapshot.n_nodes, dtype=np.uint16), (None, Refusal(str(error), is_error=True))
         self._work.done(self._inventory.looks(snapshot, rows))
@@ -148,12 +147,13 @@ class Allocator:
             table = tuple(said.named(names) if isinstance(said, Refusal) else said for said in table)
         return index, table
 
-    def _question(self, claims: Sequence[ResourceClaim]) -> Question:
+    def _question(self, claims: Sequence[ResourceClaim]) -> Generator[None, None, Question]:
         inventory = self._inventory
-        self._work.done(inventory.refreshing())
+        if not inventory.is_current:
+            yield from inventory.refreshing()
         if inventory.fault is not None:
             raise AllocationError(f"gather pool information: {inventory.fault}")
-        return self._work.done(inventory.questions.asked(claims, self._device_class, inventory.dropped))
+        return (yield from inventory.questions.asked(claims, self._device_class, inventory.dropped))
 
     def _while_current(
         self, question: Question, steps: Generator[None, None, T]
@@ -170,13 +170,22 @@ class Allocator:
                 return None  # the attempt begins again, with other pools
             self._inventory.questions.keep(question)
 
-    def _found(self, question: Question, seen: Pools) -> Generator[None, None, tuple[Pools, Search | None]]:
-        """Return the pools that matter of those that a node sees, and the search there; None where that took too long."""
-        pools = yield from question.matter(seen)
-        return pools, (yield from self._while_current(question, self.searched(question, pools)))
+    def _found(
+        self, node: Node, claims: Sequence[ResourceClaim]
+    ) -> Generator[None, None, tuple[Question, Pools, Search | None]]:
+        """Return the question, the pools that matter of those that a node sees, and the search there; None if it takes too long."""
+        question = yield from self._question(claims)
+        seen = self._inventory.view_of(node)
+        pools = question.known_matter(seen)
+        if pools is None:
+            pools = yield from question.matter(seen)
+        found = yield from self._while_current(question, self.searched(question, pools))
+        return question, pools, found and found[0]
 
-    def searched(self, question: Question, pools: Pools) -> Generator[None, None, Search | None]:
-        """Search in pools to the end; return None if that takes too long.
+    def searched(
+        self, question: Question, pools: Pools
+    ) -> Generator[None, None, tuple[Search | None, Hashable | None]]:
+        """Search in pools to the end; return None if that takes too long, and what is found depends on, see `likeness`.
 
         A search that was left is gone on with, also one in pools that are alike. It begins again when devices come or go in
         its pools; the time that it took before counts further on. If that happens again and again, it takes too long as well.
@@ -200,14 +209,14 @@ class Allocator:
                 if has_ended:
                     if search.steps > _LONG_STEPS:
                         question.keep_search(key, search)
-                    return search
+                    return search, likeness
                 question.keep_search(key, search)
                 if self._seconds and limit.observed(search.seconds > self._seconds):
                     search.seconds = 0.0  # the next attempt goes on, for as long again
-                    return None
+                    return None, None
                 yield
             seconds = max(seconds, search.seconds)
-        return None
+        return None, None
 
     @staticmethod
     def _given(question: Question, search: Search, pools: Pools) -> list[list[Given]]:
@@ -239,20 +248,18 @@ class _Searching:
 
     def known(self, pools: Pools) -> Verdict | OutOfTime:
         found = self._question.found
-        return found.get(self._likeness(pools), OUT_OF_TIME) if found else OUT_OF_TIME
+        if not found:
+            return OUT_OF_TIME
+        return found.get(self._question.likeness(pools, self._allocator.allocated), OUT_OF_TIME)
 
     def verdict(self, pools: Pools) -> Generator[None, None, Verdict | OutOfTime]:
-        search = yield from self._allocator.searched(self._question, pools)
+        search, likeness = yield from self._allocator.searched(self._question, pools)
         if search is None:
             return OUT_OF_TIME
         verdict: Verdict = search.refusal
         if search.solution is not None:
             chosen = tuple(place for _, place in sorted(search.solution.chosen.items()))
             verdict = Alternatives(chosen) if chosen else None
-        likeness = self._likeness(pools)
         if likeness is not None:
             self._question.found[likeness] = verdict
         return verdict
-
-    def _likeness(self, pools: Pools) -> Hashable | None:
-        return self._question.likeness(pools, self._allocator.allocated)

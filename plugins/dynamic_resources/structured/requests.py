@@ -43,6 +43,7 @@ _KEPT_CANDIDATES = 300_000
 _DROPPED_POOLS = 1000
 _MOST_FACTS = 64
 _KEPT_SEARCHES = 64
+_CLAIMS_OF_A_STEP = 4
 _LARGE_SPEC = 16_384
 _KEPT_DIGESTS = 4096
 _DEVICES_OF_A_STEP = 64
@@ -430,7 +431,12 @@ class Questions:
         """
         specs = [claim.spec for claim in claims]
         classes = [device_class(name) for name in _class_names(specs)]
-        key = yield from self._key(specs)
+        digests = []
+        for spec in specs:
+            digests.append(self._digest(spec))
+            if len(digests) % _CLAIMS_OF_A_STEP == 0:
+                yield
+        key = tuple(digests)
         known = self._known.get(key)
         if known is None or known[0] != classes:
             compiled: dict[str, Selector | CELError] = {}
@@ -439,11 +445,11 @@ class Questions:
                     compiled[expression] = selector(expression)
                     yield
             known = classes, Question(specs, classes, self._shapes, compiled)
-        question = known[1]
-        question.forget(dropped)
-        self._keys.pop(self._known.pop(key, known)[1], None)
-        self._keep(key, known)
-        return question
+            self._keep(key, known)
+        else:
+            self._known[key] = self._known.pop(key)
+        known[1].forget(dropped)
+        return known[1]
 
     def keep(self, question: Question) -> None:
         """Keep a question that is being worked on, whatever others were asked meanwhile."""
@@ -452,7 +458,9 @@ class Questions:
             self._known[key] = self._known.pop(key)
 
     def _keep(self, key: tuple[bytes, ...], known: tuple[Sequence[DeviceClass | None], Question]) -> None:
-        if len(self._known) >= self._KEPT:
+        if key in self._known:
+            del self._keys[self._known.pop(key)[1]]
+        elif len(self._known) >= self._KEPT:
             oldest = next(iter(self._known))
             del self._keys[self._known.pop(oldest)[1]]
         self._known[key] = known
@@ -464,21 +472,17 @@ class Questions:
             if n_candidates <= _KEPT_CANDIDATES:
                 break
 
-    def _key(self, specs: Sequence[ResourceClaimSpec]) -> Generator[None, None, tuple[bytes, ...]]:
-        found = []
-        for spec in specs:
-            known = self._digests.get(id(spec))
-            if known is not None and known[0] is spec:
-                found.append(known[1])
-                continue
-            written = msgspec.json.encode(spec)
-            if len(written) > _LARGE_SPEC:
-                _make_room(self._digests, _KEPT_DIGESTS)
-                written = sha256(written).digest()
-                self._digests[id(spec)] = spec, written
-                yield
-            found.append(written)
-        return tuple(found)
+    def _digest(self, spec: ResourceClaimSpec) -> bytes:
+        """Return what tells a spec from others: what is written there, or a digest of it if that is long."""
+        known = self._digests.get(id(spec))
+        if known is not None and known[0] is spec:
+            return known[1]
+        written = msgspec.json.encode(spec)
+        if len(written) > _LARGE_SPEC:
+            _make_room(self._digests, _KEPT_DIGESTS)
+            written = sha256(written).digest()
+            self._digests[id(spec)] = spec, written
+        return written
 
 
 def _class_names(specs: Sequence[ResourceClaimSpec]) -> Iterator[str]:

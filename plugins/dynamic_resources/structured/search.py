@@ -215,7 +215,13 @@ class Search:
         least = 0
         for alternatives in self._question.claims[claim]:
             for wanted in alternatives:
-                self._counts[wanted] = yield from self._count(wanted)
+                if wanted.problem:
+                    raise _error(wanted, wanted.problem)
+                if wanted.all_devices:
+                    self._counts[wanted] = yield from self._count(wanted)
+                else:
+                    self._counts[wanted] = wanted.count
+                    self._candidates[wanted] = _Stream(self._question, wanted, self.pools)
             least += min(self._counts[wanted] for wanted in alternatives)
         if least > MAX_RESULTS:
             words = f": number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}"
@@ -230,11 +236,7 @@ class Search:
         self._constraints.append(constraints)
 
     def _count(self, wanted: Wanted) -> Generator[None, None, int]:
-        if wanted.problem:
-            raise _error(wanted, wanted.problem)
-        if not wanted.all_devices:
-            self._candidates[wanted] = _Stream(self._question, wanted, self.pools)
-            return wanted.count
+        """Find all devices for a request for all, and return how many there are."""
         found = self._all[wanted] = []
         for pool in self.pools:
             if not pool.gives:
@@ -337,7 +339,8 @@ class Search:
                 self._left -= 8 + _WORK_OF_AN_EVALUATION * (evaluations.count - before)
             if self._left <= 0:
                 yield None
-            if place == len(candidates):
+            place = self._next_free(wanted, candidates, place)
+            if place == len(candidates) or self._left <= 0:
                 continue
             candidate = candidates[place]
             place += 1
@@ -348,6 +351,19 @@ class Search:
                 self._take_back(wanted.claim)
             if found is not _Found.NOTHING:
                 return found
+
+    def _next_free(self, wanted: Wanted, candidates: Sequence[Candidate], place: int) -> int:
+        """Return the place of the next candidate that nobody has; it stops where there has been enough work."""
+        begin, end = place, min(len(candidates), place + self._left)
+        if not wanted.admin_access:
+            whole, taken = self._allocated.whole, self._taken
+            while place < end:
+                device = candidates[place].device.id
+                if device not in whole and not taken.get(device):
+                    break
+                place += 1
+        self._left -= place - begin
+        return place
 
     def _next_of_all(self, request: int, wanted: Wanted, number: int) -> _Steps:
         """Give the next of all devices; if it cannot be given, no others will do."""
@@ -360,7 +376,7 @@ class Search:
 
     def _try(self, wanted: Wanted, candidate: Candidate) -> bool:
         """Give a device if it is free; it is looked at only then."""
-        self._left -= 1
+        self._left -= 2
         if self._is_taken(wanted, candidate):
             return False
         self._look_at(candidate, wanted)

@@ -189,11 +189,15 @@ class Verdicts:
     ) -> Generator[None, None, None]:
         if self._out_of_time is not None:
             return
-        for number, pools in enumerate(missing):
+        work = 0
+        for pools in missing:
+            if work >= _VIEWS_OF_A_STEP:
+                work = 0
+                yield
             if pools in self._said:
                 continue
             verdict = searching.known(pools)
-            was_known = not isinstance(verdict, OutOfTime)
+            work += 1
             if isinstance(verdict, OutOfTime):
                 verdict = yield from searching.verdict(pools)
                 # Others may have taken devices meanwhile; what was found holds now.
@@ -202,9 +206,8 @@ class Verdicts:
                     self._out_of_time = pools
                     self._depend(pools)
                     return
+                work = _VIEWS_OF_A_STEP
             self._remember(pools, verdict)
-            if number % _VIEWS_OF_A_STEP == 0 or not was_known:
-                yield
 
     def _lay_out(
         self, views: Mapping[Pools, Rows], together: Mapping[Pools, list[Rows]], n_nodes: int
