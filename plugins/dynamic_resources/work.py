@@ -10,7 +10,7 @@ from scheduler.errors import SchedulerError
 from scheduler.framework.long_work import NeedsTime, at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from scheduler.framework import TurnLimit
 
@@ -50,12 +50,13 @@ class Work:
         if self._limit.slice_seconds < inf:
             self._until = self._limit.seconds() + self._limit.slice_seconds
 
-    def done(self, steps: Generator[None, None, T]) -> T:
+    def done(self, steps: Generator[None, None, T], goes_on: Callable[[], bool] | None = None) -> T:
         """Go through all steps, and return what they come to.
 
         Args:
             steps: they keep what they find, so that they are few when they are begun again; and they bear that the cluster
                 changes between two of them.
+            goes_on: asked between two steps in turns of their own, whether the rest is still worth while.
 
         Raises:
             NeedsTime: the slice is over before them.
@@ -65,7 +66,7 @@ class Work:
         is_over, result = self._advanced(steps)
         # Asked once, whatever the number of steps: there are fewer where more is kept from earlier calls.
         if self._limit.observed(is_over):
-            raise NeedsTime(_rest(steps), is_unlimited=self._is_unlimited)
+            raise NeedsTime(_rest(steps, goes_on), is_unlimited=self._is_unlimited)
         return at_once(steps) if is_over else result  # type: ignore[return-value]  # the steps have ended
 
     def some(self, steps: Generator[None, None, object]) -> None:
@@ -87,6 +88,12 @@ class Work:
                 return True, None
 
 
-def _rest(steps: Generator[None, None, object]) -> Generator[None, None, None]:
+def _rest(
+    steps: Generator[None, None, object], goes_on: Callable[[], bool] | None
+) -> Generator[None, None, None]:
     with suppress(SchedulerError):  # the attempt that begins again fails the same way, and says so
-        yield from steps
+        for _ in steps:
+            yield
+            if goes_on is not None and not goes_on():
+                break
+    steps.close()

@@ -78,6 +78,7 @@ class Allocator:
         self._seconds = seconds
         self._new_share_id = new_share_id
         self._counters = AvailableCounters(allocated)
+        self._asked: Question | None = None
 
     def allocate(self, node: Node, claims: Sequence[ResourceClaim]) -> tuple[AllocationResult, ...] | None:
         """Return what each claim can be given on a node, in their order; None if not all can be given something.
@@ -90,7 +91,7 @@ class Allocator:
             OutOfTimeError: the search took too long.
             NeedsTime: the search takes longer than one call may.
         """
-        question, pools, search = self._work.done(self._found(node, claims))
+        question, pools, search = self._work.done(self._found(node, claims), self._goes_on)
         if search is None:
             raise OutOfTimeError(f"node {node.name}: timed out trying to allocate devices")
         if search.solution is None:
@@ -135,40 +136,36 @@ class Allocator:
         # If they are many, what is said of all is found out, for the next pod.
         if views is not None and (2 * len(rows) >= n_nodes or verdicts.is_about(views)):
             steps = verdicts.find_all(views, n_nodes, self.allocated, question, searching)
-            self._work.done(self._while_current(question, steps))
+            self._work.done(steps, self._goes_on)
             index, table = verdicts.all(snapshot.name_of)
         else:
             views = self._inventory.views(snapshot, rows)
             steps = verdicts.find_some(views, self.allocated, question, searching)
-            self._work.done(self._while_current(question, steps))
+            self._work.done(steps, self._goes_on)
             index, table = verdicts.some(views, n_nodes, question, snapshot.name_of)
-        if any(isinstance(said, Refusal) and said.claim is not None for said in table):
-            names = [claim.key for claim in claims]
-            table = tuple(said.named(names) if isinstance(said, Refusal) else said for said in table)
+        for said in table:
+            if said is not None and isinstance(said, Refusal) and said.claim is not None:
+                names = [claim.key for claim in claims]
+                return index, tuple(
+                    each.named(names) if isinstance(each, Refusal) else each for each in table
+                )
         return index, table
 
     def _question(self, claims: Sequence[ResourceClaim]) -> Generator[None, None, Question]:
-        inventory = self._inventory
+        inventory, self._asked = self._inventory, None
         if not inventory.is_current:
             yield from inventory.refreshing()
         if inventory.fault is not None:
             raise AllocationError(f"gather pool information: {inventory.fault}")
-        return (yield from inventory.questions.asked(claims, self._device_class, inventory.dropped))
+        self._asked = yield from inventory.questions.asked(claims, self._device_class, inventory.dropped)
+        return self._asked
 
-    def _while_current(
-        self, question: Question, steps: Generator[None, None, T]
-    ) -> Generator[None, None, T | None]:
-        """Go through steps for as long as the slices are as they were; the question is kept meanwhile."""
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            yield
-            if not self._inventory.is_current:
-                return None  # the attempt begins again, with other pools
-            self._inventory.questions.keep(question)
+    def _goes_on(self) -> bool:
+        """Say whether the slices are as they were when the question was asked, which is kept meanwhile."""
+        if self._asked is None:
+            return True
+        self._inventory.questions.keep(self._asked)
+        return self._inventory.is_current
 
     def _found(
         self, node: Node, claims: Sequence[ResourceClaim]
@@ -179,8 +176,8 @@ class Allocator:
         pools = question.known_matter(seen)
         if pools is None:
             pools = yield from question.matter(seen)
-        found = yield from self._while_current(question, self.searched(question, pools))
-        return question, pools, found and found[0]
+        search, _ = yield from self.searched(question, pools)
+        return question, pools, search
 
     def searched(
         self, question: Question, pools: Pools
