@@ -70,6 +70,7 @@ class Tries:
             except NeedsTime as needs:
                 for _ in needs.steps:
                     self.steps += 1
+                    assert self.steps < 10_000, "it does not end"
                     meanwhile()
         raise AssertionError("it does not end")
 

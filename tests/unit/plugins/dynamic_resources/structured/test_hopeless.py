@@ -17,6 +17,7 @@ from scheduler.testing.devices import (
     resource_claim,
     resource_slice,
 )
+from scheduler.testing.fakes import FakeTurnLimit
 from tests.builders import node
 from tests.unit.plugins.dynamic_resources.structured.searching import (
     Search,
@@ -192,10 +193,7 @@ TWO_VALUES = [device(f"gpu-{n}", half=n % 2) for n in range(20)]
     ],
 )
 def test_what_cannot_be_is_refused_by_counting(some: Any, wanted: Any):
-    search = Search(device_class(), wanted, resource_slice("here", some))
-
-    assert search.devices(HERE) == "none"
-    assert search.steps <= searching_module.HOPELESS_AFTER
+    assert_is_refused_by_counting(Search(device_class(), wanted, resource_slice("here", some)))
 
 
 def test_partitions_that_take_more_than_there_is_are_refused_by_counting():
@@ -207,7 +205,15 @@ def test_partitions_that_take_more_than_there_is_are_refused_by_counting():
         part("c", 2, [], node="here", **COUNTERS),
     )
 
-    assert search.devices(HERE) == "none"
+    assert_is_refused_by_counting(search)
+
+
+def assert_is_refused_by_counting(search: Search) -> None:
+    limit = FakeTurnLimit()
+    limit.each_reading = 1.0
+    allocator = search.allocator(limit=limit, seconds=1000.0)  # so that another search ends as well
+
+    assert allocator.allocate(HERE, search.claims) is None
     assert search.steps <= searching_module.HOPELESS_AFTER
 
 
