@@ -8,9 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from plugins.dynamic_resources.class_totals import ClassTotals
+from plugins.dynamic_resources.class_totals import ClassTotals, Counted
 from plugins.dynamic_resources.devices import Devices
-from plugins.dynamic_resources.structured.evaluations import evaluations
 from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.app.capabilities import TableObjects
@@ -219,7 +218,9 @@ def test_devices_do_not_count_where_placements_are_compared():
     assert plugin.score_placement(group, Placement("rack", np.array([0])), members, nodes.snapshot()) == 25
 
 
-def test_devices_are_judged_once_for_all_pods_and_again_where_a_slice_changed():
+def test_devices_are_judged_once_for_all_pods_and_again_where_a_slice_changed(
+    monkeypatch: pytest.MonkeyPatch,
+):
     sized = device_class("sized", f'device.attributes["{DRIVER}"].size > 0', extended_resource=GPU)
     slices = [
         resource_slice(f"n{number}", [{"name": "x", "attributes": {"size": {"int": number + 1}}}])
@@ -228,16 +229,24 @@ def test_devices_are_judged_once_for_all_pods_and_again_where_a_slice_changed():
     found = WithDevices(*(node(f"n{number}") for number in range(20)), objects=[sized, *slices])
     totals = ClassTotals(found.devices)
 
-    def evaluated() -> int:
-        before = evaluations.count
-        totals.of(found.snapshot(), GPU)
-        return evaluations.count - before
+    read: list[str] = []
+    read_slice = Counted._read
+    monkeypatch.setattr(
+        Counted,
+        "_read",
+        lambda self, published: read.append(published.metadata.name) or read_slice(self, published),
+    )
 
-    assert evaluated() == 20
-    assert evaluated() == 0
+    def judged() -> int:
+        read.clear()
+        totals.of(found.snapshot(), GPU)
+        return len(read)
+
+    assert judged() == 20
+    assert judged() == 0
     changed = resource_slice("n3", [{"name": "x", "attributes": {"size": {"int": -3}}}])
     found.kept.watch_kind("resource.k8s.io/v1/resourceslices")[object_key(changed)] = changed
-    assert evaluated() == 1
+    assert judged() == 1
     counted = totals.of(found.snapshot(), GPU)
     assert counted is not None
     assert counted.capacity.tolist() == [int(number != 3) for number in range(20)]

@@ -155,6 +155,18 @@ def test_what_is_found_is_the_same_whether_or_not_the_search_counts_first(
     assert found_after(steps, objects) == found_after(NEVER, objects)
 
 
+def test_a_device_that_several_may_have_is_not_counted_once():
+    shared = device("gpu-0", capacity={"memory": "4"}) | {"allowMultipleAllocations": True}
+    half = {"capacity": {"requests": {"memory": "2"}}}
+    objects = [
+        device_class(),
+        claim("one", exactly("a", **half), exactly("b", **half)),
+        resource_slice("here", [shared]),
+    ]
+
+    assert found_after(1, objects) == [["gpu-0", "gpu-0"]]
+
+
 ALIKE, UNLIKE = (
     [{"name": f"gpu-{n}"} for n in range(40)],
     [device(f"gpu-{n}", uuid=f"u{n}") for n in range(28)],
