@@ -19,7 +19,7 @@ from scheduler.framework import (
     brings_nothing,
     reads_nothing,
 )
-from scheduler.objects.taints import NO_SCHEDULE, Taint, Tolerated
+from scheduler.objects.taints import NO_SCHEDULE, Taint
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -57,10 +57,10 @@ class NodeUnschedulable(FilterPlugin):
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def _after_toleration_change(self, pod: PodInfo, old: Any, new: PodInfo) -> QueueingHint:
-        helps = new.uid == pod.uid and _TAINT in Tolerated(new.tolerations)
+        helps = new.uid == pod.uid and new.tolerated.cover(_TAINT)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        if _TAINT in Tolerated(pod.tolerations):
+        if pod.tolerated.cover(_TAINT):
             return Outcomes.all_pass(snapshot.n_nodes)
         return Outcomes.refuse(snapshot.unschedulable, REASON, resolvable=False)

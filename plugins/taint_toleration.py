@@ -22,7 +22,7 @@ from scheduler.framework import (
     default_normalize_score,
     reads_nothing,
 )
-from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Tolerated
+from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Tolerations
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -56,43 +56,43 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         )
 
     def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
-        tolerated = Tolerated(pod.tolerations)
-        was_refused = old is None or _has_untolerated(old.taints, tolerated)
-        helps = was_refused and not _has_untolerated(new.taints, tolerated)
+        was_refused = old is None or _has_untolerated(old.taints, pod.tolerated)
+        helps = was_refused and not _has_untolerated(new.taints, pod.tolerated)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def _after_toleration_change(self, pod: PodInfo, old: Any, new: PodInfo) -> QueueingHint:
         return QueueingHint.QUEUE if new.uid == pod.uid else QueueingHint.SKIP
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        tolerated = Tolerated(pod.tolerations)
+        tolerated = pod.tolerated
         refused = snapshot.taints.judge(lambda taints: _has_untolerated(taints, tolerated))
         return Outcomes.refuse(refused, REASON, resolvable=False)
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         if node is None:
             return None
-        tolerated = Tolerated(pod.tolerations)
-        untolerated = [taint for taint in node.taints if _has_untolerated((taint,), tolerated)]
+        untolerated = [taint for taint in node.taints if _has_untolerated((taint,), pod.tolerated)]
         return [f"does not tolerate {_written(taint)}" for taint in untolerated]
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         # No effect means every effect.
-        relevant = (each for each in pod.tolerations if each.effect in {"", PREFER_NO_SCHEDULE})
-        state.write(_PRE_SCORE, Tolerated(relevant))
+        relevant = tuple(
+            toleration for toleration in pod.tolerations if toleration.effect in {"", PREFER_NO_SCHEDULE}
+        )
+        state.write(_PRE_SCORE, Tolerations(relevant))
         return None
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
         """Return how many taints the pod would rather avoid; `normalize` turns them round."""
-        tolerated = state.read(_PRE_SCORE, Tolerated)
+        tolerated = state.read(_PRE_SCORE, Tolerations)
         return snapshot.taints.measure(lambda taints: _count_intolerable(taints, tolerated))
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
         return default_normalize_score(scores, feasible, reverse=True)
 
 
-def _has_untolerated(taints: Iterable[Taint], tolerated: Tolerated) -> bool:
-    return any(taint.effect in {NO_SCHEDULE, NO_EXECUTE} and taint not in tolerated for taint in taints)
+def _has_untolerated(taints: Iterable[Taint], tolerated: Tolerations) -> bool:
+    return any(taint.effect in {NO_SCHEDULE, NO_EXECUTE} and not tolerated.cover(taint) for taint in taints)
 
 
 def _written(taint: Taint) -> str:
@@ -100,5 +100,5 @@ def _written(taint: Taint) -> str:
     return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
 
 
-def _count_intolerable(taints: Iterable[Taint], tolerated: Tolerated) -> int:
-    return sum(taint.effect == PREFER_NO_SCHEDULE and taint not in tolerated for taint in taints)
+def _count_intolerable(taints: Iterable[Taint], tolerated: Tolerations) -> int:
+    return sum(taint.effect == PREFER_NO_SCHEDULE and not tolerated.cover(taint) for taint in taints)

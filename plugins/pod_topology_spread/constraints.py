@@ -20,7 +20,7 @@ from scheduler.objects.selectors import (
     Requirement,
     parse_label_selector,
 )
-from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, Tolerated
+from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE
 from scheduler.objects.topology_spread import HONOR
 from scheduler.snapshot import PodQuery, PodsIn, nodes_required
 
@@ -57,6 +57,10 @@ class SpreadConstraint:
     min_domains: int
     honors_affinity: bool
     honors_taints: bool
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Say whether a pod with these labels is spread, in whatever namespace it is."""
+        return all(matches(labels) for _, matches in self.query.matchers)
 
 
 class ConstraintReader:
@@ -175,11 +179,11 @@ class CountedNodes:
     @cached_property
     def _open(self) -> Bools:
         """Where the pod tolerates all taints that keep pods away."""
-        tolerated = Tolerated(self._pod.tolerations)
+        tolerated = self._pod.tolerated
 
         def is_open(taints: tuple[Taint, ...]) -> bool:
             return all(
-                taint.effect not in {NO_SCHEDULE, NO_EXECUTE} or taint in tolerated for taint in taints
+                taint.effect not in {NO_SCHEDULE, NO_EXECUTE} or tolerated.cover(taint) for taint in taints
             )
 
         return self._snapshot.taints.judge(is_open)

@@ -78,7 +78,7 @@ class DomainCounts:
         return verdicts
 
     def _too_many(self, pod: PodInfo, matching: Int64s, fewest: Int64s | int) -> Bools:
-        itself = int(self.constraint.rule.matches(pod.labels))
+        itself = int(self.constraint.matches(pod.labels))
         skewed: Bools = matching + itself - fewest > self.constraint.max_skew
         return skewed
 
@@ -125,7 +125,7 @@ class SpreadState:
             rule = counts.constraint.rule
             rows = rows_of.get(rule)
             if rows is None:
-                rows = rows_of[rule] = [row for row, each in labels if rule.matches(each)]
+                rows = rows_of[rule] = [row for row, each in labels if counts.constraint.matches(each)]
             for row in rows:
                 if counts.counts(row):
                     changes[row] += sign

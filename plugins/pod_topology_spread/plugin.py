@@ -91,7 +91,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         if old is None or new is None:
             changed = new if old is None else old
             assert changed is not None, "something came or went"
-            helps = any(constraint.rule.matches(changed.labels) for constraint in constraints)
+            helps = any(constraint.matches(changed.labels) for constraint in constraints)
         elif (
             new.uid == pod.uid
             and new.tolerations != old.tolerations
@@ -100,8 +100,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             helps = True
         else:
             helps = any(
-                constraint.rule.matches(old.labels) != constraint.rule.matches(new.labels)
-                for constraint in constraints
+                constraint.matches(old.labels) != constraint.matches(new.labels) for constraint in constraints
             )
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 

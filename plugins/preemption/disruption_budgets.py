@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.objects.matchers import matcher
 from scheduler.objects.selectors import LabelSelector, SelectorError, parse_label_selector
 from scheduler.snapshot import Objects
 from scheduler.snapshot.rule_index import RuleIndex
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from scheduler.objects.matchers import Matcher
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import LabelRule
 
@@ -35,11 +37,13 @@ class Budget:
 
     Attributes:
         rule: which pods of its namespace it protects.
+        matches: says by the labels of a pod whether it is one of them.
         allowed: how many of them may go.
         disrupted: names of pods whose eviction the API server has already counted.
     """
 
     rule: LabelRule
+    matches: Matcher
     allowed: int
     disrupted: AbstractSet[str]
 
@@ -81,7 +85,7 @@ class _Namespace:
             if len(self._by_labels) >= _MOST_LABELS:
                 self._by_labels.clear()
             candidates = self._index.candidates(labels)
-            found = [budget for budget in candidates if budget.rule.matches(labels)]
+            found = [budget for budget in candidates if budget.matches(labels)]
             self._by_labels[alike] = found
         return found
 
@@ -127,6 +131,7 @@ def _read(found: Mapping[str, Any]) -> Budget | None:
         return None
     return Budget(
         rule,
+        matcher(rule),
         status.get("disruptionsAllowed") or 0,
         frozenset(status.get("disruptedPods") or ()),
     )

@@ -13,6 +13,7 @@ from scheduler.objects.pod_group import group_of
 from scheduler.objects.pod_volumes import PodClaim, StorageUse, pod_claims, storage_uses, storage_volumes
 from scheduler.objects.resources import PodResources, pod_resources
 from scheduler.objects.selectors import required_node_affinity
+from scheduler.objects.taints import Tolerations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,6 +93,11 @@ class PodInfo:
     @property
     def tolerations(self) -> tuple[Toleration, ...]:
         return self.pod.spec.tolerations
+
+    @cached_property
+    def tolerated(self) -> Tolerations:
+        """What its tolerations cover."""
+        return Tolerations(self.tolerations)
 
     @property
     def node_affinity(self) -> NodeAffinity | None:

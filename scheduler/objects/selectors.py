@@ -10,6 +10,8 @@ import json
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -179,7 +181,7 @@ class NodeRule:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RequiredNodeAffinity:
     """What a pod demands of its node, in both ways it can be written.
 
@@ -195,12 +197,34 @@ class RequiredNodeAffinity:
 
     def matches(self, node_name: str, labels: Mapping[str, str]) -> bool:
         return self.selects(labels) and (
-            self.terms is None or any(term.matches(node_name, labels) for term in self.terms)
+            self.terms is None or any(term.matches(node_name, labels) for term in self._near(labels))
         )
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Say whether a node has what nodeSelector alone demands."""
         return all(requirement.admits(labels.get(requirement.key)) for requirement in self.labels)
+
+    def _near(self, labels: Mapping[str, str]) -> Iterable[NodeRule]:
+        """Return the terms that may hold for a node with these labels: of very many, those that name none of them do not."""
+        terms = self.terms or ()
+        if len(terms) <= _FEW:
+            return terms
+        named = (self._by_label.get(label, ()) for label in (None, *labels.items()))
+        return chain.from_iterable(named)
+
+    @cached_property
+    def _by_label(self) -> Mapping[tuple[str, str] | None, Sequence[NodeRule]]:
+        """A label that terms name -> these terms; None -> those that name none, or many."""
+        found: dict[tuple[str, str] | None, list[NodeRule]] = {}
+        for term in self.terms or ():
+            naming = [each for each in term.labels if each.operator is Operator.IN]
+            fewest = min(naming, key=lambda each: len(each.values), default=None)
+            if fewest is None or len(fewest.values) > _FEW:
+                found.setdefault(None, []).append(term)
+                continue
+            for value in fewest.values:
+                found.setdefault((fewest.key, value), []).append(term)
+        return found
 
 
 _BY_NAME = {operator.value: operator for operator in Operator}
@@ -302,19 +326,19 @@ def _any_of(rules: Iterable[NodeRule]) -> tuple[NodeRule, ...]:
         else:
             others[rule] = None
     return (
-        *(NodeRule(labels=(requirement,)) for requirement in _merged(about_labels, every=False)),
-        *(NodeRule(fields=(requirement,)) for requirement in _merged(about_fields, every=False)),
+        *(NodeRule(labels=(requirement,)) for requirement in merged(about_labels, every=False)),
+        *(NodeRule(fields=(requirement,)) for requirement in merged(about_fields, every=False)),
         *others,
     )
 
 
 def _all_of(requirements: Sequence[Requirement]) -> tuple[Requirement, ...]:
     """Return requirements that must all hold, likewise."""
-    return tuple(requirements if len(requirements) <= _FEW else _merged(requirements, every=True))
+    return tuple(requirements if len(requirements) <= _FEW else merged(requirements, every=True))
 
 
-def _merged(requirements: Iterable[Requirement], *, every: bool) -> Iterator[Requirement]:
-    """Return one requirement for each key and operator, which holds where every one, or any, of its kind does."""
+def merged(requirements: Iterable[Requirement], *, every: bool) -> Iterator[Requirement]:
+    """Yield one requirement for each key and operator, which holds where every one, or any, of its kind does."""
     alike: dict[tuple[str, Operator], list[Requirement]] = {}
     for requirement in requirements:
         alike.setdefault((requirement.key, requirement.operator), []).append(requirement)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 from scheduler.objects.meta import ApiStruct
@@ -30,8 +31,23 @@ class Toleration(ApiStruct, frozen=True):
     value: str = ""
     effect: str = ""
 
-    def tolerates(self, taint: Taint) -> bool:
-        """Say whether this toleration covers a taint.
+
+class Tolerations:
+    """The tolerations of a pod, found by what they cover: a taint costs the same however many there are."""
+
+    __slots__ = ("_covered",)
+
+    def __init__(self, tolerations: Iterable[Toleration]) -> None:
+        # Key, effect and value, each "" or None where any will do.
+        self._covered: set[tuple[str, str, str | None]] = set()
+        for each in tolerations:
+            if each.operator in {"", "Equal"}:
+                self._covered.add((each.key, each.effect, each.value))
+            elif each.operator == "Exists":
+                self._covered.add((each.key, each.effect, None))
+
+    def cover(self, taint: Taint) -> bool:
+        """Say whether any of the tolerations covers a taint.
 
         An empty effect covers every effect, an empty key every key; the operators Lt and Gt belong to a
         feature that is off in 1.36 and cover nothing.
@@ -39,46 +55,7 @@ class Toleration(ApiStruct, frozen=True):
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/api/core/v1/toleration.go, ToleratesTaint.
         """
-        if self.effect and self.effect != taint.effect:
+        if not self._covered:
             return False
-        if self.key and self.key != taint.key:
-            return False
-        if self.operator in {"", "Equal"}:
-            return self.value == taint.value
-        return self.operator == "Exists"
-
-
-class Tolerated:
-    """The taints that any of some tolerations covers: `taint in tolerated`, in the same time however many tolerations there are.
-
-    A user may give a pod tens of thousands of tolerations, and a cluster may have thousands of distinct taints.
-
-    Args:
-        tolerations: `Toleration.tolerates` says what each covers.
-    """
-
-    __slots__ = ("_any_value", "_one_value")
-
-    def __init__(self, tolerations: Iterable[Toleration]) -> None:
-        self._any_value: set[tuple[str, str]] = set()  # key, effect
-        self._one_value: set[tuple[str, str, str]] = set()  # key, effect, value
-        for each in tolerations:
-            if each.operator in {"", "Equal"}:
-                self._one_value.add((each.key, each.effect, each.value))
-            elif each.operator == "Exists":
-                self._any_value.add((each.key, each.effect))
-
-    def __contains__(self, taint: Taint) -> bool:
-        key, effect, value = taint.key, taint.effect, taint.value
-        found, exact = self._any_value, self._one_value
-        # Written out, since it is asked for every distinct taint of a cluster.
-        if found and (
-            (key, effect) in found or (key, "") in found or ("", effect) in found or ("", "") in found
-        ):
-            return True
-        return bool(exact) and (
-            (key, effect, value) in exact
-            or (key, "", value) in exact
-            or ("", effect, value) in exact
-            or ("", "", value) in exact
-        )
+        ways = product((taint.key, ""), (taint.effect, ""), (taint.value, None))
+        return not self._covered.isdisjoint(ways)

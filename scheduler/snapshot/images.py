@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from scheduler.snapshot.arrays import Column
 from scheduler.snapshot.names_in_use import NamesInUse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from scheduler.objects.node import NodeObject
-    from scheduler.snapshot.arrays import Bools
+    from scheduler.snapshot.arrays import Bools, Rows
 
 _COLUMNS = 256
 """Images that are kept as columns at once; the one not asked for the longest goes first."""
@@ -35,6 +35,22 @@ class ImageState:
     size_bytes: int
     num_nodes: int
     present: Bools
+
+
+class ImagesOnNodes(NamedTuple):
+    """Images that nodes have, and where.
+
+    Attributes:
+        names: of the images.
+        sizes_bytes: of each, on the node that had it first.
+        rows: intp (n,), a row for each image on each node.
+        places: intp (n,), which image that is, as its place in `names`.
+    """
+
+    names: Sequence[str]
+    sizes_bytes: Sequence[int]
+    rows: Rows
+    places: Rows
 
 
 class ImageColumn:
@@ -76,30 +92,57 @@ class ImageColumns:
         """What has a column at present."""
         return tuple(self._columns)
 
-    def state(self, name: str, nodes: Sequence[NodeObject], room: int) -> ImageState:
-        """Return what a snapshot shows of one; columns have room for so many rows."""
+    def states(self, names: Iterable[str], nodes: Sequence[NodeObject], room: int) -> dict[str, ImageState]:
+        """Return what a snapshot shows of each; columns have room for so many rows."""
+        in_use, states = self._names_on(nodes), {}
+        missing = {name for name in names if name in in_use and name not in self._columns}
+        if missing:
+            self._make_columns(missing, nodes, room)
+        for name in names:
+            column = self._columns.get(name)
+            if column is None:
+                states[name] = self._none.state(0, len(nodes))
+            else:
+                states[name] = column.state(self._sizes[name], len(nodes))
+                self._columns.move_to_end(name)
+        while len(self._columns) > _COLUMNS:
+            self._columns.popitem(last=False)
+        return states
+
+    def on_nodes(self, names: Iterable[str], nodes: Sequence[NodeObject]) -> ImagesOnNodes:
+        """Return where images are, by one loop over all nodes; no columns are made."""
+        in_use = self._names_on(nodes)
+        places = {name: place for place, name in enumerate(name for name in names if name in in_use)}
+        rows: list[int] = []
+        found: list[int] = []
+        if places:
+            for row, node in enumerate(nodes):
+                here = [places[name] for name in places.keys() & _images(node).keys()]
+                if here:
+                    found += here
+                    rows += [row] * len(here)
+        sizes = [self._sizes[name] for name in places]
+        return ImagesOnNodes(
+            list(places), sizes, np.array(rows, dtype=np.intp), np.array(found, dtype=np.intp)
+        )
+
+    def _names_on(self, nodes: Sequence[NodeObject]) -> NamesInUse:
+        """Return the names in use, read when somebody first asks."""
         if self._names is None:
             self._names = NamesInUse()
             for node in nodes:
                 images = _images(node)
                 self._sizes.update((name, images[name]) for name in self._names.add(images))
-        if name not in self._names:
-            return self._none.state(0, len(nodes))
-        column = self._columns.get(name)
-        if column is None:
-            column = self._new_column(name, nodes, room)
-        self._columns.move_to_end(name)
-        return column.state(self._sizes[name], len(nodes))
+        return self._names
 
-    def _new_column(self, name: str, nodes: Sequence[NodeObject], room: int) -> ImageColumn:
-        column = ImageColumn(room)
-        # A loop over nodes, once for each image that a pod asks for and nodes have.
-        for row, node in enumerate(nodes):
-            column.set(row, has=name in _images(node))
-        self._columns[name] = column
-        if len(self._columns) > _COLUMNS:
-            self._columns.popitem(last=False)
-        return column
+    def _make_columns(self, names: Iterable[str], nodes: Sequence[NodeObject], room: int) -> None:
+        """Make columns for images that nodes have, by one loop over all nodes."""
+        found = self.on_nodes(names, nodes)
+        for place, name in enumerate(found.names):
+            column = self._columns[name] = ImageColumn(room)
+            rows = found.rows[found.places == place]
+            column.present.cells[rows] = True
+            column.num_nodes = len(rows)
 
     def note_names(self, before: NodeObject | None, after: NodeObject | None) -> None:
         """Note sizes that count from now on, and give back the columns of what no node has any more."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from scheduler.objects.selectors import parse_int64
 from scheduler.snapshot.arrays import Column
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="Hashable")
 S = TypeVar("S", bound=np.generic)
 
+
+Numbers = tuple["Bools", "Int64s"]
 
 _MOST_FREE = 64
 """So many values of the past are no matter."""
@@ -40,7 +43,7 @@ class InternedColumn(Generic[T]):
         code_of: value -> its place, without those of the past.
     """
 
-    __slots__ = ("_free", "_holders", "code_of", "codes", "values")
+    __slots__ = ("_free", "_holders", "_numbers", "code_of", "codes", "values")
 
     def __init__(self, initial: T) -> None:
         self.codes: Column[np.int32] = Column(np.int32)
@@ -48,6 +51,7 @@ class InternedColumn(Generic[T]):
         self.code_of: dict[T, int] = {initial: 0}
         self._holders: list[int] = [1]  # the initial value is never given up
         self._free: list[int] = []
+        self._numbers: Numbers | None = None
 
     def set(self, row: int, value: T) -> None:
         """Put a value into a row."""
@@ -64,7 +68,13 @@ class InternedColumn(Generic[T]):
 
     def shown(self, length: int) -> Interned[T]:
         """Return the first `length` rows, as a snapshot has them."""
-        return Interned(self.codes.view(length), self.values, self.code_of)
+        return Interned(self.codes.view(length), self.values, self.code_of, self.numbers)
+
+    def numbers(self) -> Numbers:
+        """Return the values that are numbers; see `Interned.numbers`."""
+        if self._numbers is None:
+            self._numbers = _numbers(self.values)
+        return self._numbers
 
     def clear(self, row: int) -> None:
         """Put the initial value back into a row that goes away."""
@@ -74,6 +84,7 @@ class InternedColumn(Generic[T]):
         self._compact_if_sparse()
 
     def _new_code(self, value: T) -> int:
+        self._numbers = None
         if self._free:
             code = self._free.pop()
             self.values[code] = value
@@ -99,6 +110,7 @@ class InternedColumn(Generic[T]):
 
     def _compact(self) -> None:
         """Let go of the values of the past."""
+        self._numbers = None
         kept = sorted(self.code_of.values())
         new_code = np.zeros(len(self.values), dtype=np.int32)
         new_code[kept] = np.arange(len(kept))
@@ -109,6 +121,12 @@ class InternedColumn(Generic[T]):
         self._free = []
 
 
+def _numbers(values: Sequence[Any]) -> Numbers:
+    read = [parse_int64(value) if isinstance(value, str) else None for value in values]
+    is_number = np.array([number is not None for number in read], dtype=np.bool_)
+    return is_number, np.array([number or 0 for number in read], dtype=np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Interned(Generic[T]):
     """One value per node, as a number into a table of the distinct ones.
@@ -117,15 +135,25 @@ class Interned(Generic[T]):
         codes: int32 (n_nodes,), places in `values`.
         values: the distinct values, in no order; some may be held by no node any more.
         code_of: value -> its place, of all that any node holds; None where nobody kept that.
+        find_numbers: what is behind `numbers`, where somebody keeps that.
     """
 
     codes: Int32s
     values: Sequence[T]
     code_of: Mapping[T, int] | None = None
+    find_numbers: Callable[[], Numbers] | None = None
 
     def take(self, rows: Rows) -> Interned[T]:
         """Return the values of some nodes, in the order of `rows`."""
-        return Interned(self.codes[rows], self.values, self.code_of)
+        return Interned(self.codes[rows], self.values, self.code_of, self.find_numbers)
+
+    def numbers(self) -> Numbers:
+        """Return which of the distinct values are integers of 64 bits, as Go reads them, and which integers these are.
+
+        Returns:
+            bool and int64, both by place in `values`; the integer is 0 where a value is none.
+        """
+        return _numbers(self.values) if self.find_numbers is None else self.find_numbers()
 
     def spread(self, verdicts: ArrayLike) -> NDArray[Any]:
         """Turn one verdict per distinct value into one per node, (n_nodes,)."""

@@ -11,15 +11,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
-import numpy as np
 
 from scheduler.objects.selectors import Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from scheduler.objects.selectors import LabelRule
-    from scheduler.snapshot.arrays import Int64s
 
 _Key = tuple[str, frozenset[tuple[str, str]] | bytes, bool]
 
@@ -56,22 +54,17 @@ class PodClass:
         self.is_terminating = pod.is_terminating
         self.rows: dict[int, int] = {}
 
-    def add_to(self, cells: Int64s) -> None:
-        """Add the pods of each row to the row's cell."""
-        size = len(self.rows)
-        rows = np.fromiter(self.rows, dtype=np.intp, count=size)
-        cells[rows] += np.fromiter(self.rows.values(), dtype=np.int64, count=size)
-
 
 class PodClasses:
     """All of them, found by their labels."""
 
-    __slots__ = ("_by_label", "_classes", "_many_labels")
+    __slots__ = ("_by_label", "_by_namespace", "_classes", "_many_labels")
 
     def __init__(self) -> None:
         self._classes: dict[_Key, PodClass] = {}
         self._many_labels: dict[PodClass, None] = {}
         self._by_label: dict[tuple[str, str], dict[PodClass, None]] = {}
+        self._by_namespace: dict[str, dict[PodClass, None]] = {}
 
     def count(self, row: int, pod: Alike, sign: int) -> None:
         """Note that a pod came to a row, or left it."""
@@ -79,6 +72,7 @@ class PodClasses:
         pod_class = self._classes.get(key)
         if pod_class is None:
             pod_class = self._classes[key] = PodClass(pod)
+            self._by_namespace.setdefault(pod.namespace, {})[pod_class] = None
             if len(pod.labels) > _MOST_LABELS:
                 self._many_labels[pod_class] = None
             else:
@@ -94,6 +88,10 @@ class PodClasses:
 
     def _drop(self, key: _Key, gone: PodClass) -> None:
         del self._classes[key]
+        beside = self._by_namespace[gone.namespace]
+        del beside[gone]
+        if not beside:
+            del self._by_namespace[gone.namespace]
         if gone in self._many_labels:
             del self._many_labels[gone]
             return
@@ -103,8 +101,13 @@ class PodClasses:
             if not alike:
                 del self._by_label[label]
 
-    def candidates(self, rule: LabelRule) -> Iterable[PodClass]:
-        """Return the classes that a rule about labels may match, and maybe does not; none is there twice."""
+    def candidates(self, rule: LabelRule, namespaces: Collection[str] | None = None) -> Iterable[PodClass]:
+        """Return the classes that a rule about labels may match, and maybe does not; none is there twice.
+
+        Args:
+            rule: the rule.
+            namespaces: where the pods are that are looked for, so that others may be left out; None is everywhere.
+        """
         if rule.requirements is None:
             return ()
         for requirement in rule.requirements:
@@ -112,7 +115,9 @@ class PodClasses:
                 labels = ((requirement.key, value) for value in requirement.values)
                 found = (pod_class for label in labels for pod_class in self._by_label.get(label, ()))
                 return chain(found, self._many_labels)
-        return self._classes.values()
+        if namespaces is None:
+            return self._classes.values()
+        return chain.from_iterable(self._by_namespace.get(namespace, ()) for namespace in namespaces)
 
 
 def _key(pod: Alike) -> _Key:

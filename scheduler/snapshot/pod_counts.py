@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from scheduler.objects.matchers import matcher
 from scheduler.objects.selectors import LabelRule
 from scheduler.snapshot.arrays import Column
 from scheduler.snapshot.pod_classes import PodClasses
@@ -17,6 +18,7 @@ from scheduler.snapshot.term_columns import TermColumns, conditions_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from scheduler.objects.matchers import Matcher
     from scheduler.objects.selectors import Requirement
     from scheduler.snapshot.pod_classes import Alike
     from scheduler.snapshot.term_columns import Conditions, Place
@@ -28,6 +30,7 @@ _DESCRIBED_BYTES = 16 * 1024 * 1024
 _FEW = 32
 """So many descriptions are asked one by one whether a pod matches."""
 _VALUE_BYTES = 128
+_REQUIREMENT_BYTES = 512
 _PART_BYTES = 1024
 
 
@@ -43,9 +46,6 @@ class PodsIn:
     namespaces: frozenset[str] | None
     rule: LabelRule
 
-    def matches(self, pod: Alike) -> bool:
-        return (self.namespaces is None or pod.namespace in self.namespaces) and self.rule.matches(pod.labels)
-
 
 @dataclass(frozen=True)
 class PodQuery:
@@ -60,11 +60,13 @@ class PodQuery:
     counts_terminating: bool = True
 
     def matches(self, pod: Alike) -> bool:
-        return (
-            bool(self.parts)
-            and (self.counts_terminating or not pod.is_terminating)
-            and all(part.matches(pod) for part in self.parts)
-        )
+        if not self.parts or (pod.is_terminating and not self.counts_terminating):
+            return False
+        # Asked of every kind of pods: a loop takes half the time of all().
+        for namespaces, matches in self.matchers:
+            if (namespaces is not None and pod.namespace not in namespaces) or not matches(pod.labels):
+                return False
+        return True
 
     def conditions(self) -> Conditions | None:
         """Return what a pod must meet to match, if it counts at all; None if none can."""
@@ -87,11 +89,17 @@ class PodQuery:
     @cached_property
     def nbytes(self) -> int:
         """How many bytes it takes, about."""
-        values = 0
+        requirements = values = 0
         for part in self.parts:
             values += len(part.namespaces or ())
+            requirements += len(part.rule.requirements or ())
             values += sum([len(requirement.values) for requirement in part.rule.requirements or ()])
-        return _PART_BYTES * len(self.parts) + _VALUE_BYTES * values
+        return _PART_BYTES * len(self.parts) + _REQUIREMENT_BYTES * requirements + _VALUE_BYTES * values
+
+    @cached_property
+    def matchers(self) -> tuple[tuple[frozenset[str] | None, Matcher], ...]:
+        """The same as `parts`: namespaces, and what says whether labels match."""
+        return tuple((part.namespaces, matcher(part.rule)) for part in self.parts)
 
     @cached_property
     def _hash(self) -> int:
@@ -149,9 +157,14 @@ class PodCounts:
         self._columns[query] = kept
         if kept.number is not None:
             self._by_number[kept.number] = kept
-            for alike in self._classes.candidates(query.parts[0].rule):
+            rows: list[int] = []
+            numbers: list[int] = []
+            first = query.parts[0]
+            for alike in self._classes.candidates(first.rule, first.namespaces):
                 if query.matches(alike):
-                    alike.add_to(column.cells)
+                    rows += alike.rows.keys()
+                    numbers += alike.rows.values()
+            np.add.at(column.cells, np.array(rows, dtype=np.intp), np.array(numbers, dtype=np.int64))
         self._described_bytes += query.nbytes
         while len(self._columns) > _COLUMNS or (
             self._described_bytes > _DESCRIBED_BYTES and len(self._columns) > 1

@@ -14,10 +14,11 @@ import numpy as np
 from scheduler.objects.selectors import METADATA_NAME, Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from scheduler.objects.selectors import NodeRule, RequiredNodeAffinity, Requirement
-    from scheduler.snapshot.arrays import Bools, Int64s
+    from scheduler.snapshot.arrays import Bools, Int64s, Rows
+    from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.snapshot import Snapshot
 
 
@@ -32,11 +33,10 @@ def nodes_required(snapshot: Snapshot, affinity: RequiredNodeAffinity) -> Bools:
 def nodes_of_any(snapshot: Snapshot, rules: Iterable[NodeRule]) -> Bools:
     """Return bool (n_nodes,), where any of the terms holds."""
     chosen = np.zeros(snapshot.n_nodes, dtype=np.bool_)
-    for rule in rules:
-        if _may_hold(snapshot, rule):
-            chosen |= nodes_of(snapshot, rule)
-            if chosen.all():
-                break
+    for _, nodes in _nodes_of_each(snapshot, list(rules)):
+        chosen[nodes] = True
+        if nodes.dtype == np.bool_ and chosen.all():
+            break
     return chosen
 
 
@@ -54,22 +54,23 @@ def weigh_nodes(snapshot: Snapshot, rules: Iterable[tuple[int, NodeRule]]) -> In
     of_labels: defaultdict[str, _Weights] = defaultdict(_Weights)
     others: Counter[NodeRule] = Counter()
     for weight, rule in rules:
-        if len(rule.labels) == 1 and not rule.fields and rule.labels[0].operator in _COUNTED:
+        if len(rule.labels) == 1 and not rule.fields:
             same_everywhere += of_labels[rule.labels[0].key].add(weight, rule.labels[0])
-        elif _may_hold(snapshot, rule):
+        else:
             others[rule] += weight
     total = np.full(snapshot.n_nodes, same_everywhere, dtype=np.int64)
     for key, weights in of_labels.items():
         if snapshot.has_label(key):
-            total += snapshot.label(key).measure(weights.of)
+            label = snapshot.label(key)
+            total += label.measure(weights.of)
+            if weights.bounds:
+                total += label.spread(weights.of_numbers(*label.numbers()))
         else:
             total += weights.absent
-    for rule, weight in others.items():
-        total += nodes_of(snapshot, rule) * np.int64(weight)
+    weights_of = list(others.values())
+    for place, nodes in _nodes_of_each(snapshot, list(others)):
+        total[nodes] += np.int64(weights_of[place])
     return total
-
-
-_COUNTED = frozenset({Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST})
 
 
 @dataclass(slots=True)
@@ -79,10 +80,12 @@ class _Weights:
     Attributes:
         of_value: a node's label -> more for that.
         absent: more for a node without the label.
+        bounds: (operator, bound) -> more for a node whose label is a number beyond that.
     """
 
     of_value: Counter[str] = field(default_factory=Counter)
     absent: int = 0
+    bounds: Counter[tuple[Operator, int]] = field(default_factory=Counter)
 
     def add(self, weight: int, requirement: Requirement) -> int:
         """Take in a term, and return what it is worth everywhere."""
@@ -91,12 +94,86 @@ class _Weights:
             sign = 1 if operator is Operator.IN else -1
             for value in requirement.values:
                 self.of_value[value] += sign * weight
+        elif operator in _COMPARES:
+            self.bounds[operator, requirement.bound] += weight
         else:
             self.absent += weight if operator is Operator.DOES_NOT_EXIST else -weight
         return weight if operator in {Operator.NOT_IN, Operator.EXISTS} else 0
 
     def of(self, value: str | None) -> int:
         return self.absent if value is None else self.of_value[value]
+
+    def of_numbers(self, is_number: Bools, numbers: Int64s) -> Int64s:
+        """Return int64, by number, more for a label with it; 0 for what is no number."""
+        found = np.zeros(len(numbers), dtype=np.int64)
+        for operator in _COMPARES:
+            weighed = sorted(
+                (bound, weight) for (its, bound), weight in self.bounds.items() if its is operator
+            )
+            bounds = np.array([bound for bound, _ in weighed], dtype=np.int64)
+            sums = np.cumsum([0, *(weight for _, weight in weighed)], dtype=np.int64)
+            if operator is Operator.GT:  # of all bounds below a number
+                found += sums[np.searchsorted(bounds, numbers, side="left")]
+            else:
+                found += sums[-1] - sums[np.searchsorted(bounds, numbers, side="right")]
+        return found * is_number
+
+
+_COMPARES = (Operator.GT, Operator.LT)
+_FEW_NODES = 4
+"""A term that names labels of so few nodes is asked about these alone."""
+_FEW_TERMS = 32
+"""So few terms are asked about all nodes."""
+
+
+def _nodes_of_each(snapshot: Snapshot, rules: Sequence[NodeRule]) -> Iterator[tuple[int, Bools | Rows]]:
+    """Yield of terms that may hold somewhere the place and the nodes where it holds, as bool (n_nodes,) or as rows.
+
+    A pod may have thousands of terms; most that people write name nodes, zones and the like, and are asked about the nodes
+    that have what they name.
+    """
+    rows_with: dict[str, _RowsOfValues] = {}
+    for place, rule in enumerate(rules):
+        if not _may_hold(snapshot, rule):
+            continue
+        named = _named(rule) if len(rules) > _FEW_TERMS else None
+        if named is not None:
+            if named.key not in rows_with:
+                rows_with[named.key] = _RowsOfValues(snapshot.label(named.key))
+            rows = rows_with[named.key].few(named.values)
+            if rows is not None:
+                nodes = [(row, snapshot.nodes[row]) for row in rows]
+                holds = [row for row, node in nodes if rule.matches(node.name, node.labels)]
+                if holds:
+                    yield place, np.array(holds, dtype=np.intp)
+                continue
+        yield place, nodes_of(snapshot, rule)
+
+
+def _named(rule: NodeRule) -> Requirement | None:
+    """Return the requirement of a term that names the fewest values of a label."""
+    naming = [requirement for requirement in rule.labels if requirement.operator is Operator.IN]
+    return min(naming, key=lambda requirement: len(requirement.values), default=None)
+
+
+class _RowsOfValues:
+    """The nodes that have a label with some value."""
+
+    def __init__(self, label: Interned[str | None]) -> None:
+        self._label = label
+        self._in_order = np.argsort(label.codes, kind="stable")
+        self._starts = np.searchsorted(label.codes[self._in_order], np.arange(len(label.values) + 1)).tolist()
+
+    def few(self, values: Collection[str]) -> list[int] | None:
+        """Return the rows with one of the values; None where there may be more than a few."""
+        code_of = self._label.code_of
+        if code_of is None or len(values) > _FEW_NODES:
+            return None
+        codes = [code_of[value] for value in values if value in code_of]
+        spans = [(self._starts[code], self._starts[code + 1]) for code in codes]
+        if sum(end - start for start, end in spans) > _FEW_NODES:
+            return None
+        return [row for start, end in spans for row in self._in_order[start:end].tolist()]
 
 
 def _may_hold(snapshot: Snapshot, rule: NodeRule) -> bool:
@@ -117,6 +194,11 @@ def _all_labels(snapshot: Snapshot, requirements: Iterable[Requirement]) -> Bool
             chosen &= label.among(requirement.values)
         elif requirement.operator is Operator.NOT_IN:
             chosen &= ~label.among(requirement.values)
+        elif requirement.operator in _COMPARES:
+            is_number, numbers = label.numbers()
+            is_above = requirement.operator is Operator.GT
+            beyond = numbers > requirement.bound if is_above else numbers < requirement.bound
+            chosen &= label.spread(is_number & beyond)
         else:
             chosen &= label.judge(requirement.admits)
     return chosen

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
     from scheduler.snapshot.change_log import ChangeLog
-    from scheduler.snapshot.images import ImageState
+    from scheduler.snapshot.images import ImagesOnNodes, ImageState
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
@@ -172,7 +172,15 @@ class Snapshot:
 
     def image(self, name: str) -> ImageState:
         """Return which nodes have a container image; `name` as nodes report it, tag included."""
-        return self._source.image(name)
+        return self._source.images((name,))[name]
+
+    def images(self, names: Collection[str]) -> Mapping[str, ImageState]:
+        """Return the same of several images, by name."""
+        return self._source.images(names)
+
+    def images_on_nodes(self, names: Collection[str]) -> ImagesOnNodes:
+        """Return where very many images are: nothing is kept, and all nodes are looked at each time."""
+        return self._source.images_on_nodes(names)
 
     def pods_matching(self, query: PodQuery) -> Int64s:
         """Return (n_nodes,), how many pods of a description each node has, assumed ones included.

@@ -24,7 +24,7 @@ from scheduler.snapshot.snapshot import Snapshot
 from scheduler.snapshot.storage_index import StorageIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from typing import Any
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scheduler.objects.taints import Taint
     from scheduler.snapshot.affinity_index import TermIndex, TermKind
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
-    from scheduler.snapshot.images import ImageState
+    from scheduler.snapshot.images import ImagesOnNodes, ImageState
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
@@ -182,8 +182,11 @@ class ClusterTable:
     def used_ports(self) -> Interned[frozenset[HostPort]]:
         return self._used_ports.shown(self.n_nodes)
 
-    def image(self, name: str) -> ImageState:
-        return self._images.state(name, self._nodes, self._room)
+    def images(self, names: Collection[str]) -> Mapping[str, ImageState]:
+        return self._images.states(names, self._nodes, self._room)
+
+    def images_on_nodes(self, names: Collection[str]) -> ImagesOnNodes:
+        return self._images.on_nodes(names, self._nodes)
 
     def pods_matching(self, query: PodQuery) -> Int64s:
         return self._pod_counts.column(query, self._room).view(self.n_nodes)

@@ -11,7 +11,7 @@ from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.storage_index import TakenStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from scheduler.objects.host_ports import HostPort
     from scheduler.objects.node import NodeObject
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from scheduler.objects.taints import Taint
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
+    from scheduler.snapshot.images import ImagesOnNodes
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.source import Source
@@ -90,10 +91,19 @@ class TakenRows:
     def used_ports(self) -> Interned[frozenset[HostPort]]:
         return self._base.used_ports().take(self._rows)
 
-    def image(self, name: str) -> ImageState:
-        image = self._base.image(name)
-        present = image.present[self._rows]
-        return ImageState(image.size_bytes, int(np.count_nonzero(present)), present)
+    def images(self, names: Collection[str]) -> Mapping[str, ImageState]:
+        taken = {}
+        for name, image in self._base.images(names).items():
+            present = image.present[self._rows]
+            taken[name] = ImageState(image.size_bytes, int(np.count_nonzero(present)), present)
+        return taken
+
+    def images_on_nodes(self, names: Collection[str]) -> ImagesOnNodes:
+        new_row = np.full(self._base.n_nodes, -1, dtype=np.intp)
+        new_row[self._rows] = np.arange(self.n_nodes)
+        found = self._base.images_on_nodes(names)
+        rows = new_row[found.rows]
+        return found._replace(rows=rows[rows >= 0], places=found.places[rows >= 0])
 
     def pods_matching(self, query: PodQuery) -> Int64s:
         return self._base.pods_matching(query)[self._rows]

@@ -14,7 +14,7 @@ import msgspec
 
 from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.objects.selectors import required_node_affinity
-from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, Tolerated
+from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE
 from scheduler.simulator.apimachinery.objects import is_terminating, labels_of
 from scheduler.simulator.controllers.workloads import REVISION_LABEL, WorkloadController, template_hash
 from scheduler.simulator.kinds.disruption_budgets import scaled
@@ -99,12 +99,11 @@ class DaemonSetController(WorkloadController):
         metadata = {"name": "any", "uid": "any", "namespace": daemon_set["metadata"]["namespace"]}
         pod = decode_pod(msgspec.json.encode({"metadata": metadata, "spec": spec}))
         affinity = required_node_affinity(pod.pod.spec.node_selector, pod.node_affinity)
-        tolerated = Tolerated(pod.tolerations)
         should, stay = set(), set()
         for name, node in self._nodes.items():
             if not affinity.matches(name, node.labels):
                 continue
-            against = {taint.effect for taint in node.taints if taint not in tolerated}
+            against = {taint.effect for taint in node.taints if not pod.tolerated.cover(taint)}
             if NO_EXECUTE not in against:
                 stay.add(name)
                 if NO_SCHEDULE not in against:

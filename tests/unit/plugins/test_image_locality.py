@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import Any
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +12,11 @@ from scheduler.state.cache import Cache
 from tests.builders import node, pod
 from tests.clusters import cluster
 from tests.unit.plugins.running import scores
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.objects.node import NodeObject
 
 MIB = 1024 * 1024
 
@@ -99,3 +105,44 @@ def test_an_image_counts_with_the_size_on_the_node_that_had_it_first_though_anot
     cache.add_node(having("early", a=900))
 
     assert scored(cache) == dict.fromkeys(("early", "late"), (500 - 23) * 100 // (1000 - 23))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_very_many_images_are_worth_what_a_few_are(seed: int, monkeypatch: pytest.MonkeyPatch):
+    random = Random(seed)
+    names = [f"i{number}" for number in range(20)]
+    nodes = cluster(
+        *(
+            having(f"n{row}", **{name: random.randrange(900) for name in random.sample(names, 5)})
+            for row in range(9)
+        )
+    )
+    wanted = pod(
+        "p", containers=[{"name": f"c{number}", "image": random.choice(names)} for number in range(15)]
+    )
+    expected = scores(ImageLocality(), wanted, nodes)
+
+    monkeypatch.setattr("plugins.image_locality._FEW", 0)
+
+    assert scores(ImageLocality(), wanted, nodes) == expected
+
+
+@pytest.mark.parametrize("count", [50, 500])
+def test_each_node_is_looked_at_once_for_all_images_of_a_pod(count: int, monkeypatch: pytest.MonkeyPatch):
+    looked = []
+
+    def counted(node: NodeObject) -> Mapping[str, int]:
+        looked.append(node.name)
+        return node.images
+
+    nodes = cluster(
+        *(having(f"n{row}", **{f"i{number}": 100 for number in range(count)}) for row in range(10))
+    )
+    snapshot = nodes.snapshot()
+    monkeypatch.setattr("scheduler.snapshot.images._images", counted)
+
+    ImageLocality().score(
+        CycleState(), running(*(f"i{number}" for number in range(count))), snapshot, snapshot.all_rows
+    )
+
+    assert len(looked) <= 2 * snapshot.n_nodes

@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from plugins.taint_toleration import REASON, TaintToleration
 from scheduler.framework import Code, CycleState, EventResource, QueueingHint
+from scheduler.objects.taints import Toleration, Tolerations
 from tests.builders import node, pod
 from tests.clusters import cluster
 from tests.unit.plugins.running import hint, reasons, scores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 EVERYTHING = [{"operator": "Exists"}]
 
@@ -124,3 +130,24 @@ def test_any_new_toleration_of_its_own_wakes_a_pod():
 
     assert hint(plugin, EventResource.POD, mine, mine, pod("mine")) is QueueingHint.QUEUE
     assert hint(plugin, EventResource.POD, mine, other, other) is QueueingHint.SKIP
+
+
+def test_thousands_of_tolerations_are_gone_through_once_whatever_the_nodes_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = []
+    build = Tolerations.__init__
+
+    def counted(self: Tolerations, tolerations: Iterable[Toleration]) -> None:
+        known = tuple(tolerations)
+        read.extend(known)
+        build(self, known)
+
+    monkeypatch.setattr(Tolerations, "__init__", counted)
+    nodes = cluster(*(node(f"n{number}", taints=[f"k{number}:NoSchedule"]) for number in range(100)))
+    many = [{"key": f"k{number}", "operator": "Exists"} for number in range(50, 1050)]
+
+    refused = reasons(TaintToleration(), pod("p", tolerations=many), nodes)
+
+    assert refused.keys() == {f"n{number}" for number in range(50)}
+    assert len(read) <= 2 * len(many)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -33,8 +34,10 @@ from scheduler.snapshot import (
     pod_counts,
     term_columns,
 )
+from scheduler.snapshot.pod_counts import PodCounts
 from scheduler.snapshot.rule_index import RuleIndex
 from tests import builders
+from tests.counting import CountedLabels
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -445,3 +448,53 @@ def test_a_term_that_very_many_nodes_hold_is_found_on_all_of_them() -> None:
     terms = table.snapshot().affinity_terms(TermKind.REQUIRED_ANTI_AFFINITY)
     found = terms.matching("default", {"app": "a"}, {})
     assert summed(found) == {("zone", row): 1 for row in range(1, 600, 2)}
+
+
+@dataclass
+class Counted:
+    """A pod whose labels count how often they are read."""
+
+    namespace: str
+    labels: CountedLabels
+    is_terminating: bool = False
+
+
+def without(label: str, namespace: str) -> PodQuery:
+    """Pods of a namespace that do not have a label."""
+    absent = SelectorRequirement(label, "DoesNotExist")
+    rule = parse_label_selector(LabelSelector(match_expressions=(absent,)))
+    return PodQuery((PodsIn(frozenset({namespace}), rule),))
+
+
+def test_a_pod_is_not_compared_with_descriptions_of_pods_of_other_namespaces() -> None:
+    counts = PodCounts()
+    columns = [counts.column(without(f"l{number}", "theirs"), 4) for number in range(100)]
+    own = counts.column(without("l0", "mine"), 4)
+    pod = Counted("mine", CountedLabels(app="a"))
+
+    counts.count(1, pod, 1)
+
+    assert own.view(4).tolist() == [0, 1, 0, 0]
+    assert not any(column.cells.any() for column in columns)
+    assert pod.labels.reads <= 1
+
+
+def test_a_new_description_is_not_compared_with_pods_of_other_namespaces() -> None:
+    counts = PodCounts()
+    theirs = [Counted("theirs", CountedLabels(app=f"a{number}")) for number in range(100)]
+    for pod in theirs:
+        counts.count(0, pod, 1)
+    counts.count(2, Counted("mine", CountedLabels(app="a")), 1)
+
+    assert counts.column(without("l0", "mine"), 4).view(4).tolist() == [0, 0, 1, 0]
+    assert sum(pod.labels.reads for pod in theirs) == 0
+
+
+def test_descriptions_are_forgotten_by_what_their_requirements_take() -> None:
+    counts = PodCounts()
+    for number in range(200):
+        expressions = [SelectorRequirement(f"l{number}-{place}", "Exists") for place in range(1000)]
+        rule = parse_label_selector(LabelSelector(match_expressions=tuple(expressions)))
+        counts.column(PodQuery((PodsIn(frozenset({"theirs"}), rule),)), 4)
+
+    assert len(counts.queries) < 50

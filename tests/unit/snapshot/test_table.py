@@ -163,7 +163,7 @@ class Table(RuleBasedStateMachine):
         self.count = 0
         if labels_read_early:
             self.table.label("zone")
-            self.table.image("a:1")
+            self.table.images(["a:1"])["a:1"]
 
     @rule(name=names, fields=node_fields)
     def put_node(self, name: str, fields: dict[str, Any]):
@@ -288,7 +288,7 @@ def test_what_pods_only_name_has_no_column():
     table.add_pod(0, evil)
     for number in range(1000):
         assert table.label(f"key-{number}").values == [None]
-        assert table.image(f"image:{number}").num_nodes == 0
+        assert table.images([f"image:{number}"])[f"image:{number}"].num_nodes == 0
         assert table.requested(f"example.com/{number}").tolist() == [1]
 
     assert len(table._columns()) <= before + 64
@@ -303,7 +303,7 @@ def test_what_a_node_brought_goes_with_it():
     for _ in range(3):
         table.add_node(node("b", **fields, images=[{"names": ["a:1"], "sizeBytes": 5}]))
         assert table.label("disk").judge(lambda value: value == "y").tolist() == [False, True]
-        assert table.image("a:1").num_nodes == 1
+        assert table.images(["a:1"])["a:1"].num_nodes == 1
         assert len(table._columns()) > names
         table.remove_node("b")
         assert len(table._columns()) == names
@@ -389,14 +389,14 @@ def test_an_image_has_the_size_of_the_first_node_until_no_node_has_it():
     table = ClusterTable()
     table.add_node(with_image("a", 10))
     table.add_node(with_image("b", 20))
-    assert table.image("i:1").size_bytes == 10
+    assert table.images(["i:1"])["i:1"].size_bytes == 10
 
     table.update_node(with_image("a", None))
-    assert table.image("i:1").size_bytes == 10
+    assert table.images(["i:1"])["i:1"].size_bytes == 10
     table.remove_node("b")
-    assert table.image("i:1").num_nodes == 0
+    assert table.images(["i:1"])["i:1"].num_nodes == 0
     table.update_node(with_image("a", 30))
-    assert table.image("i:1").size_bytes == 30
+    assert table.images(["i:1"])["i:1"].size_bytes == 30
 
 
 def test_objects_of_a_kind_nobody_needs_are_an_error_that_says_so():

@@ -1,0 +1,57 @@
+"""Rules with many requirements match what they match one by one, and cost by the labels that there are."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.objects.matchers import matcher
+from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorRequirement, parse_label_selector
+from tests.counting import CountedLabels
+
+KEYS = st.sampled_from(["a", "b", "c", "d"])
+VALUES = st.sampled_from(["", "1", "2"])
+EXPRESSIONS = st.one_of(
+    st.builds(
+        SelectorRequirement,
+        KEYS,
+        st.sampled_from(["In", "NotIn"]),
+        st.lists(VALUES, min_size=1, max_size=3).map(tuple),
+    ),
+    st.builds(SelectorRequirement, KEYS, st.sampled_from(["Exists", "DoesNotExist"])),
+)
+
+
+def rule(*expressions: SelectorRequirement) -> LabelRule:
+    return parse_label_selector(LabelSelector(match_expressions=expressions))
+
+
+@given(st.lists(EXPRESSIONS, max_size=24), st.dictionaries(KEYS, VALUES))
+def test_labels_match_as_they_do_requirement_by_requirement(
+    written: list[SelectorRequirement], labels: dict[str, str]
+) -> None:
+    wanted = rule(*written)
+
+    assert matcher(wanted)(labels) is wanted.matches(labels)
+
+
+def test_a_rule_for_nothing_matches_nothing() -> None:
+    assert not matcher(LabelRule(None))({"a": "1"})
+
+
+def test_a_thousand_requirements_cost_no_more_than_there_are_labels() -> None:
+    labels = CountedLabels(a="1", b="2")
+    matches = matcher(
+        rule(*(SelectorRequirement(f"absent-{number}", "DoesNotExist") for number in range(1000)))
+    )
+
+    assert matches(labels)
+    assert labels.reads <= len(labels)
+
+
+def test_a_thousand_labels_cost_no_more_than_there_are_requirements() -> None:
+    labels = CountedLabels({f"label-{number}": "1" for number in range(1000)})
+    matches = matcher(rule(*(SelectorRequirement(f"label-{number}", "Exists") for number in range(20))))
+
+    assert matches(labels)
+    assert labels.reads <= 20
