@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from plugins.volume_binding.candidates import AVAILABLE, CAPACITIES_OF_CLASS, CapacityDemand, VolumeDemand
+from plugins.volume_binding.candidates import (
+    AVAILABLE,
+    CAPACITIES_OF_CLASS,
+    CapacityDemand,
+    VolumeDemand,
+    reach_of_capacity,
+)
 from plugins.volume_binding.claims import SELECTED_NODE, fault_of, is_fully_bound, key_of, selected_node
 from plugins.volume_binding.judging import NO_PROVISIONER, Refusal, topologies
 from plugins.volume_binding.migration import reach_on
-from plugins.volume_binding.places import reaches
+from plugins.volume_binding.places import reach_of, reaches
 from plugins.volumes.storage import CSI_STORAGE_CAPACITIES, VOLUMES, Storage
 from scheduler.objects.canonical_quantity import canonical_quantity
 from scheduler.objects.quantity import parse_quantity
@@ -154,7 +160,7 @@ def _why_no_room(
 ) -> Iterator[str]:
     demand = CapacityDemand(claim.class_name, parse_quantity(asked).value())
     reports = snapshot.objects(CSI_STORAGE_CAPACITIES).indexed(CAPACITIES_OF_CLASS, claim.class_name)
-    here = [each for each in reports.values() if reaches(demand.reach(each), node.labels)]
+    here = [each for each in reports.values() if reaches(reach_of_capacity(each), node.labels)]
     if any(map(demand.is_met_by, here)):
         return
     who = f'claim {_name(claim)}: driver {driver} reports of class "{claim.class_name}"'
@@ -181,7 +187,7 @@ def _shortcomings(
     alike: dict[str, list[str]] = defaultdict(list)
     elsewhere: dict[str, list[str]] = defaultdict(list)
     for volume in sorted(volumes, key=lambda each: each.metadata.name):
-        reach = demand.reach(volume)
+        reach = reach_of(volume)
         if not reaches(reach, node.labels):
             elsewhere[f"is only for nodes with {asked_of(reach or ())}"].append(volume.metadata.name)
         else:
@@ -214,7 +220,7 @@ def _faults(claim: PersistentVolumeClaim, demand: VolumeDemand, volume: Persiste
         yield "is being deleted"
     if reference is None and volume.status.phase != AVAILABLE:
         yield f"is not Available but {volume.status.phase or 'of no phase yet'}"
-    if demand.rank(volume) < demand.nanos:
+    if spec.capacity.quantity.nanos < demand.nanos:
         yield f"has {_amount(spec.capacity.storage)} only"
     if missing := sorted(demand.access_modes.difference(spec.access_modes)):
         yield f"is not {', '.join(missing)}"

@@ -9,8 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.volume_binding.migration import MIGRATED_PLUGINS
-from plugins.volumes.storage import claims_awaited, key_brought
-from scheduler.framework import ActionType, ClusterEvent, EventResource, EventWithHint, QueueingHint
+from plugins.volumes.storage import brings_where, claims_awaited, key_brought
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    EventResource,
+    EventWithHint,
+    QueueingHint,
+    reads_nothing,
+)
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from scheduler.snapshot import object_key
@@ -27,58 +34,96 @@ def _hint(helps: bool) -> QueueingHint:
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
-def _after_class_change(_pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
-    """A class came, or its volumes are made elsewhere."""
+def _class_helps(old: Object | None, new: Object) -> bool:
+    """Say whether a class came, or its volumes are made elsewhere."""
     if old is None:
-        return QueueingHint.QUEUE
+        return True
     before, after = typed_object(old, StorageClass), typed_object(new, StorageClass)
-    return _hint(before.allowed_topologies != after.allowed_topologies)
+    return before.allowed_topologies != after.allowed_topologies
+
+
+def _after_class_change(_pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
+    return _hint(_class_helps(old, new))
 
 
 def _after_claim_change(pod: PodInfo, _old: Object | None, new: Object) -> QueueingHint:
     """Something happened to a claim of the pod."""
-    key = object_key(new)
-    return _hint(any(claim.key == key for claim in pod.claims))
+    return _hint(object_key(new) in pod.claim_keys)
+
+
+def _csi_node_helps(old: Object | None, new: Object) -> bool:
+    """Say whether drivers came to a node, or do the work of other in-tree plugins there."""
+    if old is None:
+        return True
+    before, after = typed_object(old, CSINode).metadata, typed_object(new, CSINode).metadata
+    return before.annotations.get(MIGRATED_PLUGINS) != after.annotations.get(MIGRATED_PLUGINS)
 
 
 def _after_csi_node_change(_pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
-    """Drivers came to a node, or do the work of other in-tree plugins there."""
-    if old is None:
-        return QueueingHint.QUEUE
-    before, after = typed_object(old, CSINode).metadata, typed_object(new, CSINode).metadata
-    return _hint(before.annotations.get(MIGRATED_PLUGINS) != after.annotations.get(MIGRATED_PLUGINS))
+    return _hint(_csi_node_helps(old, new))
+
+
+def _inline_drivers(pod: PodInfo) -> frozenset[str]:
+    """Return the drivers of a pod's volumes without claims; upstream thinks of these where a driver changes."""
+    return frozenset(volume.csi.driver for volume in pod.pod.spec.volumes if volume.csi is not None)
+
+
+def _driver_helps(old: Object | None, new: Object) -> bool:
+    """Say whether a driver tells no more what room it has."""
+    before, after = (typed_object(each or {}, CSIDriver).spec.storage_capacity for each in (old, new))
+    return bool(before) and not after
 
 
 def _after_driver_change(pod: PodInfo, old: Object, new: Object) -> QueueingHint:
-    """A driver tells no more what room it has; upstream thinks of volumes without claims here."""
-    before, after = typed_object(old, CSIDriver), typed_object(new, CSIDriver)
-    is_used = any(
-        volume.csi is not None and volume.csi.driver == after.metadata.name for volume in pod.pod.spec.volumes
-    )
-    return _hint(is_used and bool(before.spec.storage_capacity) and not after.spec.storage_capacity)
+    return _hint(new["metadata"]["name"] in _inline_drivers(pod) and _driver_helps(old, new))
+
+
+def _capacity_helps(old: Object | None, new: Object) -> bool:
+    """Say whether there is room for larger volumes."""
+    if old is None:
+        return True
+    before, after = (typed_object(each, CSIStorageCapacity).largest_volume for each in (old, new))
+    return after is not None and (before is None or after.value() > before.value())
 
 
 def _after_capacity_change(_pod: PodInfo, old: Object | None, new: Object) -> QueueingHint:
-    """There is room for larger volumes."""
-    if old is None:
-        return QueueingHint.QUEUE
-    before, after = (typed_object(each, CSIStorageCapacity).largest_volume for each in (old, new))
-    return _hint(after is not None and (before is None or after.value() > before.value()))
+    return _hint(_capacity_helps(old, new))
 
 
 _ADD_OR_UPDATE = ActionType.ADD | ActionType.UPDATE
 
 EVENTS: Final[Sequence[EventWithHint]] = (
-    EventWithHint(ClusterEvent(EventResource.STORAGE_CLASS, _ADD_OR_UPDATE), _after_class_change),
+    EventWithHint(
+        ClusterEvent(EventResource.STORAGE_CLASS, _ADD_OR_UPDATE),
+        _after_class_change,
+        reads_nothing,
+        brings_where(_class_helps),
+    ),
     EventWithHint(
         ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _ADD_OR_UPDATE),
         _after_claim_change,
-        brings=key_brought,
-        awaits=claims_awaited,
+        claims_awaited,
+        key_brought,
+        claims_awaited,
     ),
     EventWithHint(ClusterEvent(EventResource.PERSISTENT_VOLUME, _ADD_OR_UPDATE)),
     EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)),
-    EventWithHint(ClusterEvent(EventResource.CSI_NODE, _ADD_OR_UPDATE), _after_csi_node_change),
-    EventWithHint(ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE), _after_driver_change),
-    EventWithHint(ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, _ADD_OR_UPDATE), _after_capacity_change),
+    EventWithHint(
+        ClusterEvent(EventResource.CSI_NODE, _ADD_OR_UPDATE),
+        _after_csi_node_change,
+        reads_nothing,
+        brings_where(_csi_node_helps),
+    ),
+    EventWithHint(
+        ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE),
+        _after_driver_change,
+        _inline_drivers,
+        brings_where(_driver_helps),
+    ),
+    EventWithHint(
+        ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, _ADD_OR_UPDATE),
+        _after_capacity_change,
+        reads_nothing,
+        brings_where(_capacity_helps),
+    ),
 )

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from plugins.volume_binding.candidates import CapacityDemand
 from plugins.volume_binding.claims import selected_node
 from plugins.volume_binding.matching import match_volumes
 from plugins.volume_binding.migration import MIGRATED, migrated_plugin, reach_by_driver
-from plugins.volume_binding.places import NONE, nodes_in, reach_of, rules_of
+from plugins.volume_binding.places import nodes_in, reach_of, rules_of
 from plugins.volumes.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, Storage
 from scheduler.framework import PASS, Code, Outcome, Outcomes
 from scheduler.objects.selectors import NodeSelector, NodeSelectorTerm, Operator, SelectorRequirement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from plugins.volume_binding.candidates import KeptCandidates
     from plugins.volume_binding.claims import PodClaims
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from plugins.volume_binding.places import Reach
     from plugins.volumes.csi_migration import InTreePlugin
     from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-    from scheduler.snapshot import Bools, Snapshot, UInt16s
+    from scheduler.snapshot import Bools, Int64s, Snapshot, UInt16s
 
 
 class Refusal(IntFlag):
@@ -89,6 +88,11 @@ class NodeVolumes:
         self._kept = kept
         self._refusals: UInt16s = np.zeros(snapshot.n_nodes, dtype=np.uint16)
         self._failures: list[tuple[str, Bools]] = []
+        self._migrated_nodes: dict[str, Bools] = {}  # in-tree plugin -> where a CSI driver does its work
+        self._offers: dict[str, Bools] = {}  # class -> where volumes of it are made
+        self._largest: dict[
+            str, Int64s
+        ] = {}  # class -> the largest volume that can be made for each node, in bytes
         self._matches: Sequence[Match] = ()
         self._selected: Sequence[PersistentVolumeClaim] = ()
 
@@ -137,19 +141,25 @@ class NodeVolumes:
 
     def _check_bound(self) -> None:
         standing = np.ones(self._snapshot.n_nodes, dtype=np.bool_)
+        seen: set[tuple[Reach, str]] = set()
         for claim in self._claims.bound:
             volume = self._storage.bound_volume(claim)
             if volume is None:
                 self._refuse(standing, Refusal.GONE)
                 return
-            reached = self._reached(volume, standing)
+            plugin = migrated_plugin(volume)
+            # Of volumes reached alike one is enough, and so are those before the last node is refused.
+            alike = reach_of(volume), "" if plugin is None else volume.metadata.name
+            if alike in seen or not standing.any():
+                continue
+            seen.add(alike)
+            reached = self._reached(volume, plugin, standing)
             self._refuse(standing & ~reached, Refusal.NOT_REACHED)
             standing &= reached
 
-    def _reached(self, volume: PersistentVolume, standing: Bools) -> Bools:
+    def _reached(self, volume: PersistentVolume, plugin: InTreePlugin | None, standing: Bools) -> Bools:
         """Return bool (n_nodes,), which nodes reach a volume; those that have its plugin's CSI driver by the driver's labels."""
         reached = nodes_in(self._snapshot, reach_of(volume))
-        plugin = migrated_plugin(volume)
         if plugin is None:
             return reached
         migrated = self._migrated(plugin) & standing
@@ -165,11 +175,13 @@ class NodeVolumes:
     def _migrated(self, plugin: InTreePlugin) -> Bools:
         """Return bool (n_nodes,), where a CSI driver does a plugin's work."""
         # A loop over nodes, for volumes of times before CSI only.
-        names = self._snapshot.objects(CSI_NODES).indexed(MIGRATED, plugin.name)
-        rows = [row for row in map(self._snapshot.row_of, names) if row is not None]
-        migrated = np.zeros(self._snapshot.n_nodes, dtype=np.bool_)
-        migrated[rows] = True
-        return migrated
+        known = self._migrated_nodes.get(plugin.name)
+        if known is None:
+            names = self._snapshot.objects(CSI_NODES).indexed(MIGRATED, plugin.name)
+            rows = [row for row in map(self._snapshot.row_of, names) if row is not None]
+            known = self._migrated_nodes[plugin.name] = np.zeros(self._snapshot.n_nodes, dtype=np.bool_)
+            known[rows] = True
+        return known
 
     # Claims that wait for a node.
 
@@ -188,9 +200,7 @@ class NodeVolumes:
             self._fail(standing, found)
             return
         self._matches = found
-        lacking = [(claim, standing) for claim in self._selected]
-        lacking += [(match.claim, ~match.is_found) for match in self._matches]
-        self._check_provisions(lacking, standing)
+        self._check_provisions(standing)
 
     def _nodes_selected(self) -> Bools:
         """Return bool (n_nodes,), all nodes but those that a claim's selected node leaves out."""
@@ -203,12 +213,21 @@ class NodeVolumes:
             selected &= there
         return selected
 
-    def _check_provisions(
-        self, lacking: Iterable[tuple[PersistentVolumeClaim, Bools]], standing: Bools
-    ) -> None:
-        """Refuse nodes for which a claim's volume cannot be made; `lacking` says which nodes need that."""
+    def _check_provisions(self, standing: Bools) -> None:
+        """Refuse nodes for which a claim's volume cannot be made, where there is none."""
         standing = standing.copy()
-        for claim, rows in lacking:
+        lacking: list[tuple[PersistentVolumeClaim, Match | None]] = [
+            (claim, None) for claim in self._selected
+        ]
+        lacking += [(match.claim, match) for match in self._matches]
+        everywhere: set[tuple[str, str | float | None]] = set()
+        for claim, match in lacking:
+            demanded = claim.class_name, claim.spec.resources.requests.storage
+            if demanded in everywhere:
+                continue
+            rows = np.ones_like(standing) if match is None else ~match.is_found
+            if rows.all():  # what was said of all nodes is said of the next claim alike
+                everywhere.add(demanded)
             needed = rows & standing
             if not needed.any():
                 continue
@@ -222,9 +241,13 @@ class NodeVolumes:
 
     def _offered(self, storage_class: StorageClass) -> Bools:
         """Return bool (n_nodes,), where volumes of a class are made."""
-        if storage_class.provisioner in {"", NO_PROVISIONER}:
-            return np.zeros(self._snapshot.n_nodes, dtype=np.bool_)
-        return nodes_in(self._snapshot, topologies(storage_class))
+        name = storage_class.metadata.name
+        if name not in self._offers:
+            if storage_class.provisioner in {"", NO_PROVISIONER}:
+                self._offers[name] = np.zeros(self._snapshot.n_nodes, dtype=np.bool_)
+            else:
+                self._offers[name] = nodes_in(self._snapshot, topologies(storage_class))
+        return self._offers[name]
 
     def _roomy(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Bools:
         """Return bool (n_nodes,), where there is room for a claim's volume, as far as its driver tells.
@@ -236,9 +259,12 @@ class NodeVolumes:
         driver = self._storage.csi_driver(storage_class.provisioner)
         if request.storage is None or driver is None or not driver.spec.storage_capacity:
             return np.ones(self._snapshot.n_nodes, dtype=np.bool_)
-        demand = CapacityDemand(claim.class_name, request.quantity.value())
-        candidates = self._kept.of(demand, self._snapshot.objects(CSI_STORAGE_CAPACITIES))
-        roomy: Bools = candidates.first(self._snapshot)[0] != NONE
+        largest = self._largest.get(claim.class_name)
+        if largest is None:
+            capacities = self._snapshot.objects(CSI_STORAGE_CAPACITIES)
+            largest = self._kept.capacities(claim.class_name, capacities).largest_bytes(self._snapshot)
+            self._largest[claim.class_name] = largest
+        roomy: Bools = largest >= max(0, request.quantity.value())
         return roomy
 
     # What is said.

@@ -7,7 +7,8 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from scheduler.snapshot import Index
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from plugins.volume_binding.candidates import KeptCandidates
+    from plugins.volume_binding.candidates import KeptCandidates, VolumeCandidates
     from scheduler.objects.storage import PersistentVolumeClaim
     from scheduler.snapshot import Bools, Int64s, Snapshot
 
@@ -53,7 +54,7 @@ class Match:
     numbers: Int64s
     names: Sequence[str]
 
-    @property
+    @cached_property
     def is_found(self) -> Bools:
         """Bool (n_nodes,), where there is a volume for it."""
         found: Bools = self.numbers != NONE
@@ -78,39 +79,108 @@ def match_volumes(
     Returns:
         A match for each claim, or what is wrong with one of them, in upstream's words.
     """
+    volumes = snapshot.objects(VOLUMES)
+    everywhere = np.ones(snapshot.n_nodes, dtype=np.bool_)
+    none = np.full(snapshot.n_nodes, NONE, dtype=np.int64)
+    none.flags.writeable = False
+    held_by_earlier: dict[str, Bools] = {}
+    picks: dict[str, _Picks] = {}  # class -> what earlier claims take
     matches: list[Match] = []
     for claim in sorted(claims, key=lambda claim: claim.spec.resources.requests.quantity.nanos):
         try:
             demand = VolumeDemand.of(claim)
         except SelectorError as error:
             return f"error creating internal label selector for claim: {key_of(claim)}: {error}"
-        matches.append(_match(snapshot, claim, demand, kept, matches))
+        held, undecided = _held(snapshot, claim, demand, held_by_earlier, everywhere)
+        of_class = picks.get(demand.class_name)
+        if of_class is None:
+            candidates = kept.volumes(demand.class_name, volumes)
+            of_class = picks[demand.class_name] = _Picks(snapshot, candidates, none)
+        matches.append(Match(claim, held, of_class.next(demand, undecided), of_class.candidates.names))
     return matches
 
 
-def _match(
+def _held(
     snapshot: Snapshot,
     claim: PersistentVolumeClaim,
     demand: VolumeDemand,
-    kept: KeptCandidates,
-    earlier: Sequence[Match],
-) -> Match:
-    volumes = snapshot.objects(VOLUMES)
-    held, undecided = [], np.ones(snapshot.n_nodes, dtype=np.bool_)
-    for name, volume in sorted(volumes.indexed(HELD_FOR, key_of(claim)).items()):
-        if _is_for(volume, claim) and demand.has_room_in(volume):
-            # One that cannot be reached rules the others out.
-            free = undecided & ~_taken(name, earlier)
-            held.append((name, free & nodes_in(snapshot, reach_of(volume))))
-            undecided &= ~free
-    candidates = kept.of(demand, volumes)
-    rivals = [match for match in earlier if match.claim.class_name == claim.class_name]
-    taken = [_in_terms_of(candidates.names, rival) for rival in rivals]
-    *better, numbers = candidates.first(snapshot, len(taken) + 1)  # each rival takes one, so the last is free
-    for best in reversed(better):
-        is_taken = np.any([numbers_taken == best for numbers_taken in taken], axis=0)
-        numbers = np.where(is_taken, numbers, best)
-    return Match(claim, held, np.where(undecided, numbers, NONE), candidates.names)
+    by_earlier: dict[str, Bools],
+    everywhere: Bools,
+) -> tuple[Sequence[tuple[str, Bools]], Bools]:
+    """Return the volumes held for a claim and where each would be taken, and bool (n_nodes,), where others may be taken."""
+    held: list[tuple[str, Bools]] = []
+    undecided = everywhere
+    for name, volume in sorted(snapshot.objects(VOLUMES).indexed(HELD_FOR, key_of(claim)).items()):
+        if not (_is_for(volume, claim) and demand.has_room_in(volume)):
+            continue
+        # One that cannot be reached rules the others out.
+        free = undecided & ~by_earlier[name] if name in by_earlier else undecided
+        if free.any():
+            rows = free & nodes_in(snapshot, reach_of(volume))
+            held.append((name, rows))
+            # The pod may name a claim twice.
+            by_earlier[name] = by_earlier[name] | rows if name in by_earlier else rows
+            undecided = undecided & ~free
+    return held, undecided
+
+
+class _Picks:
+    """What the claims of a pod take of the volumes of one class, one claim after another, the smallest first.
+
+    Claims that the same volumes would do for take higher and higher numbers on each node, so the next one begins where
+    the one before ended.
+
+    Args:
+        snapshot: the cluster.
+        candidates: the volumes.
+        none: int64 (n_nodes,), NONE everywhere.
+    """
+
+    def __init__(self, snapshot: Snapshot, candidates: VolumeCandidates, none: Int64s) -> None:
+        self.candidates = candidates
+        self._snapshot = snapshot
+        self._none = none
+        self._fitting: dict[
+            VolumeDemand, tuple[bytes, Bools]
+        ] = {}  # which volumes would do, as bytes and array
+        self._last: dict[bytes, Int64s] = {}  # which volumes would do -> what the last such claim took
+        self._taken: list[tuple[bytes, Int64s]] = []
+
+    def next(self, demand: VolumeDemand, undecided: Bools) -> Int64s:
+        """Return what a claim takes of what is left, int64 (n_nodes,); NONE where it is not undecided, or nothing does."""
+        of_any_size = replace(demand, nanos=0)
+        known = self._fitting.get(of_any_size)
+        if known is None:
+            fitting = self.candidates.fitting(demand.admits)
+            known = self._fitting[of_any_size] = fitting.tobytes(), fitting
+        kind, fitting = known
+        last, smallest = self._last.get(kind), self.candidates.at_least(demand.nanos)
+        if last is self._none or smallest == len(fitting) or not fitting[smallest:].any():
+            return self._none
+        numbers = self._find(kind, fitting, smallest if last is None else np.maximum(smallest, last + 1))
+        if not undecided.all():
+            decided = np.full_like(numbers, -1) if last is None else last
+            self._last[kind] = np.where(undecided, numbers, decided)
+            numbers = np.where(undecided, numbers, NONE)
+        elif (numbers == NONE).all():
+            numbers = self._last[kind] = self._none
+        else:
+            self._last[kind] = numbers
+        if numbers is not self._none:
+            self._taken.append((kind, numbers))
+        return numbers
+
+    def _find(self, kind: bytes, fitting: Bools, at_least: Int64s | int) -> Int64s:
+        """Return the first numbers that no claim of another kind took."""
+        others = [numbers for its, numbers in self._taken if its != kind]
+        while True:
+            numbers = self.candidates.first(self._snapshot, fitting, at_least)
+            taken = np.zeros(len(numbers), dtype=np.bool_)
+            for other in others:
+                taken |= (numbers == other) & (numbers != NONE)
+            if not taken.any():
+                return numbers
+            at_least = np.where(taken, numbers + 1, np.minimum(at_least, numbers))
 
 
 def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -122,23 +192,3 @@ def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     reference = volume.spec.claim_ref
     assert reference is not None, "it was found by the claim that it names"
     return volume.class_name == claim.class_name and reference.uid in {"", claim.metadata.uid}
-
-
-def _taken(name: str, earlier: Iterable[Match]) -> Bools | np.bool_:
-    """Return where an earlier claim takes a held volume; there is one where the pod names a claim twice."""
-    taken: Bools | np.bool_ = np.False_
-    for match in earlier:
-        for held, rows in match.held:
-            if held == name:
-                taken = taken | rows
-    return taken
-
-
-def _in_terms_of(names: Sequence[str], match: Match) -> Int64s:
-    """Return what a match takes on each node as places in other names; NONE where it is not among them."""
-    if match.names is names:
-        return match.numbers
-    places = {name: place for place, name in enumerate(names)}
-    place_of = np.array([*(places.get(name, NONE) for name in match.names), NONE], dtype=np.int64)
-    found: Int64s = place_of[np.minimum(match.numbers, len(match.names))]
-    return found

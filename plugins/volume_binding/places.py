@@ -6,11 +6,11 @@ labels that choose their node, and each node knows where its own are; nobody com
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from functools import lru_cache, reduce
+from bisect import insort
+from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from scheduler.objects.storage import PersistentVolume
     from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
     from scheduler.snapshot.change_log import ChangeLog
-
-K = TypeVar("K")
 
 Reach = tuple[NodeRule, ...] | None
 """The nodes that reach something: any of the rules has to hold. None is all of them."""
@@ -63,11 +61,13 @@ def nodes_in(snapshot: Snapshot, reach: Reach) -> Bools:
 class Places:
     """Numbered things, filed by the nodes that reach them."""
 
-    __slots__ = ("_by_labels", "_others")
+    __slots__ = ("_by_labels", "_nodes", "_others")
 
     def __init__(self) -> None:
         self._by_labels: dict[tuple[str, ...], _Drawer] = {}  # by the keys of the labels that choose nodes
         self._others: dict[Reach, list[int]] = {}  # ascending, at least one
+        # When the rows were found, and the rows.
+        self._nodes: dict[Reach, tuple[tuple[ChangeLog, int, int], Rows]] = {}
 
     def add(self, number: int, reach: Reach) -> None:
         """File a thing."""
@@ -81,26 +81,56 @@ class Places:
         for values in _values(rule):
             drawer.add(number, values)
 
-    def remove(self, number: int, reach: Reach) -> None:
-        """Take a thing out that was filed so."""
-        rule = _exact_rule(reach)
-        if rule is None:
-            _take_out(self._others, reach, number)
-            return
-        for values in _values(rule):
-            self._by_labels[_keys(rule)].remove(number, values)
+    def first(self, snapshot: Snapshot, fitting: Bools, numbers: Int64s | int = 0) -> Int64s:
+        """Return the smallest number each node reaches, int64 (n_nodes,); NONE where there is none.
 
-    def first(self, snapshot: Snapshot, count: int = 1) -> Int64s:
-        """Return the smallest numbers each node reaches: int64 (count, n_nodes), ascending, NONE where there are fewer."""
-        parts = [drawer.first(snapshot, count) for drawer in self._by_labels.values()]
-        for reach, numbers in self._others.items():
-            there = np.full((count, snapshot.n_nodes), NONE, dtype=np.int64)
-            for place, number in enumerate(numbers[:count]):
-                there[place, nodes_in(snapshot, reach)] = number
-            parts.append(there)
-        return reduce(_smallest, parts or [np.full((count, snapshot.n_nodes), NONE, dtype=np.int64)])
+        Args:
+            snapshot: the cluster.
+            fitting: bool (n,), by number, the things that count.
+            numbers: the smallest numbers that count, of all nodes or of each, (n_nodes,).
+        """
+        at_least = np.minimum(np.broadcast_to(np.asarray(numbers, dtype=np.int64), snapshot.n_nodes), _LAST)
+        found = np.full(snapshot.n_nodes, NONE, dtype=np.int64)
+        for drawer in self._by_labels.values():
+            np.minimum(found, drawer.first(snapshot, fitting, at_least), out=found)
+        for reach, filed in self._others.items():
+            there = np.array(filed, dtype=np.int64)
+            there = np.append(there[fitting[there]], NONE)
+            if len(there) > 1:
+                nodes = self._nodes_in(snapshot, reach)
+                found[nodes] = np.minimum(found[nodes], there[np.searchsorted(there, at_least[nodes])])
+        return found
+
+    def highest(self, snapshot: Snapshot, values: Int64s) -> Int64s:
+        """Return int64 (n_nodes,), the highest value of what each node reaches; -1 where that is nothing.
+
+        Args:
+            snapshot: the cluster.
+            values: int64 (n,), by number; -1 or higher.
+        """
+        found = np.full(snapshot.n_nodes, -1, dtype=np.int64)
+        for drawer in self._by_labels.values():
+            np.maximum(found, drawer.highest(snapshot, values), out=found)
+        for reach, filed in self._others.items():
+            nodes = self._nodes_in(snapshot, reach)
+            found[nodes] = np.maximum(found[nodes], values[filed].max())
+        return found
+
+    def _nodes_in(self, snapshot: Snapshot, reach: Reach) -> Rows:
+        """Return the rows that reach what is filed under it, looked for again when nodes changed."""
+        log = snapshot.node_changes
+        if log is None:
+            return np.flatnonzero(nodes_in(snapshot, reach))
+        seen = log, log.end, snapshot.n_nodes  # that the last node goes is in no log
+        known = self._nodes.get(reach)
+        if known is None or known[0] != seen:
+            known = self._nodes[reach] = seen, np.flatnonzero(nodes_in(snapshot, reach))
+        return known[1]
 
 
+_BITS: Final = 31
+_LAST: Final = (1 << _BITS) - 1
+"""No number is larger."""
 _MOST_COMBINATIONS = 64
 """Rules that more values fulfil than so many are asked one by one."""
 
@@ -114,46 +144,50 @@ class _Drawer:
     Each combination of values has a column, and of each node is known which is its own.
     """
 
-    __slots__ = ("_best", "_column_of_row", "_columns", "_keys", "_log", "_numbers", "_seen")
+    __slots__ = ("_column_of_row", "_columns", "_entries", "_keys", "_log", "_numbers", "_seen")
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         self._keys = keys
         self._numbers: dict[Values, list[int]] = {}  # ascending, at least one
         self._columns: dict[Values, int] = {}
-        self._best: Int64s = np.full((1, 64), NONE, dtype=np.int64)  # by column: the first numbers, or NONE
+        self._entries: Int64s | None = None  # columns and numbers, ascending; see `_entry`
         self._column_of_row: Rows = np.zeros(0, dtype=np.intp)
         self._log: ChangeLog | None = None  # what was followed
         self._seen = 0
 
     def add(self, number: int, values: Values) -> None:
         insort(self._numbers.setdefault(values, []), number)
-        self._show(values)
+        self._entries = None
 
-    def remove(self, number: int, values: Values) -> None:
-        _take_out(self._numbers, values, number)
-        self._show(values)
+    def first(self, snapshot: Snapshot, fitting: Bools, at_least: Int64s) -> Int64s:
+        """Return int64 (n_nodes,); see `Places.first`."""
+        columns = self._columns_of(snapshot).astype(np.int64)  # which may add some
+        entries = self._all_entries()
+        entries = np.append(entries[fitting[entries & _LAST]], -1)
+        best = entries[np.searchsorted(entries[:-1], columns << _BITS | at_least)]
+        return np.where(best >> _BITS == columns, best & _LAST, NONE)
 
-    def first(self, snapshot: Snapshot, count: int) -> Int64s:
-        """Return int64 (count, n_nodes); see `Places.first`."""
-        if count > len(self._best):
-            self._best = np.full((count, self._best.shape[1]), NONE, dtype=np.int64)
-            for values in self._numbers:
-                self._show(values)
-        columns = self._columns_of(snapshot)  # which may add some
-        return self._best[:count, columns]
+    def highest(self, snapshot: Snapshot, values: Int64s) -> Int64s:
+        """Return int64 (n_nodes,); see `Places.highest`."""
+        columns = self._columns_of(snapshot)
+        entries = self._all_entries()
+        of_column = np.full(len(self._columns), -1, dtype=np.int64)
+        np.maximum.at(of_column, entries >> _BITS, values[entries & _LAST])
+        return of_column[columns]
 
-    def _show(self, values: Values) -> None:
-        """Put the first numbers of a combination into its column."""
-        column = self._column(values)
-        shown = self._numbers.get(values, [])[: len(self._best)]
-        self._best[: len(shown), column] = shown
-        self._best[len(shown) :, column] = NONE
+    def _all_entries(self) -> Int64s:
+        """Return int64, one for each thing in each column, ascending: the column, and in the lower bits the number."""
+        if self._entries is None:
+            entries = [
+                self._column(values) << _BITS | number
+                for values, numbers in self._numbers.items()
+                for number in numbers
+            ]
+            self._entries = np.sort(np.array(entries, dtype=np.int64))
+        return self._entries
 
     def _column(self, values: Values) -> int:
-        column = self._columns.setdefault(values, len(self._columns))
-        if column == self._best.shape[1]:
-            self._best = np.concatenate([self._best, np.full_like(self._best, NONE)], axis=1)
-        return column
+        return self._columns.setdefault(values, len(self._columns))
 
     def _columns_of(self, snapshot: Snapshot) -> Rows:
         """Return the column of each node; only nodes that changed are looked at again."""
@@ -177,10 +211,8 @@ class _Drawer:
     def _forget_values(self) -> None:
         """Let go of the values of nodes that are gone."""
         self._columns.clear()
-        self._best[:] = NONE
+        self._entries = None
         self._log = None
-        for values in self._numbers:
-            self._show(values)
 
 
 def _exact_rule(reach: Reach) -> NodeRule | None:
@@ -202,18 +234,3 @@ def _keys(rule: NodeRule) -> tuple[str, ...]:
 
 def _values(rule: NodeRule) -> Iterable[Values]:
     return product(*(requirement.values for requirement in rule.labels))
-
-
-def _take_out(filed: dict[K, list[int]], place: K, number: int) -> None:
-    numbers = filed[place]
-    del numbers[bisect_left(numbers, number)]
-    if not numbers:
-        del filed[place]
-
-
-def _smallest(some: Int64s, more: Int64s) -> Int64s:
-    """Return the smallest numbers of two arrays (count, n_nodes), each ascending."""
-    if len(some) == 1:
-        return np.minimum(some, more)
-    both: Int64s = np.sort(np.concatenate([some, more]), axis=0)[: len(some)]
-    return both

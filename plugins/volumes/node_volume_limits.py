@@ -24,6 +24,7 @@ from plugins.volumes.storage import (
     VOLUME_ATTACHMENTS,
     VOLUMES,
     Storage,
+    brings_where,
     claims_awaited,
     key_brought,
 )
@@ -42,9 +43,11 @@ from scheduler.framework import (
     PreFilterPlugin,
     QueueingHint,
     Status,
+    reads_nothing,
 )
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import CSINode, VolumeAttachment
+from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -84,42 +87,46 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         add, update, delete = ActionType.ADD, ActionType.UPDATE, ActionType.DELETE
         return (
             event(EventResource.CSI_NODE, add),
-            event(EventResource.CSI_NODE, update, self._after_csi_node_updated),
             event(
-                EventResource.POD, delete, self._after_pod_deleted, brings=lambda old, _: old.storage_volumes
+                EventResource.CSI_NODE,
+                update,
+                self._after_csi_node_updated,
+                alike=reads_nothing,
+                brings=brings_where(_csi_node_helps),
+            ),
+            event(
+                EventResource.POD,
+                delete,
+                self._after_pod_deleted,
+                alike=reads_nothing,
+                brings=lambda old, _: old.storage_volumes,
             ),
             event(
                 EventResource.PERSISTENT_VOLUME_CLAIM,
                 add,
                 self._after_claim_added,
+                alike=claims_awaited,
                 brings=key_brought,
                 awaits=claims_awaited,
             ),
-            event(EventResource.VOLUME_ATTACHMENT, delete, self._after_attachment_deleted),
+            event(EventResource.VOLUME_ATTACHMENT, delete, self._after_attachment_deleted, alike=_attachers),
         )
 
     def _after_csi_node_updated(
         self, pod: PodInfo, old: Mapping[str, Any], new: Mapping[str, Any]
     ) -> QueueingHint:
-        before = typed_object(old, CSINode).limits
-        after = typed_object(new, CSINode).limits
-        helps = any(limit > before.get(driver, 0) for driver, limit in after.items())
-        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+        return QueueingHint.QUEUE if _csi_node_helps(old, new) else QueueingHint.SKIP
 
     def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> QueueingHint:
         was_expected = bool(old.node_name or old.pod.status.nominated_node_name)
         return QueueingHint.QUEUE if was_expected and _counts(old) else QueueingHint.SKIP
 
     def _after_claim_added(self, pod: PodInfo, old: None, new: Mapping[str, Any]) -> QueueingHint:
-        metadata = new["metadata"]
-        is_its = metadata.get("namespace") == pod.namespace and any(
-            claim.name == metadata["name"] for claim in pod.claims
-        )
-        return QueueingHint.QUEUE if is_its else QueueingHint.SKIP
+        return QueueingHint.QUEUE if object_key(new) in pod.claim_keys else QueueingHint.SKIP
 
     def _after_attachment_deleted(self, pod: PodInfo, old: Mapping[str, Any], new: None) -> QueueingHint:
         attacher = typed_object(old, VolumeAttachment).spec.attacher
-        helps = any(_may_be_attached_by(attacher, volume) for volume in pod.storage_volumes)
+        helps = not _attachers(pod).isdisjoint((attacher, _ANY_ATTACHER))
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
@@ -195,14 +202,32 @@ def _counts(pod: PodInfo) -> bool:
     )
 
 
-def _may_be_attached_by(attacher: str, volume: Volume) -> bool:
-    """Whether a volume may have waited for a place that a driver has free now; of claims nobody looks which driver."""
+_ANY_ATTACHER = "*"
+
+
+def _attachers(pod: PodInfo) -> frozenset[str]:
+    """Return the drivers that may have had no place for a volume of a pod; of claims nobody looks which driver."""
+    return frozenset(
+        attacher for volume in pod.storage_volumes if (attacher := _attacher(volume)) is not None
+    )
+
+
+def _attacher(volume: Volume) -> str | None:
+    if volume.persistent_volume_claim is not None:
+        return _ANY_ATTACHER
     plugin = in_tree_plugin(volume)
-    if volume.persistent_volume_claim is not None or plugin is None:
-        return volume.persistent_volume_claim is not None
+    if plugin is None:
+        return None
     if plugin.is_migrated:
         try:
             inline_handle(volume)
         except ValueError:
-            return True
-    return plugin.driver == attacher
+            return _ANY_ATTACHER
+    return plugin.driver
+
+
+def _csi_node_helps(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
+    """Say whether a driver of a node can attach more than before."""
+    before = {} if old is None else typed_object(old, CSINode).limits
+    after = typed_object(new, CSINode).limits
+    return any(limit > before.get(driver, 0) for driver, limit in after.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from scheduler.objects.pod_volumes import CLAIM, StorageUse
 from scheduler.objects.storage import (
     CSIDriver,
     CSINode,
@@ -14,7 +15,7 @@ from scheduler.objects.storage import (
 from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects
@@ -67,13 +68,30 @@ class Storage:
 
 
 def named_claims(pod: PodInfo) -> list[str]:
-    """Return the names of the claims that volumes name themselves, unlike those made for the pod."""
-    return [claim.name for claim in pod.claims if not claim.is_ephemeral]
+    """Return the names of the claims that volumes name themselves, unlike those made for the pod; each once."""
+    return list(dict.fromkeys(claim.name for claim in pod.claims if not claim.is_ephemeral))
 
 
-def claims_awaited(pod: PodInfo) -> set[str]:
+def claims_awaited(pod: PodInfo) -> frozenset[str]:
     """Return the keys of a pod's claims, one of which must change to help it."""
-    return {claim.key for claim in pod.claims}
+    return pod.claim_keys
+
+
+def is_named_by(pod: PodInfo, claim: Mapping[str, Any]) -> bool:
+    """Say whether a volume of a pod names a claim itself."""
+    return StorageUse(CLAIM, object_key(claim)) in pod.storage_uses
+
+
+def uses_read(pod: PodInfo) -> frozenset[StorageUse]:
+    """Return what a hint reads of a pod that goes by its claims and disks: an `EventWithHint.alike`."""
+    return pod.storage_uses
+
+
+def brings_where(
+    helps: Callable[[Mapping[str, Any] | None, Mapping[str, Any]], bool],
+) -> Callable[[Any, Any], tuple[()] | None]:
+    """Return an `EventWithHint.brings` of events that help every pod or none, by the objects before and after."""
+    return lambda old, new: None if helps(old, new) else ()
 
 
 def key_brought(_old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> tuple[str]:

@@ -16,8 +16,10 @@ from plugins.volumes.storage import (
     Storage,
     claim_not_found,
     claims_awaited,
+    is_named_by,
     key_brought,
     named_claims,
+    uses_read,
 )
 from scheduler.framework import (
     PASS,
@@ -35,7 +37,7 @@ from scheduler.framework import (
     QueueingHint,
     Status,
 )
-from scheduler.objects.pod_volumes import CLAIM, StorageUse, disk_uses
+from scheduler.objects.pod_volumes import CLAIM, EPHEMERAL_CLAIM, StorageUse, disk_uses
 from scheduler.objects.storage import READ_WRITE_ONCE_POD
 
 if TYPE_CHECKING:
@@ -96,29 +98,27 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
             EventWithHint(
                 ClusterEvent(EventResource.POD, ActionType.DELETE),
                 self._after_pod_deleted,
-                brings=lambda old, _: old.storage_uses or old.claims,
+                uses_read,
+                brings=lambda old, _: old.storage_uses,
+                awaits=_unwanted,
             ),
             EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
             EventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD),
                 self._after_claim_added,
-                brings=key_brought,
-                awaits=claims_awaited,
+                uses_read,
+                key_brought,
+                claims_awaited,
             ),
         )
 
     def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> QueueingHint:
-        if pod.namespace != old.namespace:
-            return QueueingHint.SKIP
-        shares = not old.storage_uses.isdisjoint(_conflicts(pod)) or not set(named_claims(pod)).isdisjoint(
-            named_claims(old)
-        )
+        few, many = sorted((pod.storage_uses, old.storage_uses), key=len)
+        shares = pod.namespace == old.namespace and any(_conflicts_with_any(use, many) for use in few)
         return QueueingHint.QUEUE if shares else QueueingHint.SKIP
 
     def _after_claim_added(self, pod: PodInfo, old: None, new: Mapping[str, Any]) -> QueueingHint:
-        metadata = new["metadata"]
-        helps = metadata.get("namespace") == pod.namespace and metadata["name"] in named_claims(pod)
-        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+        return QueueingHint.QUEUE if is_named_by(pod, new) else QueueingHint.SKIP
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         return None if node is None else [*_why_one_pod(pod, snapshot), *_why_disks(pod, node)]
@@ -194,6 +194,20 @@ def _is_disk(volume: Volume) -> bool:
         or volume.aws_elastic_block_store is not None
         or volume.rbd is not None
         or volume.iscsi is not None
+    )
+
+
+def _unwanted(pod: PodInfo) -> frozenset[StorageUse]:
+    """Return what may have kept a pod away that another one had: claims that it names, and disks."""
+    return frozenset((*(use for use in pod.storage_uses if use.kind == CLAIM), *_conflicts(pod)))
+
+
+def _conflicts_with_any(use: StorageUse, others: frozenset[StorageUse]) -> bool:
+    """Say whether a claim or disk of one pod is among those of another that may not be beside it."""
+    if use.kind in {CLAIM, EPHEMERAL_CLAIM}:
+        return use.kind == CLAIM and use in others
+    return use._replace(read_only=False) in others or (
+        not use.read_only and use._replace(read_only=True) in others
     )
 
 

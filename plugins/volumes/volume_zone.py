@@ -16,11 +16,14 @@ from plugins.volumes.storage import (
     STORAGE_CLASSES,
     VOLUMES,
     Storage,
+    brings_where,
     claim_not_found,
     claims_awaited,
     class_not_found,
+    is_named_by,
     key_brought,
     named_claims,
+    uses_read,
     volume_not_found,
 )
 from scheduler.framework import (
@@ -35,6 +38,7 @@ from scheduler.framework import (
     PreFilterPlugin,
     QueueingHint,
     Status,
+    reads_nothing,
 )
 from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER
 
@@ -75,35 +79,40 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     def events(self) -> Sequence[EventWithHint]:
         add, update = ActionType.ADD, ActionType.UPDATE
         return (
-            EventWithHint(ClusterEvent(EventResource.STORAGE_CLASS, add), self._after_class_added),
+            EventWithHint(
+                ClusterEvent(EventResource.STORAGE_CLASS, add),
+                self._after_class_added,
+                reads_nothing,
+                brings_where(_added_class_helps),
+            ),
             EventWithHint(ClusterEvent(EventResource.NODE, add | ActionType.UPDATE_NODE_LABEL)),
             EventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, add | update),
                 self._after_claim_change,
-                brings=key_brought,
-                awaits=claims_awaited,
+                uses_read,
+                key_brought,
+                claims_awaited,
             ),
             EventWithHint(
-                ClusterEvent(EventResource.PERSISTENT_VOLUME, add | update), self._after_volume_change
+                ClusterEvent(EventResource.PERSISTENT_VOLUME, add | update),
+                self._after_volume_change,
+                reads_nothing,
+                brings_where(_volume_helps),
             ),
         )
 
     def _after_class_added(self, pod: PodInfo, old: None, new: Mapping[str, Any]) -> QueueingHint:
-        helps = new.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
-        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+        return QueueingHint.QUEUE if _added_class_helps(old, new) else QueueingHint.SKIP
 
     def _after_claim_change(
         self, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]
     ) -> QueueingHint:
-        metadata = new["metadata"]
-        helps = metadata.get("namespace") == pod.namespace and metadata["name"] in named_claims(pod)
-        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+        return QueueingHint.QUEUE if is_named_by(pod, new) else QueueingHint.SKIP
 
     def _after_volume_change(
         self, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]
     ) -> QueueingHint:
-        helps = old is None or _topologies(_labels_of(old)) != _topologies(_labels_of(new))
-        return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+        return QueueingHint.QUEUE if _volume_helps(old, new) else QueueingHint.SKIP
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str]:
         storage = Storage(snapshot)
@@ -134,6 +143,16 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         for label in _LABELS:
             has_any |= _has(snapshot, label)
         return Outcomes.refuse(elsewhere & has_any, REASON, resolvable=False)
+
+
+def _added_class_helps(_old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
+    """Say whether claims of a class that came may wait for a node."""
+    return new.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
+
+
+def _volume_helps(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
+    """Say whether a volume came, or its labels say that it is elsewhere."""
+    return old is None or _topologies(_labels_of(old)) != _topologies(_labels_of(new))
 
 
 def _why_hopeless(pod: PodInfo, name: str, storage: Storage) -> str:

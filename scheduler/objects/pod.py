@@ -139,6 +139,11 @@ class PodInfo:
         return self._claims if self.pod.spec.volumes else ()
 
     @cached_property
+    def claim_keys(self) -> frozenset[str]:
+        """`namespace/name` of the PersistentVolumeClaims it uses."""
+        return frozenset(claim.key for claim in self.claims)
+
+    @cached_property
     def storage_uses(self) -> frozenset[StorageUse]:
         """What it attaches, as the snapshot's `storage` finds it."""
         return storage_uses(self.pod)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plugins.volume_binding import candidates
-from plugins.volume_binding.candidates import KeptCandidates, VolumeDemand
+from plugins.volume_binding.candidates import KeptCandidates, VolumeDemand, VolumeTraits
 from plugins.volume_binding.places import NONE
 from plugins.volumes.storage import VOLUMES
 from scheduler.objects.decode import typed_object
@@ -38,13 +38,13 @@ class Shelf:
         for name in ("n1", "n2"):
             self.table.add_node(node(name))
         watch_storage(self.table)
-        is_met_by = VolumeDemand.is_met_by
+        traits_of = candidates.traits_of
 
-        def counted(own: VolumeDemand, each: PersistentVolume) -> bool:
+        def counted(each: PersistentVolume) -> VolumeTraits:
             self.looked_at += 1
-            return is_met_by(own, each)
+            return traits_of(each)
 
-        monkeypatch.setattr(VolumeDemand, "is_met_by", counted)
+        monkeypatch.setattr(candidates, "traits_of", counted)
 
     def put(self, *volumes: dict[str, Any]) -> None:
         watch_storage(self.table, *volumes)
@@ -52,8 +52,10 @@ class Shelf:
     def best(self, size: str = "1Gi") -> list[str]:
         """Look, and return the best volume of each node; "" for none."""
         self.looked_at = 0
-        found = self.kept.of(demand(size), self.table.watch_kind(VOLUMES))
-        numbers = found.first(self.table.snapshot())[0].tolist()
+        wanted = demand(size)
+        found = self.kept.volumes(wanted.class_name, self.table.watch_kind(VOLUMES))
+        fitting = found.fitting(wanted.admits)
+        numbers = found.first(self.table.snapshot(), fitting, found.at_least(wanted.nanos)).tolist()
         return ["" if number == NONE else found.names[number] for number in numbers]
 
 
@@ -72,7 +74,7 @@ def test_pods_alike_look_at_what_changed_only(shelf: Shelf):
 
     shelf.put(offered("v0", "n1", claimRef={"name": "other"}))
     assert shelf.best() == ["v10", "v1"]
-    assert shelf.looked_at == 1
+    assert shelf.looked_at == 0
 
     shelf.put(offered("v0", "n1"))
     assert shelf.best() == ["v0", "v1"]
@@ -136,14 +138,29 @@ def test_bound_volumes_of_the_class_cost_a_new_demand_nothing(shelf: Shelf):
     assert shelf.looked_at == 1
 
 
-def test_demands_not_made_for_long_are_forgotten(shelf: Shelf, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(candidates, "_MOST_DEMANDS", 2)
-    shelf.put(offered("v", "n1", "9Gi"))
-    for size in ("1Gi", "2Gi", "1Gi", "3Gi"):
-        shelf.best(size)
-    assert len(shelf.kept._kept) == 2
+def test_demands_of_any_size_are_met_by_one_look_at_the_volumes(shelf: Shelf):
+    shelf.put(*(offered(f"v{number}", "n1", f"{number + 1}Gi") for number in range(100)))
+    assert shelf.best("1Gi") == ["v0", ""]
 
-    shelf.best("1Gi")
-    assert shelf.looked_at == 0
-    shelf.best("2Gi")
-    assert shelf.looked_at == 1
+    for size in range(2, 50):
+        assert shelf.best(f"{size}Gi") == [f"v{size - 1}", ""]
+        assert shelf.looked_at == 0
+
+
+def test_a_selector_is_compared_once_with_all_volumes_that_have_the_same_labels(shelf: Shelf):
+    shelf.put(*(offered(f"v{number}", "n1", f"{number + 1}Gi") for number in range(100)))
+    volumes = shelf.kept.volumes("local", shelf.table.watch_kind(VOLUMES))
+    asked = []
+
+    volumes.fitting(lambda traits: bool(asked.append(traits)))
+
+    assert len(asked) == 1
+
+
+def test_classes_not_asked_about_for_long_are_forgotten(shelf: Shelf, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(candidates, "_MOST_CLASSES", 2)
+    volumes = shelf.table.watch_kind(VOLUMES)
+    for name in ("a", "b", "a", "c"):
+        shelf.kept.volumes(name, volumes)
+
+    assert [name for _, name in shelf.kept._kept] == ["a", "c"]

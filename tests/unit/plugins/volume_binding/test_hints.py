@@ -166,3 +166,19 @@ def test_the_events_are_upstreams():
     }
     hints = {each.event.resource for each in Stage().plugin.events() if each.hint is None}
     assert hints == {EventResource.PERSISTENT_VOLUME, EventResource.NODE}
+
+
+@pytest.mark.parametrize(("resource", "waiting", "old", "new", "helps"), HINTS)
+def test_an_event_that_helps_no_pod_asks_none(
+    resource: EventResource, waiting: Any, old: Any, new: Any, helps: bool
+):
+    (wish,) = [each for each in Stage().plugin.events() if each.event.resource is resource]
+    assert wish.alike is not None
+    assert wish.brings is not None
+
+    brought = wish.brings(old, new)
+
+    if helps:
+        assert brought is None or (wish.awaits is not None and set(brought) & set(wish.awaits(waiting) or ()))
+    elif resource not in {EventResource.PERSISTENT_VOLUME_CLAIM, EventResource.CSI_DRIVER}:
+        assert brought == ()

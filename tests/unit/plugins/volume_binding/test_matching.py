@@ -1,0 +1,146 @@
+"""Claims take volumes as they would one by one on each node, and cost little however many there are."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from plugins.volume_binding import judging
+from plugins.volume_binding.candidates import Candidates, KeptCandidates
+from plugins.volume_binding.matching import match_volumes
+from scheduler.objects.decode import typed_object
+from scheduler.objects.storage import PersistentVolumeClaim
+from scheduler.testing.storage import claim, only_on, storage_class, volume
+from tests.unit.plugins.volume_binding.stage import HOST, LOCAL, ZONE, Stage, using
+
+MODES = ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]
+LOCAL_CLASS = storage_class("local", provisioner=LOCAL)
+
+
+def offered(random: Random, name: str) -> dict[str, Any]:
+    places = [
+        {},
+        {"nodeAffinity": only_on(ZONE, "a", "b")},
+        *({"nodeAffinity": only_on(HOST, f"n{n}")} for n in (1, 2)),
+    ]
+    return volume(
+        name,
+        phase="Available",
+        labels={"tier": random.choice(["fast", "slow"])},
+        storageClassName="local",
+        capacity={"storage": f"{random.randint(1, 4)}Gi"},
+        accessModes=random.sample(MODES, random.randint(1, 3)),
+        **random.choice(places),
+    )
+
+
+def asked(random: Random, name: str) -> dict[str, Any]:
+    selectors: list[dict[str, Any]] = [{}, {}, {"selector": {"matchLabels": {"tier": "fast"}}}]
+    size = f"{random.randint(1, 3)}Gi"
+    return claim(
+        name, class_name="local", storage=size, modes=[random.choice(MODES)], **random.choice(selectors)
+    )
+
+
+def one_by_one(claims: list[dict[str, Any]], volumes: list[dict[str, Any]], labels: Any) -> list[str | None]:
+    """What each claim takes on a node with these labels, the smallest claim first."""
+    taken: list[str | None] = []
+    for each in sorted(claims, key=lambda each: each["spec"]["resources"]["requests"]["storage"]):
+        spec = each["spec"]
+        wanted = spec.get("selector", {}).get("matchLabels", {}).items()
+        will_do = [
+            (found["spec"]["capacity"]["storage"], found["metadata"]["name"])
+            for found in volumes
+            if found["metadata"]["name"] not in taken
+            and found["spec"]["capacity"]["storage"] >= spec["resources"]["requests"]["storage"]
+            and set(spec["accessModes"]) <= set(found["spec"]["accessModes"])
+            and wanted <= found["metadata"]["labels"].items()
+            and _is_reached(found, labels)
+        ]
+        taken.append(min(will_do)[1] if will_do else None)
+    return taken
+
+
+def _is_reached(found: dict[str, Any], labels: Any) -> bool:
+    affinity = found["spec"].get("nodeAffinity")
+    if affinity is None:
+        return True
+    (expression,) = affinity["required"]["nodeSelectorTerms"][0]["matchExpressions"]
+    return labels.get(expression["key"]) in expression["values"]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_claims_of_all_kinds_take_on_each_node_what_they_would_one_by_one(seed: int) -> None:
+    random = Random(seed)
+    volumes = [offered(random, f"v{number}") for number in range(random.randint(0, 12))]
+    claims = [asked(random, f"c{number}") for number in range(random.randint(1, 8))]
+    stage = Stage(*volumes)
+    snapshot = stage.table.snapshot()
+
+    found = match_volumes(
+        snapshot, [typed_object(each, PersistentVolumeClaim) for each in claims], KeptCandidates()
+    )
+
+    assert not isinstance(found, str)
+    for row, node in enumerate(snapshot.nodes):
+        assert [match.volume_on(row) for match in found] == one_by_one(claims, volumes, node.labels)
+
+
+class Counted:
+    """How often volumes are looked for, and nodes compared with where something can be reached."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.searches = self.comparisons = 0
+        first, nodes_in = Candidates.first, judging.nodes_in
+
+        def counted_first(*args: Any) -> Any:
+            self.searches += 1
+            return first(*args)
+
+        def counted_nodes_in(*args: Any) -> Any:
+            self.comparisons += 1
+            return nodes_in(*args)
+
+        monkeypatch.setattr(Candidates, "first", counted_first)
+        monkeypatch.setattr(judging, "nodes_in", counted_nodes_in)
+
+
+def test_very_many_claims_look_for_volumes_as_often_as_a_node_has_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted, random = Counted(monkeypatch), Random(1)
+    local = {"capacity": {"storage": "4Gi"}, "accessModes": MODES, "nodeAffinity": only_on(HOST, "n1")}
+    stage = Stage(
+        LOCAL_CLASS,
+        *(
+            {**offered(random, f"v{n}"), "spec": volume("v", storageClassName="local", **local)["spec"]}
+            for n in range(2)
+        ),
+    )
+    stage.show(claim("data", class_name="local", modes=["ReadWriteOnce"]))
+
+    assert stage.feasible(using(*["data"] * 500)) == set()
+    assert counted.searches <= 3
+
+
+def test_very_many_claims_of_a_class_compare_its_places_with_nodes_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = Counted(monkeypatch)
+    stage = Stage(storage_class("made", topologies=[{ZONE: ["a"]}]))
+    stage.show(*(claim(f"c{number}", class_name="made", storage=f"{number + 1}Gi") for number in range(500)))
+
+    assert stage.feasible(using(*(f"c{number}" for number in range(500)))) == {"n1"}
+    assert counted.searches == 0
+    assert counted.comparisons == 1
+
+
+def test_volumes_that_are_reached_alike_are_compared_with_nodes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+    stage = Stage(*(volume(f"v{number}", nodeAffinity=only_on(ZONE, "b")) for number in range(500)))
+    stage.show(*(claim(f"c{number}", f"v{number}") for number in range(500)))
+
+    assert stage.feasible(using(*(f"c{number}" for number in range(500)))) == {"n2"}
+    assert counted.comparisons == 1
