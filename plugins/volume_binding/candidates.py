@@ -270,6 +270,12 @@ class CapacityCandidates(Candidates[CSIStorageCapacity, "int | None"]):
 
     struct = CSIStorageCapacity
 
+    def __init__(self, class_name: str) -> None:
+        super().__init__(class_name)
+        self._known: tuple[tuple[object, ...], Int64s] | None = (
+            None  # of which reports and nodes, and the largest
+        )
+
     def _all(self, objects: Objects) -> Mapping[str, CSIStorageCapacity]:
         return objects.indexed(CAPACITIES_OF_CLASS, self.class_name)
 
@@ -284,9 +290,13 @@ class CapacityCandidates(Candidates[CSIStorageCapacity, "int | None"]):
 
     def largest_bytes(self, snapshot: Snapshot) -> Int64s:
         """Return int64 (n_nodes,), the size of the largest volume that can be made for each node; -1 for none."""
-        traits = self._traits.shown(len(self.names))
-        sizes = traits.measure(lambda largest: -1 if largest is None else min(largest, _MOST_BYTES))
-        return self._places.highest(snapshot, sizes)
+        log = snapshot.node_changes
+        seen = self._seen, log, None if log is None else log.end, snapshot.n_nodes
+        if log is None or self._known is None or self._known[0] != seen:
+            traits = self._traits.shown(len(self.names))
+            sizes = traits.measure(lambda largest: -1 if largest is None else min(largest, _MOST_BYTES))
+            self._known = seen, self._places.highest(snapshot, sizes)
+        return self._known[1]
 
 
 _MOST_BYTES: Final = (1 << 63) - 1

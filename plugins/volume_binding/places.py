@@ -89,7 +89,10 @@ class Places:
             fitting: bool (n,), by number, the things that count.
             numbers: the smallest numbers that count, of all nodes or of each, (n_nodes,).
         """
-        at_least = np.minimum(np.broadcast_to(np.asarray(numbers, dtype=np.int64), snapshot.n_nodes), _LAST)
+        if isinstance(numbers, int):
+            fitting = fitting.copy()
+            fitting[:numbers] = False
+        at_least = None if isinstance(numbers, int) else np.minimum(numbers, _LAST)
         found = np.full(snapshot.n_nodes, NONE, dtype=np.int64)
         for drawer in self._by_labels.values():
             np.minimum(found, drawer.first(snapshot, fitting, at_least), out=found)
@@ -98,7 +101,8 @@ class Places:
             there = np.append(there[fitting[there]], NONE)
             if len(there) > 1:
                 nodes = self._nodes_in(snapshot, reach)
-                found[nodes] = np.minimum(found[nodes], there[np.searchsorted(there, at_least[nodes])])
+                places = 0 if at_least is None else np.searchsorted(there, at_least[nodes])
+                found[nodes] = np.minimum(found[nodes], there[places])
         return found
 
     def highest(self, snapshot: Snapshot, values: Int64s) -> Int64s:
@@ -159,13 +163,20 @@ class _Drawer:
         insort(self._numbers.setdefault(values, []), number)
         self._entries = None
 
-    def first(self, snapshot: Snapshot, fitting: Bools, at_least: Int64s) -> Int64s:
-        """Return int64 (n_nodes,); see `Places.first`."""
-        columns = self._columns_of(snapshot).astype(np.int64)  # which may add some
+    def first(self, snapshot: Snapshot, fitting: Bools, at_least: Int64s | None) -> Int64s:
+        """Return int64 (n_nodes,); see `Places.first`. Without smallest numbers of each node all that fit count."""
+        columns = self._columns_of(snapshot)  # which may add some
         entries = self._all_entries()
-        entries = np.append(entries[fitting[entries & _LAST]], -1)
-        best = entries[np.searchsorted(entries[:-1], columns << _BITS | at_least)]
-        return np.where(best >> _BITS == columns, best & _LAST, NONE)
+        entries = entries[fitting[entries & _LAST]]
+        if at_least is None:
+            best = np.full(len(self._columns), NONE, dtype=np.int64)
+            entries = entries[::-1]  # of several in a column the one written last stays
+            best[entries >> _BITS] = entries & _LAST
+            return best[columns]
+        wanted = columns.astype(np.int64)
+        entries = np.append(entries, -1)
+        found = entries[np.searchsorted(entries[:-1], wanted << _BITS | at_least)]
+        return np.where(found >> _BITS == wanted, found & _LAST, NONE)
 
     def highest(self, snapshot: Snapshot, values: Int64s) -> Int64s:
         """Return int64 (n_nodes,); see `Places.highest`."""
