@@ -6,7 +6,7 @@ Source:
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from scheduler.snapshot import Objects
 from scheduler.snapshot.rule_index import RuleIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from scheduler.objects.matchers import Matcher
@@ -52,32 +52,45 @@ class _Namespace:
     """The budgets of one namespace.
 
     Attributes:
-        version: of the objects that they were read from.
-        budgets: key of an object -> the object, and what it says; None where it protects nothing.
+        version: of the objects that they were read from; 0 before all were.
     """
 
-    __slots__ = ("_by_labels", "_index", "budgets", "version")
+    __slots__ = ("_budgets", "_by_labels", "_index", "version")
 
-    def __init__(
-        self, version: int, found: Mapping[str, Mapping[str, Any]], before: _Namespace | None
-    ) -> None:
-        self.version = version
-        known = {} if before is None else before.budgets
-        self.budgets: dict[str, tuple[Mapping[str, Any], Budget | None]] = {}
-        self._index: RuleIndex[Budget] | None = None
+    def __init__(self) -> None:
+        self.version = 0
+        # Key of an object -> the object, and what it says; None where it protects nothing.
+        self._budgets: dict[str, tuple[Mapping[str, Any], Budget | None]] = {}
+        self._index: RuleIndex[Budget] = RuleIndex()
         self._by_labels: dict[frozenset[tuple[str, str]], Sequence[Budget]] = {}
+
+    def follow(self, version: int, found: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+        """Take in what changed, one budget a step; where that is not gone through to the end, it goes on the next time."""
+        for key in self._budgets.keys() - found.keys():
+            self._forget(key)
         for key, obj in found.items():
-            read = known.get(key)
-            if read is None or read[0] is not obj:
-                read = obj, _read(obj)
-            self.budgets[key] = read
-            if read[1] is not None:
-                self._index = RuleIndex() if self._index is None else self._index
-                self._index.add(read[1].rule, read[1])
+            known = self._budgets.get(key)
+            if known is not None and known[0] is obj:
+                continue
+            if known is not None:
+                self._forget(key)
+            budget = _read(obj)
+            self._budgets[key] = obj, budget
+            if budget is not None:
+                self._by_labels.clear()
+                self._index.add(budget.rule, budget)
+            yield
+        self.version = version
+
+    def _forget(self, key: str) -> None:
+        _, budget = self._budgets.pop(key)
+        if budget is not None:
+            self._by_labels.clear()
+            self._index.remove(budget.rule, budget)
 
     def matching(self, labels: Mapping[str, str]) -> Sequence[Budget]:
         """Return the budgets whose rule matches labels; pods alike ask once."""
-        if self._index is None or not labels:
+        if not labels:
             return ()
         alike = frozenset(labels.items())
         found = self._by_labels.get(alike)
@@ -103,6 +116,21 @@ class DisruptionBudgets:
             self._objects = objects
             self._read.clear()
 
+    def read(self, objects: Objects, has_time: Callable[[], bool]) -> bool:
+        """Read what changed for as long as there is time; return whether that was enough.
+
+        There may be thousands of budgets, with thousands of requirements each, and all are read before victims are chosen.
+        """
+        self.look_at(objects)
+        for namespace, version in objects.versions.items():
+            known = self._read.get(namespace)
+            if known is None or known.version != version:
+                known = self._read.setdefault(namespace, _Namespace())
+                for _ in known.follow(version, objects.in_namespace(namespace)):
+                    if not has_time():
+                        return False
+        return True
+
     def protecting(self, pod: PodInfo) -> Sequence[Budget]:
         """Return those that protect a pod; one without a selector, or with one that is no rule, protects nothing."""
         namespace = pod.namespace
@@ -113,7 +141,8 @@ class DisruptionBudgets:
             if not found:
                 self._read.pop(namespace, None)
                 return ()
-            known = self._read[namespace] = _Namespace(version, found, known)
+            known = self._read.setdefault(namespace, _Namespace())
+            deque(known.follow(version, found), maxlen=0)
         matching = known.matching(pod.labels)
         if not any(budget.disrupted for budget in matching):
             return matching

@@ -93,6 +93,8 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         else:
             progress.follow(snapshot)
             rows = progress.in_turn(rows, snapshot)
+        if not self._budgets.read(snapshot.objects(BUDGETS), self._work.has_time):
+            raise self._searches.to_be_continued(progress)
         found = yield from self._tried(state, pod, snapshot, rows, progress)
         if not found.is_complete:
             raise self._searches.to_be_continued(progress)

@@ -85,6 +85,11 @@ class Objects(Mapping[str, Object]):
         """Return a number that is another whenever the objects of a namespace changed; 0 where there are none."""
         return self._versions.get(namespace, 0)
 
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The same of all namespaces that have objects."""
+        return self._versions
+
     def typed(self, struct: type[S], key: str) -> S | None:
         """Return an object as a value of a type, None if there is none; it is converted once.
 

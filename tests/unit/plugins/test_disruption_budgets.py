@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugins.preemption import disruption_budgets
 from plugins.preemption.disruption_budgets import DisruptionBudgets, split
 from scheduler.snapshot import ObjectStore
 from tests.builders import pod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 PODS = [pod(name, node="n", labels={"app": "db"}) for name in ("a", "b", "c")]
 
@@ -66,3 +70,51 @@ def test_a_budget_that_changes_is_read_again() -> None:
     del store["default/b"]
 
     assert [*broken, len(split(PODS, reader)[0])] == [3, 0, 2, 0]
+
+
+class Reading:
+    """Counts the budgets that are read, and has time for a number of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.read = 0
+        read = disruption_budgets._read
+
+        def counted(found: Mapping[str, Any]) -> Any:
+            self.read += 1
+            return read(found)
+
+        monkeypatch.setattr(disruption_budgets, "_read", counted)
+
+    def has_time_for(self, count: int) -> Callable[[], bool]:
+        end = self.read + count
+        return lambda: self.read < end
+
+
+def test_very_many_budgets_are_read_in_turns_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, store, reader = Reading(monkeypatch), ObjectStore(), DisruptionBudgets()
+    for number in range(100):
+        store[f"{'xyz'[number % 3]}/{number}"] = budget(0, namespace="xyz"[number % 3])
+
+    turns = 0
+    while not reader.read(store, reading.has_time_for(7)):
+        turns += 1
+
+    assert turns == 100 // 7
+    assert reading.read == 100
+    assert len(reader.protecting(pod("p", namespace="x", labels={"app": "db"}))) == 34
+    assert reading.read == 100
+
+
+def test_of_very_many_budgets_only_those_that_changed_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, store, reader = Reading(monkeypatch), ObjectStore(), DisruptionBudgets()
+    for number in range(100):
+        store[f"default/{number}"] = budget(number)
+    reader.look_at(store)
+    assert len(reader.protecting(PODS[0])) == 100
+    reading.read = 0
+
+    store["default/7"] = budget(0, selector={"matchLabels": {"app": "other"}})
+    del store["default/8"]
+
+    assert sorted(each.allowed for each in reader.protecting(PODS[0])) == [*range(7), *range(9, 100)]
+    assert reading.read == 1
