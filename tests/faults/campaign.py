@@ -32,6 +32,7 @@ from tests.faults.actors.restarts import DaemonRestarts, Restores, ServerRestart
 from tests.faults.actors.volumes import Volumes
 from tests.faults.actors.workload import Workload
 from tests.faults.checks import check_always, check_drift, check_in_the_end, check_state, check_stopped
+from tests.faults.limits import drawn, in_parts
 from tests.faults.logs import watching_logs
 from tests.faults.replaying import replay_all
 from tests.faults.stage import Stage
@@ -113,6 +114,7 @@ class Plan:
         kind: what it is about: "pods" or "groups".
         quotas: whether namespaces have quotas.
         gates: feature gate -> whether it is on, of those that are named.
+        in_parts: what is done in the smallest parts: see `limits`.
     """
 
     seed: int
@@ -132,12 +134,16 @@ class Plan:
     kind: str = "pods"
     quotas: bool = False
     gates: Mapping[str, bool] = field(default_factory=dict)
+    in_parts: Sequence[str] = ()
 
     @classmethod
     def of(cls, seed: int, kind: str = "pods") -> Plan:
         """Draw a plan."""
-        if kind == "groups":
-            return cls._of_groups(seed)
+        plan = cls._of_groups(seed) if kind == "groups" else cls._of_pods(seed)
+        return replace(plan, in_parts=drawn(Random(f"{seed}/{kind}/parts")))
+
+    @classmethod
+    def _of_pods(cls, seed: int) -> Plan:
         random = Random(seed)
         actors = [*_ALWAYS, *(actor for share, actor in _SOMETIMES if random.random() < share)]
         troubled = random.random() < 0.6
@@ -232,6 +238,7 @@ class Plan:
             f"plugins {', '.join(self.troubles) or 'none'} that go wrong {self.trouble_rate:.0%} of the time; "
             f"{'with' if self.flushes else 'without'} flushes"
             f"{', with quotas' if self.quotas else ''}{f', gates {dict(self.gates)}' if self.gates else ''}"
+            f"{', in parts: ' if self.in_parts else ''}{' '.join(self.in_parts)}"
         )
 
 
@@ -263,8 +270,9 @@ def run(seed: int, kind: str = "pods", *, is_taped: bool = False) -> Report:
     gc.freeze()
     gc.disable()
     try:
-        with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-            report, stage = virtual_time.run(_play(Plan.of(seed, kind), Path(folder), is_taped=is_taped))
+        plan = Plan.of(seed, kind)
+        with tempfile.TemporaryDirectory(prefix="faults-") as folder, in_parts(plan.in_parts):
+            report, stage = virtual_time.run(_play(plan, Path(folder), is_taped=is_taped))
             if is_taped:
                 replay_all(stage)
             return replace(report, findings=stage.findings)

@@ -221,7 +221,7 @@ def _check_events(stage: Stage) -> None:
                 node = record.nodes[0][1] if record.nodes else "no node"
                 if not any(event["note"].endswith(f" to {name}") for name in (node, *record.lost_nodes)):
                     stage.find(f"{record.key} is on {node}, its event says {event['note']}", record.uid)
-            case "Preempted":
+            case "Preempted" | "AffinityCountedLate":
                 continue  # told of pods on nodes
             case "RejectedByKubelet":
                 if not _is_rejected(stage, record):

@@ -14,6 +14,7 @@ from scheduler.client.resources import NODES, PODS
 from scheduler.configuration.load import parse
 from scheduler.errors import LeadershipLostError
 from scheduler.queue.places import Place
+from tests.faults.limits import at_once
 from tests.faults.troubles import TROUBLES, BrokenFromTheStart, Mood
 from tests.faults.wire import Wire
 from tests.faults.witness import NAME as WITNESS
@@ -87,7 +88,8 @@ class Life:
 
     def judge(self) -> Daemon:
         """Return another daemon of the same configuration, with empty hands and calm plugins; it is not to run."""
-        return self._build(Random(0), self._plugins())
+        with at_once():
+            return self._build(Random(0), self._plugins())
 
     def begin(self) -> None:
         self._task = asyncio.create_task(self.daemon.run(self._stop), name=self.name)

@@ -7,6 +7,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tests.faults.actors.machine import Stalls
 from tests.faults.troubles import ON_PURPOSE
 
 if TYPE_CHECKING:
@@ -102,9 +103,17 @@ class _Watching(logging.Handler):
         text = f"{record.levelname} {record.getMessage()} {_fields(record)}"
         self._stage.story.tell("log", text)
         explained = _EXPECTED.get(record.getMessage())
-        is_explained = bool(explained and explained(record)) or (
-            # What was carried out and never shown is found by looking, when the server has forgotten it.
-            record.getMessage() == "Cache differs from the cluster" and bool(self._stage.restores)
+        is_explained = (
+            bool(explained and explained(record))
+            or (
+                # What was carried out and never shown is found by looking, when the server has forgotten it.
+                record.getMessage() == "Cache differs from the cluster" and bool(self._stage.restores)
+            )
+            or (
+                # It stood still in the middle of an attempt.
+                record.getMessage() == "The lease was lost while an attempt held the loop"
+                and Stalls in self._stage.plan.actors
+            )
         )
         if record.levelno >= logging.ERROR and not is_explained:
             trace = logging.Formatter().formatException(record.exc_info) if record.exc_info else ""

@@ -1,0 +1,71 @@
+"""How long work may take in one turn of the event loop: in some campaigns all work is done in the smallest parts.
+
+In virtual time no work takes any time, so with the limits as they are no attempt is ever a long one, and none rests.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from math import inf
+from typing import TYPE_CHECKING, Final
+from unittest.mock import patch
+
+from plugins.preemption import candidates
+from scheduler.app import assembly, daemon
+from scheduler.app.capabilities import SliceLimit
+from scheduler.cycle import freeze, group_rests, long_attempts, turns
+from scheduler.framework.long_work import AtOnce
+from scheduler.snapshot import affinity_index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from random import Random
+
+    from scheduler.clock import Clock
+    from scheduler.steps import Steps
+
+
+def _no_time(clock: Clock, steps: Steps, _: float) -> SliceLimit:
+    return SliceLimit(clock, steps, 0.0)
+
+
+def _all_time(clock: Clock, steps: Steps, _: float) -> SliceLimit:
+    return SliceLimit(clock, steps, inf)
+
+
+_LIMITS: Final[Mapping[str, Sequence[tuple[object, str, object]]]] = {
+    "turns": ((turns, "SLICE_SECONDS", 0.0), (freeze, "_SLICE_SECONDS", 0.0)),
+    "plugins": ((assembly, "SliceLimit", _no_time), (long_attempts, "SLICE_SECONDS", 0.0)),
+    "victims": ((turns, "_WORK_SECONDS", 0.0), (candidates, "_ROWS_A_STEP", 2)),
+    "groups": ((group_rests, "_UNIT_SECONDS", 0.0),),
+    "members": ((group_rests, "_PASS_SECONDS", 0.0),),
+    "terms": ((affinity_index, "MOST_TERMS_AT_ONCE", 1), (affinity_index, "SLICE_TERMS", 2)),
+}
+"""What is done in parts -> the constants that say how large a part is, and what they are there."""
+
+
+def drawn(random: Random) -> Sequence[str]:
+    """Draw what a campaign does in the smallest parts; nothing in most."""
+    if random.random() < 0.6:
+        return ()
+    return [name for name in _LIMITS if random.random() < 0.6]
+
+
+@contextmanager
+def in_parts(names: Sequence[str]) -> Iterator[None]:
+    """Do in the smallest parts what the names say."""
+    with ExitStack() as stack:
+        for name in names:
+            for module, constant, value in _LIMITS[name]:
+                stack.enter_context(patch.object(module, constant, value))
+        yield
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Let daemons that are built meanwhile decide at once: those that never run, and judge others."""
+    with (
+        patch.object(daemon, "Turns", lambda *_: AtOnce()),
+        patch.object(assembly, "SliceLimit", _all_time),
+    ):
+        yield
