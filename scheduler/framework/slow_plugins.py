@@ -1,8 +1,12 @@
-"""For plugins that look at nodes one by one and may be too slow to look at all of them."""
+"""For plugins that look at nodes one by one, may be too slow to look at all of them, and have a time limit of their own."""
 
 from __future__ import annotations
 
 from scheduler.framework.interface import Plugin
+
+
+class TimeLimitError(Exception):
+    """A plugin's code was stopped by the plugin itself, because it took longer than the plugin's own time limit."""
 
 
 class SlowPlugin(Plugin):

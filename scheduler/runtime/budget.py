@@ -31,6 +31,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from scheduler.errors import SchedulerError
+from scheduler.framework.slow_plugins import SlowPlugin, TimeLimitError
 from scheduler.steps import resumed
 
 if TYPE_CHECKING:
@@ -110,9 +111,14 @@ class _StoppedError(BaseException):
 
 @dataclass(slots=True)
 class _Record:
-    """A plugin that was stopped; kept with it, since ids are used again."""
+    """A plugin that was stopped; kept with it, since ids are used again.
+
+    Attributes:
+        at: the call that was stopped last; only a success of that call ends the row.
+    """
 
     plugin: Plugin
+    at: str = ""
     times: int = 0
     rests: int = 0
     rests_until: float = 0.0
@@ -349,7 +355,9 @@ class LoopBudget:
 
     # Plugins.
 
-    def call(self, plugin: Plugin, function: Callable[..., T], *args: object, often: str = "") -> T:
+    def call(
+        self, plugin: Plugin, function: Callable[..., T], *args: object, often: str = "", at: str = ""
+    ) -> T:
         """Call a plugin within the stretch, or in one of its own where there is none.
 
         Args:
@@ -358,40 +366,52 @@ class LoopBudget:
             args: handed on.
             often: names a call that one event may bring thousands of, as "hint". It rests apart from others, and
                 after it was stopped once.
+            at: names the call, as "Filter"; a plugin that was stopped there is stopped in a row until this call ends.
 
         Raises:
             OverBudgetError: the stretch is over; the plugin was stopped, or not asked. Beside what it raises itself.
         """
         if self._began is not None:
-            return self._call(plugin, often, function, *args)
-        result: T = self.stretch(self._call, plugin, often, function, *args)
+            return self._call(plugin, often, at, function, *args)
+        result: T = self.stretch(self._call, plugin, often, at, function, *args)
         return result
 
-    async def awaited(self, plugin: Plugin, function: Callable[..., Any], *args: object) -> Any:
+    async def awaited(self, plugin: Plugin, function: Callable[..., Any], *args: object, at: str = "") -> Any:
         """Call a plugin, and await what it answers, if that is to be awaited; what it waits for is not counted.
 
         Raises:
             OverBudgetError: as `call`; what was begun goes on whatever was spent, so that it can end, or be cancelled.
         """
-        answer = self.call(plugin, function, *args)
-        return await _Steps(partial(self._go_on, plugin), answer) if isinstance(answer, Awaitable) else answer
+        answer = self.call(plugin, function, *args, at=at)
+        if isinstance(answer, Awaitable):
+            answer = await _Steps(partial(self._go_on, plugin, at), answer)
+            self._ended(plugin, "", at)
+        return answer
 
-    def _call(self, plugin: Plugin, often: str, function: Callable[..., T], *args: object) -> T:
+    def _call(self, plugin: Plugin, often: str, at: str, function: Callable[..., T], *args: object) -> T:
         self.refuse_spent()
         key = id(plugin), often
-        if key in self._records:
-            self._refuse_resting(self._records[key])
-        result = self._stoppable(plugin, often, function, *args)
-        self._records.pop(key, None)
+        if key not in self._records:
+            return self._stoppable(plugin, often, at, function, *args)
+        self._refuse_resting(self._records[key])
+        result = self._stoppable(plugin, often, at, function, *args)
+        if not isinstance(result, Awaitable):  # which has yet to be awaited
+            self._ended(plugin, often, at)
         return result
 
-    def _go_on(self, plugin: Plugin, step: Callable[..., T], value: object) -> T:
+    def _ended(self, plugin: Plugin, often: str, at: str) -> None:
+        """Forget that a plugin was stopped in a call that now came to its end."""
+        record = self._records.get((id(plugin), often))
+        if record is not None and record.at == at:
+            del self._records[id(plugin), often]
+
+    def _go_on(self, plugin: Plugin, at: str, step: Callable[..., T], value: object) -> T:
         if self._began is not None:
-            return self._stoppable(plugin, "", step, value)
-        result: T = self.stretch(self._stoppable, plugin, "", step, value)
+            return self._stoppable(plugin, "", at, step, value)
+        result: T = self.stretch(self._stoppable, plugin, "", at, step, value)
         return result
 
-    def _stoppable(self, plugin: Plugin, often: str, function: Callable[..., T], *args: object) -> T:
+    def _stoppable(self, plugin: Plugin, often: str, at: str, function: Callable[..., T], *args: object) -> T:
         may_stop = self._may_stop
         try:
             self.running, self._may_stop = plugin, not is_ours(plugin)
@@ -399,9 +419,12 @@ class LoopBudget:
             self._may_stop = may_stop
         except _StoppedError as stopped:
             self._may_stop = may_stop
-            raise self._stopped(plugin, often) from stopped
+            raise self._stopped(plugin, often, at) from stopped
         except BaseException as error:
             self._may_stop = may_stop
+            limit = _time_limit_error(error)
+            if limit is not None:
+                raise self._stopped(plugin, often, at, str(limit)) from error
             if ends_others(error):
                 raise PluginEndError(error) from error
             raise
@@ -431,9 +454,10 @@ class LoopBudget:
                 f"not asked: it rests for {left:.0f}s, since it was stopped again and again", left
             )
 
-    def _stopped(self, plugin: Plugin, often: str) -> OverBudgetError:
+    def _stopped(self, plugin: Plugin, often: str, at: str, why: str = "") -> OverBudgetError:
         self._tell_stopped()
         record = self._records.setdefault((id(plugin), often), _Record(plugin))
+        record.at = at
         record.times += 1
         if often or record.times >= _MANY:
             rest = min(_FIRST_REST_SECONDS * 2**record.rests, _LONGEST_REST_SECONDS)
@@ -443,7 +467,7 @@ class LoopBudget:
                 "Plugin was stopped again and again, and rests",
                 extra={"plugin": plugin.name, "seconds": rest},
             )
-        return OverBudgetError(f"stopped: more than {self._limit:g}s had passed")
+        return OverBudgetError(why or f"stopped: more than {self._limit:g}s had passed")
 
     @property
     def resting(self) -> list[str]:
@@ -500,6 +524,11 @@ def is_ours(plugin: Plugin) -> bool:
     return _root(type(plugin).__module__) in _OURS
 
 
+def may_rest(plugin: Plugin) -> bool:
+    """Whether a plugin can be stopped, by the budget or by its own time limit, and so must be called through `call`."""
+    return not is_ours(plugin) or isinstance(plugin, SlowPlugin)
+
+
 def over_budget(error: BaseException | None) -> OverBudgetError | None:
     """Return the error of that kind that an error is, or is due to."""
     seen = 0
@@ -510,6 +539,13 @@ def over_budget(error: BaseException | None) -> OverBudgetError | None:
         error = getattr(status, "error", None) or getattr(error, "cause", None) or error.__cause__
         seen += 1
     return None
+
+
+def _time_limit_error(error: BaseException) -> TimeLimitError | None:
+    """Return the error of that kind that an error is, or that it tells of for one node."""
+    if not isinstance(error, TimeLimitError):
+        error = getattr(error, "cause", None) or error
+    return error if isinstance(error, TimeLimitError) else None
 
 
 def _may_land(frame: FrameType | None, *, is_patient: bool) -> bool:

@@ -16,7 +16,7 @@ from scheduler.runtime.budget import (
     OverBudgetError,
     PluginEndError,
     is_being_cancelled,
-    is_ours,
+    may_rest,
 )
 from scheduler.urls import shown_text
 
@@ -134,7 +134,7 @@ class PluginCalls:
         self.measuring = False
         self.budget = budget or LoopBudget()
         self.stopped: Callable[[], None] = lambda: None
-        self._foreign = frozenset(id(plugin) for plugin in plugins if not is_ours(plugin))
+        self._foreign = frozenset(id(plugin) for plugin in plugins if may_rest(plugin))
 
     def point(self, point: ExtensionPoint) -> PointTiming:
         """Time a whole extension point; the block says in `code` how it ended."""
@@ -179,7 +179,7 @@ class PluginCalls:
         try:
             if (self._foreign and id(plugin) in self._foreign) or self.budget.checks:
                 often = point.metric_name if point in _OF_THE_QUEUE else ""
-                answer = self.budget.call(plugin, call, *args, often=often)
+                answer = self.budget.call(plugin, call, *args, often=often, at=point.metric_name)
             else:
                 self.budget.running = plugin
                 answer = call(*args)
@@ -220,13 +220,13 @@ class PluginCalls:
     def signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
         """Return a plugin's signature of a pod; raises whatever it does, or OverBudgetError."""
         if id(plugin) in self._foreign:
-            return self.budget.call(plugin, plugin.signature, pod)
+            return self.budget.call(plugin, plugin.signature, pod, at="signature")
         return plugin.signature(pod)
 
     def version(self, plugin: Plugin) -> Hashable:
         """Return the version of a plugin's data; raises likewise."""
         if id(plugin) in self._foreign:
-            return self.budget.call(plugin, plugin.version)
+            return self.budget.call(plugin, plugin.version, at="version")
         return plugin.version()
 
     async def awaited(
@@ -241,7 +241,7 @@ class PluginCalls:
         begin = self.clock()
         try:
             if self._foreign and id(plugin) in self._foreign:
-                answer = await self.budget.awaited(plugin, call, *args)
+                answer = await self.budget.awaited(plugin, call, *args, at=point.metric_name)
             else:
                 answer = await call(*args)
         except Exception as error:  # noqa: BLE001 - whatever an author's code raises
@@ -272,7 +272,7 @@ class PluginCalls:
         answer: T | Status
         try:
             if (self._foreign and id(plugin) in self._foreign) or self.budget.checks:
-                said = await self.budget.awaited(plugin, call, *args)
+                said = await self.budget.awaited(plugin, call, *args, at=point.metric_name)
             else:
                 self.budget.running = plugin
                 said = call(*args)
@@ -321,8 +321,10 @@ class PluginCalls:
     def failure(self, plugin: Plugin, point: ExtensionPoint, error: BaseException) -> Status:
         """Log an exception that a plugin raised, and return the ERROR status that names plugin and point."""
         at_node = ""
+        at = error.__cause__ if isinstance(error, OverBudgetError) else error
+        if isinstance(at, NodeError):
+            at_node = f' for node "{at.node_name}"'
         if isinstance(error, NodeError):
-            at_node = f' for node "{error.node_name}"'
             error = error.cause
         if isinstance(error, PluginEndError):
             error = error.__cause__ or error

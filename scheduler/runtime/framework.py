@@ -255,11 +255,11 @@ class Framework:
 
     async def run_refresh(self, plugin: Plugin) -> None:
         """Let a plugin fetch its background data; raises whatever it does."""
-        await self._call.budget.awaited(plugin, plugin.refresh)
+        await self._call.budget.awaited(plugin, plugin.refresh, at="refresh")
 
     def nodes_without_data(self, plugin: Plugin, snapshot: Snapshot) -> int | None:
         """Ask a plugin of how many nodes its data say nothing; raises whatever it does."""
-        return self._call.budget.call(plugin, plugin.nodes_without_data, snapshot)
+        return self._call.budget.call(plugin, plugin.nodes_without_data, snapshot, at="nodes_without_data")
 
     # The choice is made.
 

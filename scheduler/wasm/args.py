@@ -52,8 +52,9 @@ class GuestArgs(PluginArgs, frozen=True, kw_only=True):
     """The least severe of the guest's log lines that are kept: 0 info, 1 warning, 2 error, 3 fatal."""
     argv: tuple[str, ...] = msgspec.field(default=(), name="Args")
     """The guest's command line, the program's name first."""
-    time_limit: Duration = Duration(1_000_000_000)
-    """What all calls for one pod's scheduling cycle may take together, and each call of its binding cycle."""
+    time_limit: Duration = Duration(500_000_000)
+    """What all calls for one pod's scheduling cycle may take together, and each call of its binding cycle. Less than the
+    default of attemptBudget, so that the time limit stops the guest before the budget ends the attempt."""
     memory_limit: MemorySize = MemorySize(128 * 1024**2)
     """What one instance may grow to; there is one for every pod in flight."""
     sample: Annotated[int, msgspec.Meta(ge=1)] | None = None

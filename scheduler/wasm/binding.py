@@ -37,9 +37,14 @@ class _Chosen(GuestPlugin):
         flight.chosen()
         return flight
 
+    def _binding(self, state: CycleState, pod: PodInfo, node_name: str) -> Flight:
+        flight = self._on(state, pod, node_name)
+        flight.binds()
+        return flight
+
     def _end(self, export: str, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Tell the guest how it ended, and let the instance go; a failure changes nothing any more."""
-        flight = self._on(state, pod, node_name)
+        flight = self._binding(state, pod, node_name)
         try:
             if export in self.guest.exports and flight.is_open:
                 flight.call(export)
@@ -76,7 +81,7 @@ class GuestPreBind(_Chosen, PreBindPlugin):
     """`prebind`."""
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        return self._asked(self._on(state, pod, node_name), "prebind")
+        return self._asked(self._binding(state, pod, node_name), "prebind")
 
 
 class GuestBind(_Chosen, BindPlugin):
@@ -87,7 +92,7 @@ class GuestBind(_Chosen, BindPlugin):
     """
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        status = self._asked(self._on(state, pod, node_name), "bind")
+        status = self._asked(self._binding(state, pod, node_name), "bind")
         return SKIP if status.is_success else status
 
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from scheduler.wasm.guest import GuestError
+from scheduler.wasm.guest import GuestError, GuestTimeError
 from scheduler.wasm.scene import Scene
 
 if TYPE_CHECKING:
@@ -31,18 +31,27 @@ class Flight:
 
     Ends by itself when nobody refers to it any more.
 
+    Args:
+        pod: the pod.
+        instance: what is called.
+        pool: where the instance returns to.
+        cycle_seconds: what the calls of the scheduling cycle may take together.
+        spent_seconds: what of that it took to start the instance.
+
     Attributes:
         scene: what the next call is about.
     """
 
-    def __init__(self, pod: PodInfo, instance: Instance, pool: Pool, cycle_seconds: float) -> None:
+    def __init__(
+        self, pod: PodInfo, instance: Instance, pool: Pool, cycle_seconds: float, spent_seconds: float = 0.0
+    ) -> None:
         self.scene = Scene(pod=pod)
         self._instance: Instance | None = instance
         self._pool = pool
         self._cycle_seconds = cycle_seconds
-        self._spent_seconds = 0.0
+        self._spent_seconds = spent_seconds
         self._is_begun = False
-        self._is_chosen = False
+        self._is_binding = False
 
     @property
     def is_open(self) -> bool:
@@ -62,9 +71,12 @@ class Flight:
         return self._timed(export)
 
     def chosen(self) -> None:
-        """Note that a node is chosen: from here on each call has the whole time to itself."""
-        self._is_chosen = True
+        """Note that a node is chosen: the attempt goes on for as long as its binding takes."""
         self._pool.left_cycle(self)
+
+    def binds(self) -> None:
+        """Note that the scheduling cycle is over: from here on each call has the whole time to itself."""
+        self._is_binding = True
 
     def end(self) -> None:
         """Give the instance back."""
@@ -76,11 +88,11 @@ class Flight:
         instance = self._instance
         if instance is None:
             raise GuestError(f"wasm: {export} error: the guest failed earlier in this attempt, or it is over")
-        left = self._cycle_seconds - (0.0 if self._is_chosen else self._spent_seconds)
+        left = self._cycle_seconds - (0.0 if self._is_binding else self._spent_seconds)
         begin = time.perf_counter()
         if left <= 0:
             self._instance = None
-            raise GuestError(
+            raise GuestTimeError(
                 f"wasm: {export} error: stopped: its calls took {self._spent_seconds:.1f}s together"
             )
         try:
@@ -99,15 +111,17 @@ class Pool:
     """The instances of one guest in one profile.
 
     Args:
-        make: makes an instance, or raises GuestError.
+        make: makes an instance within so many seconds, or raises GuestError.
         cycle_seconds: what the calls of one scheduling cycle may take together.
     """
 
-    def __init__(self, make: Callable[[], Instance], exports: frozenset[str], cycle_seconds: float) -> None:
+    def __init__(
+        self, make: Callable[[float], Instance], exports: frozenset[str], cycle_seconds: float
+    ) -> None:
         self.exports = exports
         self._make = make
         self._cycle_seconds = cycle_seconds
-        self._idle = [make()]  # at once, so that what cannot run is refused with its profile
+        self._idle = [make(cycle_seconds)]  # at once, so that what cannot run is refused with its profile
         self._in_cycle: OrderedDict[int, ref[Flight]] = OrderedDict()  # id -> flight, oldest first
 
     def begin(self, pod: PodInfo) -> Flight:
@@ -121,7 +135,9 @@ class Pool:
             flight = oldest()
             if flight is not None:
                 flight.end()
-        flight = Flight(pod, self._take(), self, self._cycle_seconds)
+        begin = time.perf_counter()
+        instance = self._take()
+        flight = Flight(pod, instance, self, self._cycle_seconds, time.perf_counter() - begin)
         key = id(flight)
         self._in_cycle[key] = ref(flight, lambda _: self._in_cycle.pop(key, None))
         return flight
@@ -147,4 +163,4 @@ class Pool:
             self._idle.append(instance)
 
     def _take(self) -> Instance:
-        return self._idle.pop() if self._idle else self._make()
+        return self._idle.pop() if self._idle else self._make(self._cycle_seconds)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import wasmtime
 
+from scheduler.framework.slow_plugins import TimeLimitError
 from scheduler.wasm.engine import engine
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ _LEADING = frozenset({"prefilter", "filter", "score", "reserve", "permit", "bind
 
 class GuestError(Exception):
     """What a guest did wrong, or what it was refused."""
+
+
+class GuestTimeError(GuestError, TimeLimitError):
+    """A guest used up its time limit."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import wasmtime
 
 from scheduler.objects.durations import Duration
 from scheduler.wasm.engine import engine, ticker, ticks
-from scheduler.wasm.guest import GuestError
+from scheduler.wasm.guest import GuestError, GuestTimeError
 from scheduler.wasm.memory import GuestMemory, text
 from scheduler.wasm.scene import Scene
 
@@ -29,11 +29,17 @@ _MOST_TABLE_ELEMENTS = 2**18
 class Instance:
     """A guest that was started and can be called, until a call fails.
 
+    Args:
+        guest: the code.
+        host: what the guest may call.
+        args: the limits.
+        seconds: how long the start may take.
+
     Raises:
-        GuestError: it cannot be started: an import is unknown, a limit too low, or its `_start` failed.
+        GuestError: it cannot be started: an import is unknown, a limit too low, or its `_start` failed or took too long.
     """
 
-    def __init__(self, guest: Guest, host: Host, args: GuestArgs) -> None:
+    def __init__(self, guest: Guest, host: Host, args: GuestArgs, seconds: float) -> None:
         self._host = host
         self._store = wasmtime.Store(engine())
         self._store.set_limits(
@@ -47,7 +53,8 @@ class Instance:
             wasi = wasmtime.WasiConfig()
             wasi.argv = list(args.argv)
             self._store.set_wasi(wasi)
-        with self._running(Scene(), "instantiate", args.time_limit.seconds):
+        until = time.perf_counter() + seconds
+        with self._running(Scene(), "instantiate", seconds):
             instance = host.linker.instantiate(self._store, guest.module)
         exports = instance.exports(self._store)
         memory = exports["memory"]
@@ -59,7 +66,7 @@ class Instance:
         }
         for name in guest.starts:
             try:
-                self.call(name, Scene(), args.time_limit.seconds)
+                self.call(name, Scene(), max(0.0, until - time.perf_counter()))
             except GuestError as error:
                 cause = error.__cause__
                 # Compilers differ in whether a program that has ended well says so.
@@ -100,7 +107,7 @@ class Instance:
             output = f"{text(bytes(host.output)).rstrip()}\n" if host.output else ""
             if isinstance(error, wasmtime.Trap) and error.trap_code is wasmtime.TrapCode.INTERRUPT:
                 taken = Duration(int((time.perf_counter() - begin) * 1000) * 1_000_000)
-                raise GuestError(f"wasm: {what} error: {output}stopped: it took {taken}") from error
+                raise GuestTimeError(f"wasm: {what} error: {output}stopped: it took {taken}") from error
             raise GuestError(f"wasm: {what} error: {output}{_told(error)}") from error
         finally:
             host.scene, host.memory = Scene(), None

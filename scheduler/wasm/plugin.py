@@ -45,7 +45,9 @@ class GuestPlugin(SlowPlugin):
         log = GuestLog(self.name, args.log_severity)
         host = Host(self.guest, args.guest_config, log, Handle(self.name, pod_events, waiting_pods))
         self._pool = Pool(
-            lambda: Instance(self.guest, host, args), self.guest.exports, args.time_limit.seconds
+            lambda seconds: Instance(self.guest, host, args, seconds),
+            self.guest.exports,
+            args.time_limit.seconds,
         )
         self._events: Sequence[EventWithHint] = DEFAULT_EVENTS
         if "enqueue" in self.guest.exports:

@@ -30,9 +30,11 @@ class NoBudget(LoopBudget):
     def stretch_of(self, usage: Usage, function: Callable[..., T], *args: object) -> T:
         return function(*args)
 
-    def call(self, plugin: Plugin, function: Callable[..., T], *args: object, often: str = "") -> T:
+    def call(
+        self, plugin: Plugin, function: Callable[..., T], *args: object, often: str = "", at: str = ""
+    ) -> T:
         return function(*args)
 
-    async def awaited(self, plugin: Plugin, function: Callable[..., Any], *args: object) -> Any:
+    async def awaited(self, plugin: Plugin, function: Callable[..., Any], *args: object, at: str = "") -> Any:
         answer = function(*args)
         return await answer if hasattr(answer, "__await__") else answer

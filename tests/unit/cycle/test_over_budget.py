@@ -35,9 +35,11 @@ from scheduler.framework import (
     Status,
     Wait,
 )
+from scheduler.objects.durations import Duration
 from scheduler.queue import Place
-from scheduler.runtime.budget import LoopBudget
+from scheduler.runtime.budget import LoopBudget, OverBudgetError
 from tests.builders import node, pod
+from tests.guests import LOOPS, guest
 from tests.puppets import (
     NodeFilter,
     NodeScore,
@@ -559,3 +561,49 @@ def test_a_plugin_that_is_stopped_three_times_in_a_row_rests_and_costs_nothing(q
     assert "not asked: it rests for 60s" in cluster.notes("web-29")[0]
     assert cluster.queue.get(pod("web-29").uid).put_aside_seconds == pytest.approx(60, abs=1)  # type: ignore[union-attr]
     cluster.check()
+
+
+def test_a_guest_that_uses_up_its_time_limit_three_times_in_a_row_rests(quick: LoopBudget) -> None:
+    quick.seconds = 5.0
+    cluster = Cluster(guest(LOOPS, time_limit=Duration(20_000_000)), budget=quick)
+    for number in range(8):
+        cluster.api.create(pod(f"web-{number}"))
+    while (queued := cluster.queue.pop()) is not None:
+        attempt(cluster, queued)
+
+    stopped = [number for number in range(8) if "put aside" in cluster.notes(f"web-{number}")[0]]
+    assert stopped == [0, 1, 2]
+    assert quick.resting == ["guest"]
+    assert (
+        'running Filter plugin "guest" for node "n1": over budget: wasm: filter error: stopped'
+        in cluster.notes("web-0")[0]
+    )
+    assert "not asked: it rests for 60s" in cluster.notes("web-7")[0]
+    cluster.check()
+
+
+def test_a_plugin_that_is_stopped_at_one_point_rests_though_it_ends_at_others(quick: LoopBudget) -> None:
+    class Endless(PreFilterPlugin, NodeFilter):
+        def pre_filter(self, *_: Any) -> None:
+            return None
+
+    cluster = Cluster(Endless("Endless", endless), budget=quick)
+    for number in range(5):
+        cluster.api.create(pod(f"web-{number}"))
+    while (queued := cluster.queue.pop()) is not None:
+        attempt(cluster, queued)
+
+    assert "not asked: it rests for 60s" in cluster.notes("web-4")[0]
+    cluster.check()
+
+
+def test_a_plugin_that_is_stopped_after_it_was_awaited_rests(quick: LoopBudget) -> None:
+    async def endless_step() -> None:
+        endless()
+
+    plugin = NodeFilter("Endless", endless)
+    for _ in range(3):
+        with pytest.raises(OverBudgetError, match="stopped"):
+            asyncio.run(quick.awaited(plugin, endless_step, at="PreBind"))
+    with pytest.raises(OverBudgetError, match="not asked"):
+        asyncio.run(quick.awaited(plugin, endless_step, at="PreBind"))

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import wasmtime
 
+from scheduler.configuration.types import KubeSchedulerConfiguration
 from scheduler.errors import PluginLoadError
 from scheduler.framework import Code, CycleState
 from scheduler.objects.durations import Duration
-from scheduler.wasm.args import MemorySize
-from scheduler.wasm.guest import GuestError, compile_guest
+from scheduler.wasm.args import GuestArgs, MemorySize
+from scheduler.wasm.guest import GuestError, GuestTimeError, compile_guest
 from tests.builders import node, pod
 from tests.clusters import cluster
 from tests.guests import GROWS, LOOPS, TRAPS, guest, wat
@@ -242,3 +243,47 @@ def test_other_threads_go_on_while_a_guest_is_compiled() -> None:
         turns += 1
 
     assert turns > 1000
+
+
+def test_a_guest_is_stopped_before_the_budget_of_its_attempt_is_spent() -> None:
+    assert GuestArgs().time_limit.seconds < KubeSchedulerConfiguration().attempt_budget.seconds
+
+
+SLOW_AT_THE_END = wat(
+    """(func $work (local $n i32)
+      (loop $on
+        (local.set $n (i32.add (local.get $n) (i32.const 1)))
+        (br_if $on (i32.ne (local.get $n) (i32.const 20000000)))))
+    (func (export "reserve") (result i32) (call $work) (i32.const 0))
+    (func (export "permit") (result i64) (call $work) (i64.const 0))"""
+)
+"""Reserve and Permit: a few milliseconds of work each."""
+
+
+def test_the_time_limit_is_for_reserve_and_permit_together() -> None:
+    plugin, state = guest(SLOW_AT_THE_END, time_limit=SHORT), CycleState()
+    assert plugin.reserve(state, POD, "n0").is_success
+
+    def permit_on_and_on() -> None:
+        for _ in range(500):
+            plugin.permit(state, POD, "n0")
+
+    with pytest.raises(GuestTimeError, match=r"wasm: permit error: stopped: "):
+        permit_on_and_on()
+
+
+def test_the_start_of_an_instance_is_charged_to_the_attempt_that_needs_it() -> None:
+    plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), time_limit=SHORT)
+    pool = plugin._pool
+    asked: list[float] = []
+
+    def make(seconds: float) -> Any:
+        asked.append(seconds)
+        time.sleep(seconds)
+        return object()
+
+    pool._idle.clear()
+    pool._make = make
+    with pytest.raises(GuestTimeError, match="its calls took"):
+        ask(plugin)
+    assert asked == [SHORT.seconds]
