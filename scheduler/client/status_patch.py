@@ -9,7 +9,7 @@ import msgspec
 from scheduler.clock import rfc3339
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from datetime import datetime
 
     from scheduler.objects.pod import PodInfo
@@ -18,11 +18,17 @@ if TYPE_CHECKING:
 
 LONGEST_MESSAGE = 32 * 1024
 """Characters, as many as any metav1.Condition may have: in a pod of a megabyte there is no room for a message of another."""
+NOMINATED_NODE_NAME = "nominatedNodeName"
 _CUT = "..."
 
 
 def status_patch(
-    pod: PodInfo, conditions: Iterable[PodCondition], nominated_node_name: str | None, now: datetime
+    pod: PodInfo,
+    conditions: Iterable[PodCondition],
+    nominated_node_name: str | None,
+    now: datetime,
+    *,
+    again: Collection[str] = (),
 ) -> bytes | None:
     """Return the patch that brings a pod's status to what is wanted, None if it says so already.
 
@@ -34,6 +40,7 @@ def status_patch(
         conditions: wanted, at most one of a type; their observed generation becomes the pod's, and messages are cut.
         nominated_node_name: wanted; "" to clear it, None to leave it.
         now: for lastTransitionTime.
+        again: the types of conditions, and `NOMINATED_NODE_NAME`, that are written although the pod as last seen says so.
 
     Source:
         kube-scheduler v1.36, schedule_one.go, updatePod; util/utils.go, PatchPodStatus;
@@ -52,16 +59,38 @@ def status_patch(
         if old is None:
             order.append(wanted.type)
             patches.append(_new_condition(wanted, now))
-        elif (old.status, old.reason, old.message) != (wanted.status, wanted.reason, wanted.message):
+        elif wanted.type in again or _says_other(old, wanted):
             patches.append(_changed_condition(old, wanted, now))
     status: dict[str, Any] = {}
     if patches:
         if present:
             status["$setElementOrder/conditions"] = [{"type": kind} for kind in order]
         status["conditions"] = patches
-    if nominated_node_name is not None and nominated_node_name != pod.pod.status.nominated_node_name:
-        status["nominatedNodeName"] = nominated_node_name or None
+    if nominated_node_name is not None and (
+        NOMINATED_NODE_NAME in again or nominated_node_name != pod.pod.status.nominated_node_name
+    ):
+        status[NOMINATED_NODE_NAME] = nominated_node_name or None
     return msgspec.json.encode({"status": status}, order="sorted") if status else None
+
+
+def changed_fields(
+    pod: PodInfo, conditions: Iterable[PodCondition], nominated_node_name: str | None
+) -> set[str]:
+    """Return the types of the conditions, and `NOMINATED_NODE_NAME`, of which a pod as last seen says something else."""
+    present = {condition.type: condition for condition in pod.pod.status.conditions}
+    fields = {
+        wanted.type
+        for wanted in conditions
+        if (old := present.get(wanted.type)) is None
+        or _says_other(old, msgspec.structs.replace(wanted, message=_shortened(wanted.message)))
+    }
+    if nominated_node_name is not None and nominated_node_name != pod.pod.status.nominated_node_name:
+        fields.add(NOMINATED_NODE_NAME)
+    return fields
+
+
+def _says_other(old: PodCondition, wanted: PodCondition) -> bool:
+    return (old.status, old.reason, old.message) != (wanted.status, wanted.reason, wanted.message)
 
 
 def _shortened(message: str) -> str:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from scheduler.client.background import JobQueue
 from scheduler.client.http.request import STRATEGIC_MERGE_PATCH, Request
 from scheduler.client.resources import PODS
-from scheduler.client.status_patch import status_patch
+from scheduler.client.status_patch import NOMINATED_NODE_NAME, changed_fields, status_patch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from scheduler.client.requests import Requests
     from scheduler.clock import Clock
@@ -27,10 +27,48 @@ _MAX_TRIES = 12
 _RETRIED = frozenset({0, 409, 429, 500, 502, 503, 504})
 
 
+_UNSEEN_KEPT = 10_000
+"""Of so many pods is known what was sent last. A watch shows it within milliseconds, mostly."""
+
+
+class UnseenChanges:
+    """The fields of pods' statuses that were written and that no watch has shown yet.
+
+    A wish that is what the pod as last seen says would be left out, and the server keep what was written meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._of: OrderedDict[str, tuple[str, set[str]]] = (
+            OrderedDict()
+        )  # uid -> version as last seen, fields
+
+    def of(self, pod: PodInfo) -> Collection[str]:
+        """Return those of a pod, if this version of it is the one that was last seen when they were written."""
+        version, fields = self._of.get(pod.uid, ("", ()))
+        return fields if version == pod.resource_version else ()
+
+    def add(self, pod: PodInfo, fields: Collection[str]) -> None:
+        """Note what is written of a pod, of which this version is the last that was seen."""
+        if fields:
+            self._of[pod.uid] = pod.resource_version, {*self.of(pod), *fields}
+            self._of.move_to_end(pod.uid)
+            if len(self._of) > _UNSEEN_KEPT:
+                self._of.popitem(last=False)
+
+    def remove(self, pod: PodInfo, fields: Collection[str]) -> None:
+        """Note that fields are as this version of the pod says again."""
+        left = {*self.of(pod)}.difference(fields)
+        if left:
+            self._of[pod.uid] = pod.resource_version, left
+        else:
+            self._of.pop(pod.uid, None)
+
+
 class StatusPatch:
     """What one pod's status should say.
 
     Args:
+        unseen: what was written that no watch has shown.
         newest: `namespace/name` -> the pod's last version that could be read, None if there is none.
     """
 
@@ -41,6 +79,7 @@ class StatusPatch:
         condition: PodCondition | None,
         nominated_node_name: str | None,
         newest: Newest,
+        unseen: UnseenChanges,
     ) -> None:
         self.about = pod.key
         self.pod = pod
@@ -49,12 +88,17 @@ class StatusPatch:
         self.waiters: list[asyncio.Future[None]] = []
         self._clock = clock
         self._newest = newest
+        self._unseen = unseen
         self._tries = 0
 
     def body(self) -> bytes | None:
         """Return the patch, None if there is nothing to change."""
         return status_patch(
-            self.pod, self.conditions.values(), self.nominated_node_name, self._clock.utc_now()
+            self.pod,
+            self.conditions.values(),
+            self.nominated_node_name,
+            self._clock.utc_now(),
+            again=self._unseen.of(self.pod),
         )
 
     def replace(self, older: StatusPatch) -> None:
@@ -72,7 +116,14 @@ class StatusPatch:
         body = self.body()
         if body is not None and not self._is_outdated():
             path = PODS.path(self.pod.namespace, self.pod.name, "status")
+            changed = changed_fields(self.pod, self.conditions.values(), self.nominated_node_name)
+            self._unseen.add(self.pod, changed)
             await connection.send(Request("PATCH", path, body, STRATEGIC_MERGE_PATCH))
+            self._unseen.remove(self.pod, self._fields - changed)
+
+    @property
+    def _fields(self) -> set[str]:
+        return {*self.conditions, *(() if self.nominated_node_name is None else (NOMINATED_NODE_NAME,))}
 
     def _is_outdated(self) -> bool:
         """Whether it would be said of another pod by that name, or of one that somebody has bound meanwhile."""
@@ -96,10 +147,15 @@ class StatusPatch:
 
 
 class StatusQueue(JobQueue[StatusPatch]):
-    """Status patches by pod; of one pod at most one is under way."""
+    """Status patches by pod; of one pod at most one is under way.
+
+    Attributes:
+        unseen: what was written that no watch has shown.
+    """
 
     def __init__(self, capacity: int) -> None:
         super().__init__("status", capacity)
+        self.unseen = UnseenChanges()
         self._by_uid: OrderedDict[str, StatusPatch] = OrderedDict()  # pod uid -> what waits
         self._sent: dict[str, asyncio.Event] = {}  # pod uid -> set when what is under way has ended
 

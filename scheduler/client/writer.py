@@ -186,7 +186,7 @@ class ApiWriter:
         Returns:
             Whether there was anything to change and room to queue it.
         """
-        return self._queue_status(StatusPatch(self._clock, pod, condition, nominated_node_name, self._newest))
+        return self._queue_status(self._status_patch(pod, condition, nominated_node_name))
 
     async def wait_pod_status_patched(
         self,
@@ -200,7 +200,7 @@ class ApiWriter:
         Raises:
             ApiError: it was not; status 429 without asking if there was no room to queue it.
         """
-        patch = StatusPatch(self._clock, pod, condition, nominated_node_name, self._newest)
+        patch = self._status_patch(pod, condition, nominated_node_name)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         patch.waiters.append(done)
         if self._queue_status(patch):
@@ -241,6 +241,13 @@ class ApiWriter:
             logger.warning("Writes were left unfinished", extra={"pending": self.pending()})
             return False
         return True
+
+    def _status_patch(
+        self, pod: PodInfo, condition: PodCondition | None, nominated_node_name: str | None
+    ) -> StatusPatch:
+        return StatusPatch(
+            self._clock, pod, condition, nominated_node_name, self._newest, self._status.unseen
+        )
 
     def _queue_status(self, patch: StatusPatch) -> bool:
         if patch.body() is None and not self._status.is_pending(patch.pod.uid):

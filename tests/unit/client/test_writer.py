@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from scheduler.client import writer as writer_module
@@ -14,8 +15,9 @@ from scheduler.client.events import EventRecorder
 from scheduler.client.http.request import Request
 from scheduler.client.writer import ApiWriter
 from scheduler.errors import ApiError
+from scheduler.objects.decode import decode_pod
 from scheduler.objects.v1 import PodCondition
-from tests.builders import pod
+from tests.builders import pod, pod_object
 from tests.unit.client.scripted_server import Answer, NoAnswer, ScriptedServer, failure, scripted_server
 from tests.virtual_time import LoopClock
 from tests.virtually import virtually
@@ -233,6 +235,40 @@ async def test_a_patch_that_changes_nothing_is_not_sent():
         assert await writer.drain(1.0)
 
         assert server.received == []
+
+
+@pytest.mark.parametrize("seconds", [0.5, 5.0], ids=["under way", "answered"])
+@virtually
+async def test_what_was_written_before_and_no_watch_has_shown_is_replaced(seconds: float):
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
+    seen = pod("a", status={"conditions": [said]})
+    async with writing() as (server, writer):
+        server.script("PATCH", f"{PODS}/a/status", Answer(after=1.0), Answer())
+        writer.patch_pod_status(seen, condition=rejected("full"), nominated_node_name="n1")
+        await asyncio.sleep(seconds)
+        assert writer.patch_pod_status(seen, condition=rejected("no"), nominated_node_name="")
+        assert await writer.drain(10.0)
+        assert not writer.patch_pod_status(seen, condition=rejected("no"), nominated_node_name="")
+
+        last = server.of("PATCH")[-1].json["status"]
+        assert len(server.of("PATCH")) == 2
+        assert (last["conditions"][0]["message"], last["nominatedNodeName"]) == ("no", None)
+
+
+@virtually
+async def test_what_a_watch_has_shown_since_is_not_written_again():
+    def seen(version: str, message: str) -> PodInfo:
+        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        found = pod_object("a", status={"conditions": [said]})
+        found["metadata"] |= {"resourceVersion": version, "uid": "a"}
+        return decode_pod(msgspec.json.encode(found))
+
+    async with writing() as (server, writer):
+        server.script("PATCH", f"{PODS}/a/status", Answer())
+        writer.patch_pod_status(seen("1", "no"), condition=rejected("full"))
+        assert await writer.drain(10.0)
+
+        assert not writer.patch_pod_status(seen("2", "full"), condition=rejected("full"))
 
 
 @pytest.mark.parametrize(
