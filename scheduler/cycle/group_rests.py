@@ -45,7 +45,7 @@ class _UnderWay:
         is_given_up: whether room of its members was given to another pod.
         seen: the uids of members that were assumed while it rested.
         has_released: whether some of those are not any more.
-        tried: the uids of pods that were tried meanwhile.
+        tried: the uids of pods that were tried meanwhile, in this order.
     """
 
     attempts: Sequence[Attempt] = ()
@@ -56,7 +56,7 @@ class _UnderWay:
     is_given_up: bool = False
     seen: set[str] = field(default_factory=set)
     has_released: bool = False
-    tried: set[str] = field(default_factory=set)
+    tried: dict[str, None] = field(default_factory=dict)
 
 
 class GroupRests:
@@ -167,7 +167,7 @@ class GroupRests:
     def note_tried(self, uid: str) -> None:
         """Note that a pod is tried while an attempt rests with members assumed: it may miss their room."""
         for attempt in self._holding.values():
-            attempt.tried.add(uid)
+            attempt.tried[uid] = None
 
     async def activate_tried(self, bus: EventBus) -> None:
         """Have pods tried again that were tried while members were assumed that are not any more.

@@ -100,6 +100,23 @@ async def test_what_saw_room_taken_by_a_gang_that_is_not_placed_after_all_is_tri
 
 
 @virtually
+async def test_pods_that_saw_room_taken_are_tried_again_in_the_order_in_which_they_were_tried(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
+        it.add_nodes(node_object("n", cpu="29"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 60))
+        large = [pod_object(f"large-{number}", cpu="28") for number in range(12)]
+        Watches.when["g-10"] = lambda: it.add_pods(*large)
+        it.add_pods(*members("g", 60))
+        await it.until(lambda: len(placed(it)) == 1, seconds=5)
+        tried = [name for name in Watches.decided if name.startswith("large-")]
+        first, second = tried[:12], [name for place, name in enumerate(tried) if name in tried[:place]]
+        assert len(second) > 6, "they were tried while members were assumed"
+        assert second == [name for name in first if name in second]
+
+
+@virtually
 async def test_members_for_which_room_is_held_give_way_to_higher_priority_and_are_not_deleted(
     tmp_path: Path,
 ) -> None:
