@@ -218,6 +218,9 @@ class Scheduler:
         try:
             attempt = self._attempt(group.attempt, group.members)
             assumed = await self._budget.in_stretches(attempt, group.usage)
+        except BaseException:
+            group.attempt.close()  # it rests, if this was cancelled at the end of a freeze
+            raise
         finally:
             self._note_hold(group.members[0].pod, group.usage)
         if group.attempt.is_over:

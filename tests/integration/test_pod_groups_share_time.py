@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from scheduler.cycle import group_rests
+from scheduler.cycle import group_rests, scheduler
 from scheduler.cycle.binding import BindingCycle
+from scheduler.cycle.freeze import ClusterFreeze
+from scheduler.cycle.turns import InUnits
 from scheduler.framework import PreFilterPlugin
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -239,3 +241,31 @@ async def test_bindings_of_a_gang_begin_and_are_undone_a_few_in_a_turn_of_the_lo
     assert sum(undone.values()) >= 50
     assert max(begun.values()) <= 16
     assert max(undone.values()) <= 2
+
+
+@virtually
+async def test_an_attempt_that_rests_is_closed_when_the_daemon_is_cancelled_at_the_end_of_its_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[InUnits[Any]] = []
+    end = ClusterFreeze.end
+
+    class Noted(InUnits[Any]):
+        def __init__(self, attempt: Any, none: Any) -> None:
+            super().__init__(attempt, none)
+            attempts.append(self)
+
+    async def cancelled(freeze: ClusterFreeze) -> None:
+        await end(freeze)
+        if attempts and attempts[-1].holds:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(scheduler, "InUnits", Noted)
+    monkeypatch.setattr(ClusterFreeze, "end", cancelled)
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(node_object("n", cpu="60"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 10))
+        it.add_pods(*members("g", 10))
+        await it.until(lambda: daemon.cycles.scheduler._is_over)
+        [attempt] = attempts
+        assert attempt._attempt.cr_frame is None, "it has ended"
