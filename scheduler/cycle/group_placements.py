@@ -141,9 +141,10 @@ class GroupPlacements:
         if candidates.others:
             refused_by.add(_JUDGES_ROOM)
         asks_for_room = options.get("makes_room", True)
+        may_rest = not options.get("is_trial")  # else pods are left out, whose room others would be given
         count = len(candidates.worth_a_try) + len(candidates.others)
         for placement in candidates.worth_a_try or candidates.others[:1]:
-            if first is not None:
+            if first is not None and may_rest:
                 await self._passes.rest(True)
             # Room is made by hand of the first alone, as the pods' messages come from it.
             makes_room = asks_for_room and first is None
@@ -160,7 +161,8 @@ class GroupPlacements:
             refused_by |= tried.refused_by
             first = first or tried
         if enough:
-            await self._passes.rest(True)
+            if may_rest:
+                await self._passes.rest(True)
             return await self._best(group, plugin, attempts, enough, candidates.seen, options)
         assert first is not None
         first.refusal = Status.unschedulable(

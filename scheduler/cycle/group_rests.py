@@ -193,16 +193,20 @@ class GroupRests:
     async def _rest(self, *, holds: bool, is_bound_to_nodes: bool) -> None:
         mine = self._under_way
         _ = self._cache.snapshot().names  # once nodes have changed, those of this snapshot cannot be read
-        changes = self._cache.table.node_changes.end
+        nodes = self._nodes()
         with self._preemptions.not_held():
             await rest(holds=holds)
         self._freeze.begin()
         self._turns.begin()
         mine.began, mine.rests, self._under_way = self._now(), mine.rests + 1, mine
-        if is_bound_to_nodes and changes != self._cache.table.node_changes.end:
+        if is_bound_to_nodes and nodes != self._nodes():
             raise ChangedError
         if not all(self._is_as_it_was(attempt, mine.holds) for attempt in mine.attempts):
             raise ChangedError
+
+    def _nodes(self) -> tuple[int, int]:
+        """Return what differs once nodes have changed: that the last row went is no change of a row."""
+        return self._cache.table.n_nodes, self._cache.table.node_changes.end
 
     def _is_as_it_was(self, attempt: Attempt, kept: Collection[str]) -> bool:
         """Whether a member is still to be placed, and as it was when the attempt at it began."""

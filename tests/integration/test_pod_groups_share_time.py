@@ -6,6 +6,8 @@ Here every attempt takes long: it rests wherever it may.
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -15,6 +17,7 @@ from scheduler.cycle.binding import BindingCycle
 from scheduler.cycle.freeze import ClusterFreeze
 from scheduler.cycle.turns import InUnits
 from scheduler.framework import PreFilterPlugin
+from scheduler.state.cache import Cache
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
 from tests.integration.test_pod_groups_in_the_daemon import (
@@ -28,7 +31,7 @@ from tests.integration.test_pod_groups_in_the_daemon import (
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 WATCHES = """\
@@ -132,6 +135,56 @@ async def test_members_for_which_room_is_held_give_way_to_higher_priority_and_ar
         assert placed(it) == {"urgent"}
         assert len(it.pods()) == 61, "none of them was deleted"
         assert Watches.decided.count("urgent") > 1, "it did not have to wait for room"
+
+
+@virtually
+async def test_no_other_pod_is_tried_while_a_group_is_tried_without_its_possible_victims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meanwhile, trials, number, without = list[str](), 0, count(), Cache.without
+
+    @asynccontextmanager
+    async def followed(cache: Cache, pods: Any, give_way: Any) -> AsyncIterator[None]:
+        nonlocal trials
+        async with without(cache, pods, give_way):
+            trials, began = trials + 1, len(Watches.decided)
+            yield
+            meanwhile.extend(Watches.decided[began:])
+
+    def another_pod() -> None:
+        it.add_pods(pod_object(f"alone-{next(number)}", cpu="1500m"))
+        Watches.when["g-0"] = another_pod
+
+    monkeypatch.setattr(Cache, "without", followed)
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
+        it.add_nodes(*(node_object(f"n{row}", cpu="2", labels={"zone": "a"}) for row in range(2)))
+        for zone in ("b", "c"):  # enough room for the group, which may not be used
+            it.add_nodes(node_object(zone, cpu="8", labels={"zone": zone}, unschedulable=True))
+        it.add_pods(*(pod_object(f"low-{row}", cpu="2", priority=1) for row in range(2)))
+        await it.until(lambda: len(placed(it)) == 2)
+        constraints = {"topology": [{"key": "zone"}]}
+        it.server.store.create(POD_GROUPS, pod_group("g", 2, schedulingConstraints=constraints))
+        another_pod()
+        it.add_pods(*members("g", 2, cpu="2", priority=100))
+        await it.until(lambda: {"g-0", "g-1"} <= placed(it), seconds=60)
+        assert trials, "room was looked for"
+        assert {*meanwhile} == {"g-0", "g-1"}
+        assert placed(it) == {"g-0", "g-1"}, "there was never room for another"
+
+
+@virtually
+async def test_an_attempt_begins_anew_when_the_last_node_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
+        it.add_nodes(*(node_object(f"n{row}", cpu="20", labels={"zone": "a"}) for row in range(3)))
+        constraints = {"topology": [{"key": "zone"}]}
+        it.server.store.create(POD_GROUPS, pod_group("g", 30, schedulingConstraints=constraints))
+        Watches.when["g-5"] = lambda: it.server.store.delete("nodes", "n2")
+        it.add_pods(*members("g", 30))
+        await it.until(lambda: len(placed(it)) == 30)
+        assert Watches.decided.count("g-0") > 1
+        assert "Scheduling cycle broke" not in caplog.messages
 
 
 @pytest.mark.parametrize("change", ["deleted", "changed"])
