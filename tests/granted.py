@@ -16,7 +16,7 @@ from scheduler.simulator.access.rbac_rules import Permission, permissions
 from scheduler.simulator.access.users import User, service_account_groups, service_account_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from scheduler.app.generation import Generation
     from scheduler.configuration.load import Configuration
@@ -112,8 +112,10 @@ class GrantedDaemon(Daemon):
         self._scheduler_profiles = scheduler_profiles
         super().__init__(*arguments, **options)
 
-    def _build(self, configuration: Configuration, registry: Registry, extenders: Extenders) -> Generation:
-        generation = super()._build(configuration, registry, extenders)
+    def _build(
+        self, configuration: Configuration, registry: Registry, extenders: Extenders
+    ) -> Generator[None, None, Generation]:
+        generation = yield from super()._build(configuration, registry, extenders)
         profiles = generation.frameworks.values()
         try:
             rights = rights_of(

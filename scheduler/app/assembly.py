@@ -44,14 +44,14 @@ from scheduler.framework import (
     WaitForEvent,
     WaitingPods,
 )
-from scheduler.framework.long_work import AtOnce
+from scheduler.framework.long_work import AtOnce, at_once
 from scheduler.framework.preemption import NominatedPods, Preemptions, VictimReview
-from scheduler.runtime.profiles import build_frameworks
+from scheduler.runtime.profiles import build_in_steps
 from scheduler.runtime.registry import Registry
 from scheduler.wasm.library import GuestLibrary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
     from random import Random
 
     from scheduler.app.tasks import Tasks
@@ -108,7 +108,18 @@ class Parts(Shared):
         own: Callable[[str], Capabilities],
         registry: Registry | None = None,
     ) -> dict[str, Framework]:
+        """Do as `build_in_steps`, at once."""
+        return at_once(self.build_in_steps(configuration, own, registry))
+
+    def build_in_steps(
+        self,
+        configuration: Configuration,
+        own: Callable[[str], Capabilities],
+        registry: Registry | None = None,
+    ) -> Generator[None, None, dict[str, Framework]]:
         """Build every profile of a configuration, plugins included; nothing is in force by that.
+
+        Each step takes a few milliseconds at most, but for plugins that take longer.
 
         Args:
             configuration: which.
@@ -120,7 +131,7 @@ class Parts(Shared):
         """
         common = self.capabilities()
         registry = registry or self.registry()
-        return build_frameworks(
+        return build_in_steps(
             configuration, registry, lambda profile: {**common, **own(profile)}, self.observer, self.budget
         )
 

@@ -32,12 +32,12 @@ from scheduler.cycle.sampling import NodeSampling, percentages_of
 from scheduler.cycle.turns import Turns
 from scheduler.errors import LeadershipLostError
 from scheduler.extenders.chain import Extenders
-from scheduler.framework import LongWork
+from scheduler.framework import LongWork, long_work
 from scheduler.framework.preemption import Preemptions
 from scheduler.metrics import Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from scheduler.client.connection import ApiConnection
     from scheduler.client.events import EventRecorder
@@ -130,7 +130,9 @@ class Daemon:
             random=random,
             sampling=NodeSampling(percentages_of(settings)),
         )
-        first = self._build(configuration, self.parts.registry(), self._extenders(configuration))
+        first = long_work.at_once(
+            self._build(configuration, self.parts.registry(), self._extenders(configuration))
+        )
         first.registry.settle()
         self.watches = Watches(
             connection,
@@ -231,9 +233,11 @@ class Daemon:
             configuration.settings.extenders, self.cycles.failures, self.leadership.check, self.parts.steps
         )
 
-    def _build(self, configuration: Configuration, registry: Registry, extenders: Extenders) -> Generation:
-        """Build a configuration, plugins included; nothing of the daemon changes by that."""
-        frameworks = self.parts.build_frameworks(
+    def _build(
+        self, configuration: Configuration, registry: Registry, extenders: Extenders
+    ) -> Generator[None, None, Generation]:
+        """Build a configuration in steps, plugins included; nothing of the daemon changes by that."""
+        frameworks = yield from self.parts.build_in_steps(
             configuration,
             lambda profile: {
                 **self._access.capabilities(profile),

@@ -10,13 +10,14 @@ from scheduler.app.needs import together
 from scheduler.app.reload_fields import keep_what_needs_a_restart
 from scheduler.app.trial import foreign_names
 from scheduler.cycle.sampling import percentages_of
+from scheduler.cycle.turns import in_slices
 from scheduler.runtime.trial import load_each
 from scheduler.state.pod_states import PodState
 from scheduler.urls import shown_text
 from scheduler.wasm.library import guest_urls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from scheduler.app.assembly import Cycles, Parts
     from scheduler.app.generation import Generation
@@ -34,7 +35,8 @@ class Generations:
 
     Args:
         first: what to begin with.
-        build: makes a generation of a configuration, what was imported for it and its extenders; raises ConfigurationError.
+        build: makes a generation of a configuration, what was imported for it and its extenders, in steps of some
+            milliseconds; raises ConfigurationError.
         extenders: makes the extenders of a configuration, by files that it names; raises ConfigurationError.
         aside: does what takes long.
 
@@ -46,7 +48,7 @@ class Generations:
     def __init__(
         self,
         first: Generation,
-        build: Callable[[Configuration, Registry, Extenders], Generation],
+        build: Callable[[Configuration, Registry, Extenders], Generator[None, None, Generation]],
         extenders: Callable[[Configuration], Extenders],
         *,
         parts: Parts,
@@ -121,7 +123,7 @@ class Generations:
             extenders = await self._aside(
                 partial(self._extenders, configuration), "reading the certificates of extenders"
             )
-            return self._build(configuration, registry, extenders)
+            return await in_slices(self._build(configuration, registry, extenders))
         except BaseException:
             registry.release()
             raise

@@ -15,11 +15,12 @@ from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.feature_gates import gates_of
 from scheduler.configuration.merge import ALL
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.framework.long_work import at_once
 from scheduler.framework.points import ExtensionPoint
 from scheduler.objects.wording import did_you_mean, entry, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from scheduler.configuration.types import KubeSchedulerConfiguration, Plugin, Plugins, Profile
 
@@ -42,7 +43,16 @@ _WEIGHTED = (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
 
 
 def expand_profiles(settings: KubeSchedulerConfiguration, points_of: PointsOf) -> dict[str, Expansion]:
+    """Do as `expand_in_steps`, at once."""
+    return at_once(expand_in_steps(settings, points_of))
+
+
+def expand_in_steps(
+    settings: KubeSchedulerConfiguration, points_of: PointsOf
+) -> Generator[None, None, dict[str, Expansion]]:
     """Expand all profiles: scheduler name -> its plugins. Those whose feature gate is off are left out.
+
+    Each step is one profile.
 
     Raises:
         ConfigurationError: what `expand` finds in any profile, or profiles that sort the queue differently:
@@ -58,6 +68,7 @@ def expand_profiles(settings: KubeSchedulerConfiguration, points_of: PointsOf) -
     expansions: dict[str, Expansion] = {}
     sorters: list[tuple[str, Profile, str]] = []  # path, profile, its queue sort plugin
     for i, profile in enumerate(settings.profiles):
+        yield
         path = entry("profiles", i)
         try:
             expansion = expand(profile, points_of, path)

@@ -43,19 +43,30 @@ async def answered_in_turns(ask: Callable[[], T], steps: Steps = UNHEARD) -> T:
             return ask()
         except NeedsTime as needs:
             if steps.needs_time():
-                await _in_slices(needs.steps, steps)
+                await in_slices(needs.steps, steps)
             else:
                 at_once(needs.steps)
     raise RuntimeError(TOO_OFTEN)
 
 
-async def _in_slices(work: Generator[None, None, None], steps: Steps) -> None:
+async def in_slices(work: Generator[None, None, T], steps: Steps = UNHEARD) -> T:
+    """Do work in slices, between which others have their turn, and return what it comes to.
+
+    Args:
+        work: each step takes a few milliseconds at most.
+        steps: are told of each turn that others have, where that is part of what is recorded.
+    """
     until = time.perf_counter() + SLICE_SECONDS
-    for _ in work:
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            await asyncio.sleep(0)
+            result: T = end.value
+            return result
         if steps.observed(time.perf_counter() >= until):
             await asyncio.sleep(0)
             until = time.perf_counter() + SLICE_SECONDS
-    await asyncio.sleep(0)
 
 
 _RESTS: Final = object()

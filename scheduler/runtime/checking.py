@@ -6,6 +6,7 @@ import inspect
 import math
 import typing
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from scheduler import clock
 from scheduler.errors import PluginLoadError
@@ -135,12 +136,24 @@ def _signature_faults(plugin: type[Plugin], contract: type[Plugin], method: str)
         yield f"{method}: takes {taken}, is called with ({', '.join(arguments)})"
 
 
+_wants: WeakKeyDictionary[type[Plugin], dict[str, type | None]] = WeakKeyDictionary()
+
+
 def constructor_wants(plugin: type[Plugin]) -> dict[str, type | None]:
     """Return what a plugin's constructor wants: argument -> the capability's Protocol, None for `args`.
+
+    Found once for a class: each profile builds the plugin anew.
 
     Raises:
         TypeError: an argument is not keyword-only, or its annotation is no capability.
     """
+    wants = _wants.get(plugin)
+    if wants is None:
+        wants = _wants[plugin] = _found_wants(plugin)
+    return wants
+
+
+def _found_wants(plugin: type[Plugin]) -> dict[str, type | None]:
     constructor = plugin.__init__
     if constructor is object.__init__:
         return {}

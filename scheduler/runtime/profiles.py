@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from scheduler.configuration.args import decode_args, find_args
 from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
-from scheduler.configuration.expand import expand_profiles
+from scheduler.configuration.expand import expand_in_steps
 from scheduler.configuration.feature_gates import gates_of
 from scheduler.errors import ConfigurationError, FieldError, PluginLoadError
+from scheduler.framework.long_work import at_once
 from scheduler.framework.pod_groups import WorkloadFeatures
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.preemption import PreemptionDryRun
@@ -22,7 +23,7 @@ from scheduler.runtime.framework import EnabledPlugins, Framework
 from scheduler.runtime.points import points_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from scheduler.configuration.expand import Expansion
     from scheduler.configuration.load import Configuration
@@ -42,7 +43,18 @@ def build_frameworks(
     instruments: Instruments | None = None,
     budget: LoopBudget | None = None,
 ) -> dict[str, Framework]:
-    """Build every profile of a configuration.
+    """Do as `build_in_steps`, at once."""
+    return at_once(build_in_steps(configuration, registry, capabilities, instruments, budget))
+
+
+def build_in_steps(
+    configuration: Configuration,
+    registry: Registry,
+    capabilities: Callable[[str], Mapping[type, object]],
+    instruments: Instruments | None = None,
+    budget: LoopBudget | None = None,
+) -> Generator[None, None, dict[str, Framework]]:
+    """Build every profile of a configuration. Each step takes a few milliseconds at most, but for plugins that take longer.
 
     A plugin of kube-scheduler that is not here yet is left out with a warning.
 
@@ -59,16 +71,18 @@ def build_frameworks(
     Raises:
         ConfigurationError: everything that is wrong with any plugin; nothing is kept then.
     """
-    loader = _Loader(configuration, registry)
+    loader = _Loader()
+    yield from loader.find(configuration, registry)
     faults = [*loader.faults, *_args_of_nobody(configuration, registry, loader)]
     _warn_of_missing(configuration, loader)
     expansions: Mapping[str, Expansion] = {}
     try:
-        expansions = expand_profiles(configuration.settings, loader.points(configuration))
+        expansions = yield from expand_in_steps(configuration.settings, loader.points(configuration))
     except ConfigurationError as error:
         faults.extend(error.errors)
     frameworks: dict[str, Framework] = {}
     for path, profile in _profiles(configuration):
+        yield
         name = profile.scheduler_name
         expansion = expansions.get(name, {})
         dry_run = DryRun()
@@ -108,12 +122,16 @@ class _Loader:
         faults: what is wrong with any of them.
     """
 
-    def __init__(self, configuration: Configuration, registry: Registry) -> None:
+    def __init__(self) -> None:
         self.found: dict[str, type[Plugin]] = {}
         self.args: dict[tuple[str, str], PluginArgs] = {}
         self.lost: set[str] = set()
         self.faults: list[FieldError] = []
+
+    def find(self, configuration: Configuration, registry: Registry) -> Generator[None, None, None]:
+        """Find the plugins of all profiles; each step is one profile."""
         for path, profile in _profiles(configuration):
+            yield
             for name in enabled_names(profile.plugins):
                 if name in UPSTREAM_PLUGINS and not registry.knows(name):
                     continue

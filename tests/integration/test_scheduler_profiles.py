@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ from scheduler.app.profile_objects.status_writer import StatusWriter
 from scheduler.client.events import CONTROLLER
 from scheduler.client.http.request import Response
 from scheduler.controllers.scheduler_profile import SchedulerProfile
+from scheduler.cycle import turns
 from scheduler.framework import Needs, ScorePlugin
+from scheduler.runtime import profiles as runtime_profiles
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
@@ -429,3 +432,30 @@ async def test_the_api_server_refuses_what_the_schema_says(tmp_path: Path, spec:
     async with following(tmp_path) as it:
         with pytest.raises(StatusError, match=field):
             it.server.store.create(PROFILES, {**profile("a"), "spec": spec})
+
+
+@virtually
+async def test_no_more_than_one_profile_is_built_in_one_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, built_in = 0, Counter[int]()
+    monkeypatch.setattr(turns, "SLICE_SECONDS", 0.0)
+    build = runtime_profiles._build
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+
+    def counting(*arguments: Any) -> Any:
+        built_in[turn] += 1
+        asyncio.get_running_loop().call_soon(next_turn)
+        return build(*arguments)
+
+    async with following(tmp_path) as it, daemon_of(it) as followed:
+        for number in range(8):
+            it.server.store.create(PROFILES, profile(f"team-{number}"))
+        monkeypatch.setattr(runtime_profiles, "_build", counting)
+        followed.tell()
+        await it.until(lambda: len(followed.daemon.frameworks) == 9)
+    assert built_in.total() >= 9
+    assert max(built_in.values()) == 1

@@ -20,6 +20,7 @@ from scheduler.client.wire import ObjectIdentity
 from scheduler.configuration.load import parse
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.errors import ObjectError
+from scheduler.framework.long_work import at_once
 from scheduler.recording.notes import SECOND, Note, Word
 from scheduler.recording.objects import unpacked_node, unpacked_object, unpacked_pod
 from scheduler.recording.state import State, resume
@@ -279,7 +280,7 @@ class ReplayedDaemon(Daemon):
 
     def build(self, configuration: Configuration) -> Generation:
         """Build a configuration that a reload brought."""
-        return self._build(configuration, self.parts.registry(), self._extenders(configuration))
+        return at_once(self._build(configuration, self.parts.registry(), self._extenders(configuration)))
 
     def have_time(self) -> None:
         """Let attempts take what they take: what the recorded ones were stopped for is not so here."""
