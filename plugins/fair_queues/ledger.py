@@ -15,6 +15,7 @@ from scheduler.objects.resource_names import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from scheduler.framework import QueuedPods
     from scheduler.objects.pod import PodInfo
@@ -287,7 +288,7 @@ class Ledger:
             wanted = sums.wanted_with(tree.paths[leaf], also.resources.requests)
             deserved = self._shares.deserved(wanted, room, whole)
         else:
-            key = sums, sums.version, room.tobytes(), whole.tobytes()
+            key = sums, sums.version, tree.weights_version, room.tobytes(), whole.tobytes()
             if self._deserved is None or self._deserved[0] != key:
                 self._deserved = key, self._shares.deserved(sums.wanted, room, whole)
             deserved = self._deserved[1]
@@ -307,7 +308,7 @@ class Ledger:
             self._shares, self._made_for = FairShares(tree, names), (tree, names)
         if snapshot.changes is None:  # somebody asks what might be
             usage, sums = Usage.of(snapshot, {}, _account_of(tree)), _Sums(tree, names, self._shares.limit)
-            sums.count(tree.paths, usage, self.pending)
+            sums.count(self._leaves_with_pods(usage), usage, self.pending)
             return usage, sums
         if tree is not self._counted_for:
             if not tree.files_as(self._counted_for):
@@ -316,12 +317,17 @@ class Ledger:
         self._usage.follow(snapshot, snapshot.changes, {})
         if self._sums.made_for != (tree, names):
             self._sums = _Sums(tree, names, self._shares.limit)
-            leaves: Iterable[str] = tree.paths
+            leaves = self._leaves_with_pods(self._usage)
         else:
-            leaves = {
-                account.removesuffix(_LEAVING) for account in self._usage.changed
-            } | self.pending.changed
+            leaves = _leaves_of(self._usage.changed) | self.pending.changed
         self._sums.count(leaves, self._usage, self.pending)
         self._usage.changed.clear()
         self.pending.changed.clear()
         return self._usage, self._sums
+
+    def _leaves_with_pods(self, usage: Usage) -> AbstractSet[str]:
+        return _leaves_of(usage.by_namespace) | self.pending.demand.keys()
+
+
+def _leaves_of(accounts: Iterable[str]) -> set[str]:
+    return {account.removesuffix(_LEAVING) for account in accounts}

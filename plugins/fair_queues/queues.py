@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -18,7 +18,7 @@ from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError,
 from scheduler.snapshot import Objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from scheduler.objects.pod import PodInfo
@@ -115,16 +115,13 @@ class Tree:
         queues: by place.
         parents: the place of each queue's parent; -1 of a root.
         children: place -> those of its children; -1 has the roots.
+        weights_version: another number after every change of a weight.
     """
 
     def __init__(self, queues: Iterable[Queue] = ()) -> None:
-        by_parent: dict[str, list[Queue]] = {}
-        for queue in sorted(queues, key=lambda each: each.name):
-            by_parent.setdefault(queue.parent, []).append(queue)
-        ordered = list(by_parent.get("", ()))
-        for queue in ordered:  # grows while it is read
-            ordered.extend(by_parent.get(queue.name, ()))
-        self.queues: Sequence[Queue] = ordered
+        ordered = _parents_first(queues)
+        self.queues: list[Queue] = ordered
+        self.weights_version = 0
         self._places = {queue.name: place for place, queue in enumerate(ordered)}
         self.parents = [self._places[queue.parent] if queue.parent else -1 for queue in ordered]
         self.children: dict[int, list[int]] = {}
@@ -149,6 +146,13 @@ class Tree:
         return mine == its and all(
             queue.namespaces == other._leaves[name].namespaces for name, queue in self._leaves.items()
         )
+
+    def weigh(self, name: str, weight: int) -> None:
+        """Change a queue's weight; nothing if the queue is not in force."""
+        place = self._places.get(name)
+        if place is not None:
+            self.queues[place] = replace(self.queues[place], weight=weight)
+            self.weights_version += 1
 
     def place(self, name: str) -> int:
         """Return where a queue is."""
@@ -185,13 +189,24 @@ class Tree:
             place = self.parents[place]
 
 
+def _parents_first(queues: Iterable[Queue]) -> list[Queue]:
+    """Return those queues from which parents lead to a root, parents before their children."""
+    by_parent: dict[str, list[Queue]] = {}
+    for queue in sorted(queues, key=lambda each: each.name):
+        by_parent.setdefault(queue.parent, []).append(queue)
+    ordered = list(by_parent.get("", ()))
+    for queue in ordered:  # grows while it is read
+        ordered.extend(by_parent.get(queue.name, ()))
+    return ordered
+
+
 class Queues:
     """The tree of the queues there are, settled again when one of them changed.
 
     An object is read when it is new or changed.
 
     Attributes:
-        tree: another object after every change of a queue; a status is none.
+        tree: another object after every change of a queue, but for one of its weight alone; a status is no change.
         wrong: name -> what is wrong, the gravest of each queue.
     """
 
@@ -216,8 +231,13 @@ class Queues:
         for name in changed:
             obj = objects.get(name)
             found = None if obj is None else _read_one(name, obj)
-            if found != self._read.get(name):
-                is_news = True
+            known = self._read.get(name)
+            if found != known:
+                weight = _other_weight(known, found)
+                if weight is None:
+                    is_news = True
+                else:
+                    self.tree.weigh(name, weight)
                 if found is None:
                     del self._read[name]
                 else:
@@ -232,6 +252,13 @@ class Queues:
                     extra={"queue": name, "field": fault.field, "error": fault.text},
                 )
         self.wrong = wrong
+
+
+def _other_weight(known: Queue | Fault | None, found: Queue | Fault | None) -> int | None:
+    """Return the weight of a queue's new version if it differs in nothing else, else None."""
+    if isinstance(known, Queue) and isinstance(found, Queue) and replace(known, weight=found.weight) == found:
+        return found.weight
+    return None
 
 
 def faults(queues: Mapping[str, Mapping[str, Any]]) -> dict[str, Fault]:
@@ -317,6 +344,11 @@ class _End:
     cycle: Mapping[str, None] = field(default_factory=dict)
 
 
+@lru_cache(maxsize=MOST_LEVELS)
+def _end_with_root(levels: int) -> _End:
+    return _End(levels)
+
+
 def _with_parents(known: Mapping[str, Queue], wrong: dict[str, Fault]) -> dict[str, Queue]:
     """Return the queues from which parents lead to a root; of the others, note what is in the way."""
     in_force: dict[str, Queue] = {}
@@ -361,7 +393,7 @@ def _end_of(name: str, known: Mapping[str, Queue], ends: dict[str, _End]) -> _En
         end = _End()
     has_root = bool(end.levels) or not (end.cycle or end.last)
     for levels, each in enumerate(reversed(way), end.levels + 1):
-        ends[each] = _End(levels) if has_root else end
+        ends[each] = _end_with_root(levels) if has_root else end
     return ends[name]
 
 
@@ -396,8 +428,8 @@ def _settle_claims(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> None:
 def _settle_amounts(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> None:
     """Bring min within max, and note where children are sure of more than their parent, which are scaled down later."""
     of_children: dict[str, dict[str, int]] = {}
-    for place in reversed(Tree(in_force.values()).queues):  # children before their parents
-        queue, sums = in_force[place.name], of_children.get(place.name, {})
+    for queue in reversed(_parents_first(in_force.values())):
+        sums = of_children.get(queue.name, {})
         for resource, total in sums.items():
             if resource in queue.min and total > queue.min[resource]:
                 sums_up, least = written(resource, total), written(resource, queue.min[resource])
@@ -411,7 +443,8 @@ def _settle_amounts(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> None
                 told = f"{written(resource, amount)} is more than its max, {most}: max holds"
                 wrong.setdefault(queue.name, Fault(f"spec.min.{resource}", told, "MinAboveMax"))
                 settled[resource] = queue.max[resource]
-        in_force[queue.name] = replace(queue, min=settled)
+        if settled != queue.min:
+            in_force[queue.name] = replace(queue, min=settled)
         if queue.parent:
             add(of_children.setdefault(queue.parent, {}), settled)
 

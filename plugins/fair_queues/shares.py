@@ -96,14 +96,17 @@ class FairShares:
 
     def __init__(self, tree: Tree, resources: tuple[str, ...]) -> None:
         self._tree = tree
-        self._weights = np.array([queue.weight for queue in tree.queues], dtype=np.float64)
+        self._weights, self._weights_version = _weights_of(tree), tree.weights_version
         shape = (len(tree), len(resources))
         self._sure = np.zeros(shape)
         self.limit: Int64s = np.full(shape, np.iinfo(np.int64).max)
         """(n_queues, n_resources), their max."""
+        columns = {name: column for column, name in enumerate(resources)}
         for place, queue in enumerate(tree.queues):
-            self._sure[place] = [queue.min.get(name, 0) for name in resources]
-            self.limit[place] = [queue.max.get(name, np.iinfo(np.int64).max) for name in resources]
+            for name in queue.min.keys() & columns.keys():
+                self._sure[place, columns[name]] = queue.min[name]
+            for name in queue.max.keys() & columns.keys():
+                self.limit[place, columns[name]] = queue.max[name]
         self._known: dict[int, tuple[bytes, Floats]] = {}
 
     def deserved(self, wanted: Int64s, room: Int64s, whole: Int64s) -> Int64s:
@@ -114,6 +117,8 @@ class FairShares:
             room: (n_resources,), what there is for queues.
             whole: (n_resources,), what there is in all.
         """
+        if self._weights_version != self._tree.weights_version:
+            self._weigh()
         asked, found = wanted.astype(np.float64), np.zeros(wanted.shape)
         available, all_there = room.astype(np.float64), np.maximum(whole, 1).astype(np.float64)
         for parent in sorted(self._tree.children):  # parents before their children
@@ -121,6 +126,13 @@ class FairShares:
             found[children] = self._divided(parent, children, there, all_there, asked[children])
         # What is short of a whole by rounding alone is that whole.
         return np.minimum(np.floor(found * (1 + 1e-12) + 1e-6).astype(np.int64), wanted)
+
+    def _weigh(self) -> None:
+        """Take over changed weights; what siblings of such a queue deserve is computed again."""
+        before, self._weights = self._weights, _weights_of(self._tree)
+        self._weights_version = self._tree.weights_version
+        for place in np.flatnonzero(before != self._weights).tolist():
+            self._known.pop(self._tree.parents[place], None)
 
     def _divided(
         self, parent: int, children: list[int], room: Floats, whole: Floats, wanted: Floats
@@ -131,3 +143,7 @@ class FairShares:
             found = divide(room, whole, wanted, self._sure[children], self._weights[children])
             known = self._known[parent] = key, found
         return known[1]
+
+
+def _weights_of(tree: Tree) -> Floats:
+    return np.array([queue.weight for queue in tree.queues], dtype=np.float64)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from plugins.fair_queues import ledger as ledgers
+from plugins.fair_queues import queues, shares
 from plugins.fair_queues.ledger import Ledger
 from plugins.fair_queues.queues import QUEUES
 from scheduler.state.cache import Cache
 from tests.builders import node, pod
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def queue(name: str, parent: str = "", **spec: Any) -> dict[str, Any]:
@@ -36,13 +40,21 @@ class Cluster:
             )
 
 
+def changed(random: Random, obj: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a queue with another weight, or with another parent, namespace and max."""
+    if random.randrange(2):
+        return {**obj, "spec": {**obj["spec"], "weight": random.randint(1, 9)}}
+    parent, most = f"t{random.randrange(2)}", str(random.randint(3, 12))
+    return queue(obj["metadata"]["name"], parent, namespaces=[f"ns{random.randrange(8)}"], max={"cpu": most})
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_counted_in_steps_is_what_is_counted_anew(seed: int) -> None:
     random, it, kept = Random(seed), Cluster(6, 2), Ledger()
     placed: list[Any] = []
     waiting: list[Any] = []
     for step in range(60):
-        match random.randrange(6):
+        match random.randrange(7):
             case 0 | 1:
                 each = pod(f"w{step}", namespace=f"ns{random.randrange(8)}", cpu=str(random.randint(1, 6)))
                 waiting.append(each)
@@ -55,12 +67,9 @@ def test_what_is_counted_in_steps_is_what_is_counted_anew(seed: int) -> None:
                 it.cache.remove_pod(placed.pop(random.randrange(len(placed))).uid)
             case 4 if waiting:
                 kept.pending.give_up(random.choice(waiting).uid)
-            case 5:
+            case 5 | 6:
                 name = f"q{random.randrange(6)}"
-                parent, most = f"t{random.randrange(2)}", str(random.randint(3, 12))
-                it.objects[name] = queue(
-                    name, parent, namespaces=[f"ns{random.randrange(8)}"], max={"cpu": most}
-                )
+                it.objects[name] = changed(random, it.objects[name])
         found = kept.standing(it.cache.snapshot())
         anew = Ledger()
         anew.standing(it.cache.snapshot())
@@ -106,3 +115,58 @@ def test_how_queues_stood_stays_as_it_was_told() -> None:
     it.cache.assume(pod("p", namespace="ns0", cpu="1"), "n0")
     after = kept.standing(it.cache.snapshot())
     assert (before.used.sum(), after.used.sum() > 0) == (0, True)
+
+
+def test_a_changed_weight_costs_the_division_among_its_siblings_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    it, kept = Cluster(200, 20), Ledger()
+    for name in ("ns7", "ns27"):
+        kept.pending.put(pod(f"p-{name}", namespace=name, cpu="9"))
+    for number in range(4):
+        it.cache.assume(pod(f"o{number}", namespace="others", cpu="18"), f"n{number}")
+    before = kept.standing(it.cache.snapshot())
+    settled, divided = 0, 0
+    settle, divide = queues._settled, shares.divide
+
+    def settling(*arguments: Any) -> Any:
+        nonlocal settled
+        settled += 1
+        return settle(*arguments)
+
+    def dividing(*arguments: Any) -> Any:
+        nonlocal divided
+        divided += 1
+        return divide(*arguments)
+
+    monkeypatch.setattr(queues, "_settled", settling)
+    monkeypatch.setattr(shares, "divide", dividing)
+    it.objects["q7"] = queue("q7", "t7", namespaces=["ns7"], max={"cpu": "9"}, weight=3)
+    after = kept.standing(it.cache.snapshot())
+    assert (settled, divided) == (0, 1)
+    places = [after.tree.place(name) for name in ("q7", "q27")]
+    column = after.resources["cpu"]
+    assert before.deserved[places, column].tolist() == [4000, 4000]
+    assert after.deserved[places, column].tolist() == [6000, 2000]
+    anew = Ledger()
+    anew.standing(it.cache.snapshot())
+    for name in ("ns7", "ns27"):
+        anew.pending.put(pod(f"p-{name}", namespace=name, cpu="9"))
+    assert np.array_equal(anew.standing(it.cache.snapshot()).deserved, after.deserved)
+
+
+@pytest.mark.parametrize("n_queues", [20, 2000])
+def test_queues_without_pods_are_not_counted(n_queues: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    it, kept = Cluster(n_queues, 4), Ledger()
+    it.cache.assume(pod("p", namespace="ns7", cpu="1"), "n0")
+    counted = 0
+    amounts = ledgers._Sums._amounts
+
+    def counting(self: Any, given: Any) -> Any:
+        nonlocal counted
+        counted += 1
+        return amounts(self, given)
+
+    monkeypatch.setattr(ledgers._Sums, "_amounts", counting)
+    assert kept.standing(it.cache.snapshot()).used.sum() > 0
+    assert counted == 3
