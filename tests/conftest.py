@@ -22,8 +22,9 @@ _UNUSED = pytest.StashKey[list[str]]()
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Take over what a worker of xdist kept account of."""
-    granted.GRANTED.update(node.workeroutput.get("granted", ()))
-    granted.USED.update(node.workeroutput.get("used", ()))
+    output = getattr(node, "workeroutput", {})  # a worker that crashed has none
+    granted.GRANTED.update(output.get("granted", ()))
+    granted.USED.update(output.get("used", ()))
 
 
 @pytest.hookimpl(tryfirst=True)
