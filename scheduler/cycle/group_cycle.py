@@ -91,7 +91,9 @@ class PodGroupCycle:
             What the binding cycle is to carry out; all others are where they belong.
         """
         self._rests.begin()
-        assumed = await self._scheduled(members)
+        assumed = await self._scheduled(
+            await self._newest(members)
+        )  # another group may have been tried meanwhile
         await self._rests.activate_tried(self._bus)
         return assumed
 
@@ -117,13 +119,20 @@ class PodGroupCycle:
         return self._rests.let_go(uid)
 
     async def _newest(self, members: Sequence[QueuedPodInfo]) -> Sequence[QueuedPodInfo]:
-        """Return those members that are still there, in their newest versions; of the others the attempt ends."""
+        """Return those members that are still there, in their newest versions; of the others the attempt ends.
+
+        A pod whose labels or annotations name another group now is tried again as one of that group.
+        """
         found = []
         for queued in members:
             await self._rests.give_way()
             newest = self._queue.newest(queued.pod.uid)
             if newest is None:
                 self._queue.done(queued.pod.uid)
+                continue
+            if newest.group != queued.pod.group:
+                self._queue.add_unschedulable(queued)
+                self._bus.activate((queued.pod.uid,))
                 continue
             queued.pod = newest
             found.append(queued)

@@ -315,6 +315,8 @@ class Scheduler:
                 if is_ours and self._queue.place_of(uid) is Place.IN_FLIGHT:
                     self._rescue(each)
             return [first]
+        finally:
+            await self._end_freeze()
 
     async def _wait_for_work(self) -> None:
         now = self._steps.clock.monotonic()
@@ -335,15 +337,18 @@ class Scheduler:
                 return await attempt
             finally:
                 self.at_work(None)
-                if self._freeze.is_on:
-                    self._budget.end()  # what had to wait is not the attempt's, whatever that has spent
-                    await self._freeze.end()
+                await self._end_freeze()
         except Exception:
             # A mistake of ours costs this attempt only.
             logger.exception("Scheduling cycle broke", extra={"pod": members[0].pod.key})
             for member in members:
                 self._rescue(member)
             return ()
+
+    async def _end_freeze(self) -> None:
+        if self._freeze.is_on:
+            self._budget.end()  # what had to wait is not the attempt's, whatever that has spent
+            await self._freeze.end()
 
     def _rescue(self, member: QueuedPodInfo) -> None:
         try:

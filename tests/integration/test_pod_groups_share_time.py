@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from scheduler.cycle import group_rests, scheduler
+from scheduler.cycle import group_rests, scheduler, turns
 from scheduler.cycle.binding import BindingCycle
 from scheduler.cycle.freeze import ClusterFreeze
 from scheduler.cycle.turns import InUnits
 from scheduler.framework import PreFilterPlugin
+from scheduler.queue import SchedulingQueue
 from scheduler.state.cache import Cache
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
+from tests.integration.test_coscheduling_in_the_daemon import VOLCANO, kinds_served
+from tests.integration.test_coscheduling_in_the_daemon import members as volcano_members
+from tests.integration.test_coscheduling_in_the_daemon import pod_group as volcano_group
 from tests.integration.test_pod_groups_in_the_daemon import (
     POD_GROUPS,
     condition,
@@ -31,7 +35,7 @@ from tests.integration.test_pod_groups_in_the_daemon import (
 from tests.virtually import virtually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
 WATCHES = """\
@@ -41,6 +45,10 @@ profiles:
 - schedulerName: custom-scheduler
   plugins: {multiPoint: {enabled: [{name: Watches}]}}
 """
+
+WITH_VOLCANO = WATCHES.replace("[{name: Watches}]", "[{name: Watches}, {name: Coscheduling}]").replace(
+    "plugins: {", "plugins: {queueSort: {enabled: [{name: Coscheduling}], disabled: [{name: '*'}]}, "
+)
 
 
 class Watches(PreFilterPlugin):
@@ -322,3 +330,39 @@ async def test_an_attempt_that_rests_is_closed_when_the_daemon_is_cancelled_at_t
         await it.until(lambda: daemon.cycles.scheduler._is_over)
         [attempt] = attempts
         assert attempt._attempt.cr_frame is None, "it has ended"
+
+
+@virtually
+async def test_changes_are_made_again_when_the_daemon_is_cancelled_while_it_takes_a_group_out_of_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cancelled(*_: object) -> Iterator[None]:
+        yield
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(turns, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(SchedulingQueue, "pop_group", cancelled)
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(node_object("n", cpu="60"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 10))
+        it.add_pods(*members("g", 10))
+        await it.until(lambda: daemon.cycles.scheduler._is_over)
+        assert not daemon.parts.freeze.is_on
+
+
+@virtually
+async def test_a_member_that_joins_another_group_while_its_attempt_rests_is_placed_with_that_group(
+    tmp_path: Path,
+) -> None:
+    async with kinds_served(tmp_path) as it, it.daemon(WITH_VOLCANO, plugins={"Watches": Watches}) as daemon:
+        it.add_nodes(node_object("n", cpu="60"))
+        it.server.store.create(VOLCANO, volcano_group(VOLCANO, "g", 50))
+        it.server.store.create(VOLCANO, volcano_group(VOLCANO, "h", 1))
+        joins = {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "h"}}}
+        Watches.when["g-20"] = lambda: it.server.store.patch("pods", "g-40", joins, "default")
+        it.add_pods(*volcano_members(VOLCANO, "g", 50))
+        await it.until(lambda: placed(it) == {"g-40"}, seconds=5)
+        await asyncio.sleep(5)
+        assert placed(it) == {"g-40"}, "the others are too few"
+        daemon.parts.cache.check()
+        daemon.parts.queue.check()
