@@ -82,7 +82,7 @@ def pages(
         "plugins": lambda: _at_rest(daemon.parts.budget.resting),
     }
     return application(
-        metrics=daemon.metrics.text,
+        metrics=daemon.metrics.pieces,
         health=health,
         live={},
         ready=ready,

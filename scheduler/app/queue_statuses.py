@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plugins.fair_queues.fair_queues import FairQueues
 from plugins.fair_queues.queues import QUEUES as KIND
@@ -38,11 +38,7 @@ class QueueStatuses:
 
     async def wanted(self, objects: Objects) -> Mapping[str, Wanted]:
         reports = self.reports = await in_slices(queue_reports(self._parts))
-        return {
-            name: told(reports[name], obj.get("spec") or {})
-            for name, obj in objects.items()
-            if name in reports
-        }
+        return await in_slices(_all_told(reports, dict(objects)))
 
 
 def queue_reports(parts: Parts) -> Generator[None, None, Mapping[str, QueueReport]]:
@@ -61,6 +57,18 @@ def queue_reports(parts: Parts) -> Generator[None, None, Mapping[str, QueueRepor
             longest = max(known.longest_wait_seconds, its.longest_wait_seconds)
             pending = known.pending + its.pending
             found[name] = replace(known, pending=pending, longest_wait_seconds=longest)
+    return found
+
+
+def _all_told(
+    reports: Mapping[str, QueueReport], objects: Mapping[str, Mapping[str, Any]]
+) -> Generator[None, None, Mapping[str, Wanted]]:
+    """Return the statuses of queues; one queue a step."""
+    found = {}
+    for name, obj in objects.items():
+        yield
+        if name in reports:
+            found[name] = told(reports[name], obj.get("spec") or {})
     return found
 
 

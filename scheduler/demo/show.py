@@ -79,7 +79,7 @@ async def show(
         stack.callback(daemon.parts.budget.give_clock_back)
         await stack.enter_async_context(watching_loop(daemon.metrics.loop))
         routes = application(
-            metrics=daemon.metrics.text,
+            metrics=daemon.metrics.pieces,
             live={},
             ready={},
             explain=lambda key: live_explanation(daemon, key, clock),

@@ -23,7 +23,7 @@ from scheduler.metrics.rest_client import RestClientMetrics
 from scheduler.metrics.work_queues import WorkQueueMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from prometheus_client import CollectorRegistry
 
@@ -278,6 +278,13 @@ class Metrics:
 
         return registry_of(self.families)
 
+    @cached_property
+    def _of_process(self) -> CollectorRegistry:
+        """What is shown beside the families: the build, and the process itself."""
+        from scheduler.metrics.registry import registry_of  # see `registry`
+
+        return registry_of(())
+
     def process_began(self) -> float:
         """Return when this process began, in Unix seconds; as /metrics says it."""
         from scheduler.metrics.registry import process_began  # see `registry`
@@ -285,15 +292,22 @@ class Metrics:
         return process_began()
 
     def text(self, accept: str = "") -> tuple[bytes, Mapping[str, str]]:
-        """Return what /metrics answers, and the answer's headers.
+        """Do as `pieces`, at once."""
+        pieces, headers = self.pieces(accept)
+        return b"".join(pieces), headers
+
+    def pieces(self, accept: str = "") -> tuple[Iterator[bytes], Mapping[str, str]]:
+        """Return what /metrics answers, in pieces of some milliseconds, and the answer's headers.
 
         Args:
             accept: the header of the request: OpenMetrics for who names it, else the text format of Prometheus.
         """
         from prometheus_client.exposition import choose_encoder  # see `registry`
 
+        from scheduler.metrics.registry import pieces_of
+
         encode, content_type = choose_encoder(accept)
-        return encode(self.registry), {"Content-Type": content_type}
+        return pieces_of(self.families, self._of_process, encode), {"Content-Type": content_type}
 
     # Read when scraped.
 

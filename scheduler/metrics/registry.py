@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ from prometheus_client.registry import Collector
 from scheduler.version import KUBERNETES, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from prometheus_client import Metric
 
@@ -25,6 +26,11 @@ _KINDS: Final = {
     "histogram": HistogramMetricFamily,
 }
 
+
+_SERIES_AT_A_TIME: Final = {"counter": 256, "gauge": 256, "histogram": 16}
+_SAMPLES_AT_A_TIME: Final = 256
+_END: Final = b"# EOF\n"
+"""The last line of OpenMetrics."""
 
 _IMPORTED_AT = time.time()
 
@@ -44,11 +50,51 @@ class _Families(Collector):
 
     def collect(self) -> Iterator[Metric]:
         for family in self._families:
-            metric = _KINDS[family.kind](family.name, family.text, labels=family.labels)
-            for series in family.series():
-                metric.add_metric(*series)
-            if metric.samples:
-                yield metric
+            yield from _parts_of(family, most=sys.maxsize)
+
+
+class _Part(Collector):
+    """Some series of one family, to be written by themselves."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._metric
+
+
+def _parts_of(family: Family, most: int) -> Iterator[Metric]:
+    """Yield a family in parts of so many series each, as they are when the first is asked for; nothing without any."""
+    all_series = list(family.series())
+    for start in range(0, len(all_series), most):
+        metric = _KINDS[family.kind](family.name, family.text, labels=family.labels)
+        for series in all_series[start : start + most]:
+            metric.add_metric(*series)
+        yield metric
+
+
+def pieces_of(
+    families: Iterable[Family], others: Collector, encode: Callable[[Collector], bytes]
+) -> Iterator[bytes]:
+    """Yield what `encode` writes of families and a collector beside them, in pieces of some milliseconds.
+
+    `prometheus_client` writes what it collects in one go, which takes long where a family has thousands of series.
+    """
+    written: list[bytes] = []
+    n_samples = 0
+    for family in list(families):
+        head = b""
+        for metric in _parts_of(family, _SERIES_AT_A_TIME[family.kind]):
+            text = encode(_Part(metric)).removesuffix(_END)
+            # All parts of a family stand below one head.
+            body = text.removeprefix(head)
+            head = head or b"".join(line for line in text.splitlines(keepends=True) if line.startswith(b"# "))
+            written.append(body)
+            n_samples += len(metric.samples)
+            if n_samples >= _SAMPLES_AT_A_TIME:
+                yield b"".join(written)
+                written, n_samples = [], 0
+    yield b"".join([*written, encode(others)])
 
 
 def registry_of(families: Iterable[Family]) -> CollectorRegistry:

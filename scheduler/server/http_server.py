@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scheduler.server.messages import Handler, Request
     from scheduler.server.zpages import Process
 
-    Metrics = Callable[[str], tuple[bytes, Mapping[str, str]]]
+    Metrics = Callable[[str], tuple[bytes | Iterable[bytes], Mapping[str, str]]]
 
 _EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a pod is probed and scraped from outside
 _WAITING_CONNECTIONS = 1024

@@ -194,7 +194,7 @@ def extender_application(
     """
     routes = verb_pages(service, service.requests, binds=binds, callers=callers)
     return application(
-        metrics=service.metrics.text,
+        metrics=service.metrics.pieces,
         live={},
         ready=readiness(stop, lambda: service.has_synced),
         more=routes if verbs else (),

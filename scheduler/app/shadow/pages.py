@@ -41,7 +41,7 @@ def shadow_application(
 ) -> Application:
     """Build the pages of a shadow; once `stop` is set it is not ready. Without `access` everybody may see everything."""
     return application(
-        metrics=service.metrics.text,
+        metrics=service.metrics.pieces,
         live={},
         ready=readiness(stop, lambda: service.has_synced),
         configuration=lambda: service.configuration,

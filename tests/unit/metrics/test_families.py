@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import Histogram
-from prometheus_client.exposition import generate_latest
+from prometheus_client.exposition import choose_encoder, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 
+from scheduler.framework import Code
+from scheduler.framework.points import ExtensionPoint
+from scheduler.metrics import Metrics
 from scheduler.metrics.families import Counters, Histograms, ReadGauges, exponential_buckets
-from scheduler.metrics.registry import registry_of
+from scheduler.metrics.registry import _Families, registry_of
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -139,3 +142,21 @@ def test_a_histogram_says_what_prometheus_own_client_says(observed: list[tuple[s
 
     assert ours_scraped is not None
     assert plain(ours_scraped) == plain(expected)
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text;version=1.0.0"])
+def test_a_family_with_thousands_of_series_is_written_in_pieces_that_make_the_same_text(accept: str) -> None:
+    metrics = Metrics()
+    many = {f"q-{number}": float(number) for number in range(3000)}
+    metrics.watch_gauge("custom_scheduler_queue_used_share", "What they use.", "queue", lambda: many)
+    for number in range(200):
+        metrics.over_budget(f"team-{number}", "Endless")
+        metrics.extension_point(f"team-{number}", ExtensionPoint.FILTER, Code.SUCCESS, 0.001)
+    pieces, _ = metrics.pieces(accept)
+    written = list(pieces)
+    encode, _ = choose_encoder(accept)
+    ours = encode(_Families(metrics.families)).removesuffix(b"# EOF\n")
+    assert b"".join(written).startswith(ours)
+    assert b"".join(written).count(b"# EOF\n") == (1 if accept else 0)
+    assert max(len(piece.splitlines()) for piece in written[:-1]) < 1500
+    assert len(written) > 3000 / 256
