@@ -20,6 +20,8 @@ import httptools
 from scheduler.server.messages import Answer, ClientGoneError, Request, RequestTooLongError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scheduler.server.messages import Handler
 
 logger = logging.getLogger(__name__)
@@ -59,7 +61,6 @@ class Presence(Protocol):
     Attributes:
         peer: who counts as one; several connections may be its.
         is_known: whether it was let in: set here, once a request of its was.
-        pause_seconds: how long after an answer its next request is not looked at.
         large_bodies: taken while a large body is read, by all connections together.
     """
 
@@ -68,8 +69,9 @@ class Presence(Protocol):
     @property
     def peer(self) -> str: ...
 
-    @property
-    def pause_seconds(self) -> float: ...
+    def pause_seconds(self) -> float:
+        """Count an answer, and return how long the next request is not looked at."""
+        ...
 
     @property
     def large_bodies(self) -> asyncio.Semaphore: ...
@@ -169,7 +171,7 @@ class Conversation:
             while await self._answer_next():
                 self.is_idle = True
                 # Also for nothing: requests that are there already must not keep the loop from its other work.
-                await asyncio.sleep(self._presence.pause_seconds)
+                await asyncio.sleep(self._presence.pause_seconds())
         except TimeoutError:
             return self.is_idle and self._has_answered
         except (*_GONE, ClientGoneError) as error:
@@ -259,7 +261,7 @@ class Conversation:
     async def _write(self, answer: Answer, *, keeps_alive: bool, is_whole: bool) -> None:
         body = answer.body
         if not (keeps_alive or isinstance(body, bytes | AsyncGenerator)):
-            body = b"".join(body)
+            body = await _joined(body)
         length = f"Content-Length: {len(body)}" if isinstance(body, bytes) else "Transfer-Encoding: chunked"
         lines = [
             f"HTTP/1.1 {answer.status:d} {HTTPStatus(answer.status).phrase}",
@@ -299,3 +301,12 @@ class Conversation:
         """Wait until the client has taken so much of what was written that there is room for more."""
         async with asyncio.timeout(_TAKING_SECONDS):
             await self._writer.drain()
+
+
+async def _joined(pieces: Iterable[bytes]) -> bytes:
+    """Return all pieces in one; between two of them others have their turn."""
+    found = []
+    for piece in pieces:
+        found.append(piece)
+        await asyncio.sleep(0)
+    return b"".join(found)

@@ -50,7 +50,8 @@ _HANDSHAKE_SECONDS = 10.0
 _CLOSING_SECONDS = 10.0
 """How long the last of an answer may take to arrive."""
 _STRANGERS_ANSWERED_A_SECOND = 1000
-"""Of connections that are kept, together: who asks on and on waits the longer, the more others do."""
+"""Of connections that are kept, together: who asks on and on waits the longer, the more others do the same. Connections that
+ask for nothing make nobody wait."""
 _LARGE_BODIES = 8
 """Of all connections together at a time: of an extender's requests, 128 MiB."""
 _OUT_OF_DESCRIPTORS_SECONDS = 0.2
@@ -92,6 +93,7 @@ class Door:
         self._visitors: set[Visitor] = set()
         self._reopening: asyncio.TimerHandle | None = None
         self._is_beginning = False
+        self._strangers_answered_until = 0.0  # all answers so far, at the rate that strangers have
         self._gave_way = 0  # since the last complaint
         self._complained_at = -_COMPLAINT_SECONDS
 
@@ -113,6 +115,14 @@ class Door:
             _, late = await asyncio.wait(tasks, timeout=_LAST_ANSWERS_SECONDS)
             for task in late:
                 task.cancel()
+
+    def stranger_pause_seconds(self) -> float:
+        """Count an answer to a stranger, and return how long the next request of the same connection is not looked at."""
+        now = self._loop.time()
+        self._strangers_answered_until = (
+            max(now, self._strangers_answered_until) + 1 / _STRANGERS_ANSWERED_A_SECOND
+        )
+        return self._strangers_answered_until - now
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
@@ -280,10 +290,9 @@ class Visitor:
         """Whether no request of its is being answered."""
         return self.conversation is None or self.conversation.is_idle
 
-    @property
     def pause_seconds(self) -> float:
-        """How long after an answer its next request is not looked at."""
-        return 0.0 if self.is_known else len(self._door.strangers) / _STRANGERS_ANSWERED_A_SECOND
+        """Count an answer, and return how long the next request is not looked at."""
+        return 0.0 if self.is_known else self._door.stranger_pause_seconds()
 
     @property
     def large_bodies(self) -> asyncio.Semaphore:

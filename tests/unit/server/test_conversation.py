@@ -35,6 +35,26 @@ async def unread(_: Request) -> Answer:
     return Answer(b"unread\n")
 
 
+TURNS: list[int] = []
+"""In which turn of the loop each piece of /turns was asked for."""
+
+
+async def turns(_: Request) -> Answer:
+    loop, turn = asyncio.get_running_loop(), 0
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+
+    def in_pieces() -> Iterator[bytes]:
+        for _ in range(5):
+            TURNS.append(turn)
+            loop.call_soon(next_turn)
+            yield b"piece"
+
+    return Answer(in_pieces())
+
+
 async def pieces(_: Request) -> Answer:
     return Answer(iter([b"first,", b"", b"second"]))
 
@@ -81,6 +101,7 @@ PAGES = [
     Page("/length", length, ("POST",)),
     Page("/unread", unread, ()),
     Page("/pieces", pieces),
+    Page("/turns", turns),
     Page("/half", half),
     Page("/endless", endless),
     Page("/broken", broken),
@@ -297,6 +318,17 @@ async def test_who_cannot_read_pieces_gets_all_at_once() -> None:
 
     assert b"\r\nContent-Length: 12\r\n" in told
     assert told.endswith(b"\r\n\r\nfirst,second")
+
+
+@virtually
+async def test_others_have_their_turn_between_the_pieces_that_somebody_gets_all_at_once() -> None:
+    TURNS.clear()
+    async with client() as it:
+        it.say(GET.replace(b"GET /path HTTP/1.1", b"GET /turns HTTP/1.0"))
+
+        assert (await it.rest()).endswith(b"\r\n\r\n" + 5 * b"piece")
+
+    assert len(set(TURNS)) == 5
 
 
 @virtually
