@@ -668,12 +668,13 @@ async def test_under_load_every_pod_is_placed_once_by_the_configuration_in_force
         it.server.faults.delay(0.3, binds)
         reloader = reloader_of(daemon)
         wanted: dict[str, set[str]] = {}  # pod -> nodes that a configuration in force while it waited prefers
-        preferred, served = "a", {"one", "two"}
+        now = coming = "a", {"one", "two"}  # what is preferred, and which names are served
 
         async def create() -> None:
             for number in range(pods):
                 name = f"p-{number}"
-                wanted[name] = {preferred} if names[number % 2] in served else set()
+                # Others have their turn while a configuration is built.
+                wanted[name] = {node for node, served in (now, coming) if names[number % 2] in served}
                 it.add_pods(pod_object(name, cpu="10m", scheduler_name=names[number % 2]))
                 await asyncio.sleep(0.05)
 
@@ -687,9 +688,10 @@ async def test_under_load_every_pod_is_placed_once_by_the_configuration_in_force
             for name, nodes in wanted.items():
                 if not it.node_of(name):
                     nodes.add(new)
+            coming = new, new_served
             texts = [prefer(new, each) for each in sorted(new_served)]
             assert await reloader.take(offer_of(configuration(*texts)))
-            preferred, served = new, new_served
+            now = coming
         await creating
         for name, nodes in wanted.items():
             if not it.node_of(name):
