@@ -16,12 +16,12 @@ from scheduler.framework import PASS, Code, Outcome, Outcomes
 from scheduler.snapshot import TermKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Self
 
-    from plugins.inter_pod_affinity.terms import CountedTerm, IncomingTerms
+    from plugins.inter_pod_affinity.own_terms import OwnTerms
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Bools, Int64s, PodQuery, Rows, Snapshot, TermsThatMean
+    from scheduler.snapshot import Bools, Snapshot, TermsThatMean
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -43,13 +43,13 @@ class AffinityState:
 
     def __init__(
         self,
-        terms: IncomingTerms,
+        own: OwnTerms,
         others: TermsThatMean,
         affinity: tuple[Domains, ...],
         anti_affinity: dict[str, Domains],
         existing_anti_affinity: dict[str, Domains],
     ) -> None:
-        self._terms = terms
+        self._own = own
         self._others = others  # the required anti-affinity of pods on nodes
         self._affinity = affinity  # by the pod's topology keys: pods that all of its terms mean
         self._anti_affinity = anti_affinity  # topology key -> pods that its terms mean
@@ -57,32 +57,36 @@ class AffinityState:
 
     @classmethod
     def of(
-        cls, pod: PodInfo, terms: IncomingTerms, namespace_labels: Mapping[str, str], snapshot: Snapshot
+        cls, pod: PodInfo, own: OwnTerms, namespace_labels: Mapping[str, str], snapshot: Snapshot
     ) -> Self | None:
-        """Count the pods there are; None if no node can be refused."""
+        """Count the pods there are; None if no node can be refused.
+
+        Raises:
+            NeedsTime: the pod has so many terms that it takes longer than one call may.
+        """
         in_use = snapshot.affinity_terms(TermKind.REQUIRED_ANTI_AFFINITY)
         others = in_use.matching(pod.namespace, pod.labels, namespace_labels)
         existing = added_up(snapshot, others.amounts())
-        if not (existing or terms.affinity_keys or terms.anti_affinity):
+        if not (existing or own.affinity_keys or own.has_anti_affinity):
             return None
         near: dict[str, Domains] = {}
         # Without a label that no node has, every node is refused, whatever the other keys are.
-        unknown = next((key for key in terms.affinity_keys if not snapshot.has_label(key)), None)
-        affinity_keys = terms.affinity_keys if unknown is None else (unknown,)
+        unknown = next((key for key in own.affinity_keys if not snapshot.has_label(key)), None)
+        affinity_keys = own.affinity_keys if unknown is None else (unknown,)
         if affinity_keys:
-            rows, counts = _counted(snapshot.pods_matching(terms.affinity))
+            rows, counts = own.affinity()
             near = added_up(snapshot, ((key, rows, counts) for key in affinity_keys))
         return cls(
-            terms,
+            own,
             others,
             tuple(near.get(key) or Domains.empty(snapshot.label(key)) for key in affinity_keys),
-            added_up(snapshot, counted_terms(terms.anti_affinity, snapshot)),
+            added_up(snapshot, own.anti_affinity() if own.has_anti_affinity else ()),
             existing,
         )
 
     def clone(self) -> Self:
         return type(self)(
-            self._terms,
+            self._own,
             self._others,
             tuple(domains.clone() for domains in self._affinity),
             _cloned(self._anti_affinity),
@@ -102,15 +106,11 @@ class AffinityState:
         for key, amounts in unwelcome.items():
             _domains(self._existing_anti_affinity, key, snapshot).change(amounts)
         if self._affinity:
-            amounts = _amounts(changed, self._terms.affinity, sign)
+            near = self._own.affinity_changes(changed, sign)
             for domains in self._affinity:
-                domains.change(amounts)
-        for term in self._terms.anti_affinity:
-            if not snapshot.has_label(term.topology_key):
-                continue
-            amounts = _amounts(changed, term.query, sign)
-            if amounts:
-                _domains(self._anti_affinity, term.topology_key, snapshot).change(amounts)
+                domains.change(near)
+        for key, apart in self._own.anti_affinity_changes(changed, sign):
+            _domains(self._anti_affinity, key, snapshot).change(apart)
 
     def outcomes(self, pod: PodInfo, n_nodes: int) -> Outcomes:
         """Return what is said of each node: of several things the first in the order of the table."""
@@ -129,37 +129,11 @@ class AffinityState:
         The first pod of a series that wants to be together finds nobody to be near, so it may go anywhere.
         """
         near: Bools = np.logical_and.reduce([domains.here() > 0 for domains in self._affinity])
-        if self._terms.affinity.matches(pod) and not near.all():
+        if not near.all() and self._own.means_all(pod):
             near |= np.add.reduce([domains.occupied() for domains in self._affinity]) == 0
         for domains in self._affinity:
             near &= ~domains.lacking
         return near
-
-
-def counted_terms(terms: Iterable[CountedTerm], snapshot: Snapshot) -> Iterator[tuple[str, Rows, Int64s]]:
-    """Yield for each of a pod's own terms its topology key, the rows with pods it means, and their worth.
-
-    Not of those whose key no node has.
-    """
-    for term in terms:
-        if not snapshot.has_label(term.topology_key):
-            continue
-        rows, counts = _counted(snapshot.pods_matching(term.query))
-        yield term.topology_key, rows, counts * term.weight
-
-
-def _amounts(changed: Iterable[tuple[int, PodInfo]], query: PodQuery, sign: int) -> Counter[int]:
-    """Return row -> how many more pods of a description are there."""
-    amounts: Counter[int] = Counter()
-    for row, other in changed:
-        if query.matches(other):
-            amounts[row] += sign
-    return amounts
-
-
-def _counted(counts: Int64s) -> tuple[Rows, Int64s]:
-    rows = np.flatnonzero(counts)
-    return rows, counts[rows]
 
 
 def _domains(known: dict[str, Domains], key: str, snapshot: Snapshot) -> Domains:

@@ -7,10 +7,12 @@ Source:
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from scheduler.framework import QueueingHint
 from scheduler.objects.label_keys import keys_of_changes, keys_of_labels, keys_of_rule
+from scheduler.objects.pod_affinity import topology_keys
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _ANYBODY: Final = ""  # what every pod brings, whatever its labels are
 _OWN: Final = "own"  # of a label: of the waiting pod
 _NO_LABELS: Final[Mapping[str, str]] = {}
+_MOST_TERMS: Final = 100
+"""A hint looks at no more terms of a list than these."""
 
 
 def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> QueueingHint:
@@ -37,15 +41,15 @@ def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> 
     wanted, unwanted = terms.required_affinity, terms.required_anti_affinity
     if old is None:
         assert new is not None, "something came or went"
-        helps = _all_match(wanted, new)
+        helps = _may_match(wanted, new)
     elif new is None:
         others = old.affinity_terms
         helps = (
-            _all_match(unwanted, old) or bool(others.faults) or _all_match(others.required_anti_affinity, pod)
+            _may_match(unwanted, old) or bool(others.faults) or _may_match(others.required_anti_affinity, pod)
         )
     else:
-        helps = (not _all_match(wanted, old) and _all_match(wanted, new)) or (
-            _all_match(unwanted, old) and not _all_match(unwanted, new)
+        helps = (_may_match(wanted, new) and not _do_match(wanted, old)) or (
+            _may_match(unwanted, old) and not _do_match(unwanted, new)
         )
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
@@ -55,10 +59,7 @@ def after_node_change(pod: PodInfo, old: NodeObject | None, new: NodeObject) -> 
     terms = pod.affinity_terms
     if terms.faults:
         return QueueingHint.QUEUE
-    wanted, unwanted = (
-        {each.term.topology_key for each in some}
-        for some in (terms.required_affinity, terms.required_anti_affinity)
-    )
+    wanted, unwanted = topology_keys(terms.required_affinity), topology_keys(terms.required_anti_affinity)
     if old is None:
         helps = bool(unwanted) or any(key in new.labels for key in wanted)
     else:
@@ -121,7 +122,7 @@ def awaited_of_nodes(pod: PodInfo) -> set[LabelKey] | None:
     terms = pod.affinity_terms
     if terms.faults:
         return None
-    return {each.term.topology_key for each in (*terms.required_affinity, *terms.required_anti_affinity)}
+    return {*topology_keys(terms.required_affinity), *topology_keys(terms.required_anti_affinity)}
 
 
 def _is_placed(pod: PodInfo) -> bool:
@@ -129,6 +130,17 @@ def _is_placed(pod: PodInfo) -> bool:
     return bool(pod.node_name or pod.pod.status.nominated_node_name)
 
 
-def _all_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
-    """Whether there are terms and all mean a pod; what its namespace's labels are is not looked up."""
-    return bool(terms) and all(each.term.matches(pod.namespace, pod.labels, _NO_LABELS) for each in terms)
+def _may_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
+    """Whether there are terms and all mean a pod, as far as is looked; what its namespace's labels are is not.
+
+    A hint is asked for each waiting pod, so of very many terms it looks at the first ones. It wakes a pod too often rather
+    than not at all.
+    """
+    return bool(terms) and all(
+        each.term.matches(pod.namespace, pod.labels, _NO_LABELS) for each in islice(terms, _MOST_TERMS)
+    )
+
+
+def _do_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
+    """Whether it is certain that there are terms and all mean a pod."""
+    return len(terms) <= _MOST_TERMS and _may_match(terms, pod)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plugins.dynamic_resources.work import Work
 from plugins.inter_pod_affinity.filtering import AffinityState
 from plugins.inter_pod_affinity.hints import (
     after_node_change,
@@ -17,6 +18,12 @@ from plugins.inter_pod_affinity.hints import (
     awaited_of_pods,
     brought_by_node,
     brought_by_pod,
+)
+from plugins.inter_pod_affinity.own_terms import (
+    MOST_ONE_BY_ONE,
+    MOST_REQUIREMENTS,
+    FewTerms,
+    ManyTerms,
 )
 from plugins.inter_pod_affinity.scoring import ScoreState, normalized
 from plugins.inter_pod_affinity.terms import NAMESPACES, TermReader
@@ -34,11 +41,13 @@ from scheduler.framework import (
     PreScorePlugin,
     ScorePlugin,
     Status,
+    TurnLimit,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from plugins.inter_pod_affinity.own_terms import OwnTerms
     from scheduler.framework import CycleState, Outcomes
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import AffinityTerms
@@ -81,10 +90,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     needs = Needs(kinds=frozenset({NAMESPACES}))
     keeps_rows_apart = True
 
-    def __init__(self, *, args: InterPodAffinityArgs) -> None:
+    def __init__(self, *, args: InterPodAffinityArgs, turn_limit: TurnLimit) -> None:
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignores_others = args.ignore_preferred_terms_of_existing_pods
         self._reader = TermReader()
+        self._work = Work(turn_limit)
 
     def events(self) -> Sequence[EventWithHint]:
         return (
@@ -98,7 +108,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return Status.unschedulable(f"parsing pod: {_joined(terms)}", resolvable=False)
         self._reader.look_at(snapshot)
         found = AffinityState.of(
-            pod, self._reader.incoming(terms), self._reader.labels_of(pod.namespace), snapshot
+            pod, self._own(terms, snapshot), self._reader.labels.of(pod.namespace), snapshot
         )
         if found is None:
             return SKIP
@@ -128,8 +138,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._reader.look_at(snapshot)
         found = ScoreState.of(
             pod,
-            self._reader.incoming(terms).preferred,
-            self._reader.labels_of(pod.namespace),
+            self._own(terms, snapshot),
+            self._reader.labels.of(pod.namespace),
             self._hard_weight,
             snapshot,
         )
@@ -141,6 +151,15 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
         """Return what the pods near each node are worth, of any size; `normalize` brings it into range."""
         return state.read(_PRE_SCORE, ScoreState).raw()
+
+    def _own(self, terms: AffinityTerms, snapshot: Snapshot) -> OwnTerms:
+        """Return a pod's own terms; what is asked of very many shares one slice of time."""
+        if terms.count <= MOST_ONE_BY_ONE:
+            few = self._reader.incoming(terms)
+            if few.requirements <= MOST_REQUIREMENTS:
+                return FewTerms(few, snapshot)
+        self._work.begin()
+        return ManyTerms(terms, self._reader.labels, snapshot, self._work)
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
         return normalized(scores, feasible)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plugins.inter_pod_affinity.domains import added_up
-from plugins.inter_pod_affinity.filtering import counted_terms
 from scheduler.framework import MAX_NODE_SCORE
 from scheduler.snapshot import TermKind
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from plugins.inter_pod_affinity.domains import Domains
-    from plugins.inter_pod_affinity.terms import CountedTerm
+    from plugins.inter_pod_affinity.own_terms import OwnTerms
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, Rows, Snapshot
 
@@ -35,7 +34,7 @@ class ScoreState:
     def of(
         cls,
         pod: PodInfo,
-        preferred: Iterable[CountedTerm],
+        own: OwnTerms,
         namespace_labels: Mapping[str, str],
         hard_weight: int,
         snapshot: Snapshot,
@@ -43,11 +42,14 @@ class ScoreState:
         """Add up what everything near is worth; None if there is nothing.
 
         `hard_weight` is the worth of the pod to another that must be near such a pod.
+
+        Raises:
+            NeedsTime: the pod has so many terms that it takes longer than one call may.
         """
         domains = added_up(
             snapshot,
             (
-                *counted_terms(preferred, snapshot),
+                *own.preferred(),
                 *_existing(pod, namespace_labels, TermKind.REQUIRED_AFFINITY, hard_weight, snapshot),
                 *_existing(pod, namespace_labels, TermKind.PREFERRED_AFFINITY, 1, snapshot),
                 *_existing(pod, namespace_labels, TermKind.PREFERRED_ANTI_AFFINITY, -1, snapshot),

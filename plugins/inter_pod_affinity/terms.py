@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.objects.pod_affinity import topology_keys
 from scheduler.objects.remembered import Remembered
 from scheduler.snapshot import Objects, PodQuery, PodsIn
 
@@ -51,19 +52,38 @@ class IncomingTerms:
         affinity_keys: the topology keys of those terms, each once.
         anti_affinity: the terms of required anti-affinity.
         preferred: the terms of both preferred kinds.
+        requirements: how many requirements about labels they have together.
     """
 
     affinity: PodQuery
     affinity_keys: tuple[str, ...]
     anti_affinity: tuple[CountedTerm, ...]
     preferred: tuple[CountedTerm, ...]
+    requirements: int
+
+
+class NamespaceLabels:
+    """The labels of namespaces, as long as none of them changes."""
+
+    def __init__(self, namespaces: Objects) -> None:
+        self._namespaces = namespaces
+
+    def of(self, namespace: str) -> Mapping[str, str]:
+        """Return a namespace's labels; one that is not known has none."""
+        found = self._namespaces.get(namespace)
+        return _NO_LABELS if found is None else _labels(found)
 
 
 class TermReader:
-    """Finds out which namespaces terms mean; pods that write the same share one result."""
+    """Finds out which namespaces terms mean; pods that write the same share one result.
+
+    Attributes:
+        labels: the labels of namespaces; another object after each change.
+    """
 
     def __init__(self) -> None:
         self._namespaces = _NOTHING
+        self.labels = NamespaceLabels(_NOTHING)
         self._version = 0  # of the namespaces; what was read holds for this one
         self._read: Remembered[AffinityTerms, IncomingTerms] = Remembered()
 
@@ -76,12 +96,8 @@ class TermReader:
         version = found.version("")
         if found is not self._namespaces or version != self._version:
             self._namespaces, self._version = found, version
+            self.labels = NamespaceLabels(found)
             self._read.clear()
-
-    def labels_of(self, namespace: str) -> Mapping[str, str]:
-        """Return a namespace's labels; one that is not known has none."""
-        found = self._namespaces.get(namespace)
-        return _NO_LABELS if found is None else _labels(found)
 
     def incoming(self, terms: AffinityTerms) -> IncomingTerms:
         """Return the terms of a pod that is to be placed."""
@@ -89,14 +105,13 @@ class TermReader:
         if found is None:
             found = IncomingTerms(
                 affinity=PodQuery(tuple(self._pods(each.term) for each in terms.required_affinity)),
-                affinity_keys=tuple(
-                    dict.fromkeys(each.term.topology_key for each in terms.required_affinity)
-                ),
+                affinity_keys=topology_keys(terms.required_affinity),
                 anti_affinity=self._counted(terms.required_anti_affinity, 1),
                 preferred=(
                     *self._counted(terms.preferred_affinity, 1),
                     *self._counted(terms.preferred_anti_affinity, -1),
                 ),
+                requirements=terms.requirements,
             )
             self._read.keep(terms, found, _length(found))
         return found

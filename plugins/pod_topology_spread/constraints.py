@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
@@ -22,17 +22,22 @@ from scheduler.objects.selectors import (
 )
 from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE
 from scheduler.objects.topology_spread import HONOR
-from scheduler.snapshot import PodQuery, PodsIn, nodes_required
+from scheduler.snapshot import PodQuery, PodsIn, TalliedTerm, nodes_required
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+    from plugins.dynamic_resources.work import Work
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.taints import Taint
     from scheduler.objects.topology_spread import TopologySpreadConstraint
-    from scheduler.snapshot import Bools, Int64s, Interned, Rows, Snapshot
+    from scheduler.snapshot import Bools, Int64s, Interned, Rows, Snapshot, Tally
 
 _ENCODER = msgspec.msgpack.Encoder()
+MOST_REQUIREMENTS: Final = 128
+"""The pods of constraints that have more together are counted for all of them at once."""
+_REQUIREMENTS_A_CONSTRAINT: Final = 4
+"""What a constraint costs beside its requirements, in those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +192,94 @@ class CountedNodes:
             )
 
         return self._snapshot.taints.judge(is_open)
+
+
+class CountedPods:
+    """The pods that each constraint of a pod counts on nodes.
+
+    Args:
+        snapshot: the cluster.
+        constraints: all that are asked about.
+        work: does what may take long.
+
+    Raises:
+        NeedsTime: the constraints have so many requirements that it takes longer than one call may.
+    """
+
+    def __init__(self, snapshot: Snapshot, constraints: Sequence[SpreadConstraint], work: Work) -> None:
+        self._snapshot = snapshot
+        self._tally: Tally | None = None
+        self._counts: dict[Hashable, Int64s] = {}
+        if _weight(constraints) > MOST_REQUIREMENTS:
+            self._tally = snapshot.tally(_Queries(tuple(dict.fromkeys(each.query for each in constraints))))
+            work.begin()
+            work.done(self._tally.steps(_NO_NAMESPACES))
+            for query, rows, pods in self._tally.worth():
+                counted = np.bincount(rows, weights=pods, minlength=snapshot.n_nodes).astype(np.int64)
+                known = self._counts.get(query)
+                self._counts[query] = counted if known is None else known + counted
+
+    def of(self, constraint: SpreadConstraint) -> Int64s:
+        """Return (n_nodes,), how many pods a constraint counts on each node."""
+        if self._tally is None:
+            return self._snapshot.pods_matching(constraint.query)
+        found = self._counts.get(constraint.query)
+        return np.zeros(self._snapshot.n_nodes, dtype=np.int64) if found is None else found
+
+    def matching(
+        self, constraints: Sequence[SpreadConstraint], pods: Sequence[PodInfo]
+    ) -> list[Sequence[int]]:
+        """Return for each constraint which pods of the same namespace match, terminating or not, by their places."""
+        if self._tally is not None:
+            found = {query: places for query, places, _ in self._tally.worth_of(pods, _NO_NAMESPACES)}
+            everybody, nobody = range(len(pods)), np.zeros(0, dtype=np.intp)
+            return [
+                everybody if each.rule.requirements == () else found.get(each.query, nobody).tolist()
+                for each in constraints
+            ]
+        by_rule: dict[LabelRule, list[int]] = {}  # the constraints of a pod mostly share one rule
+        for each in constraints:
+            if each.rule not in by_rule:
+                by_rule[each.rule] = [place for place, pod in enumerate(pods) if each.matches(pod.labels)]
+        return [by_rule[each.rule] for each in constraints]
+
+
+class _NoNamespaces:
+    """Fulfils `NamespaceLabels` where no namespace is chosen by its labels."""
+
+    def of(self, namespace: str) -> Mapping[str, str]:
+        return _NO_LABELS
+
+
+_NO_LABELS: Final[Mapping[str, str]] = {}
+_NO_NAMESPACES: Final = _NoNamespaces()
+
+
+@dataclass(frozen=True, slots=True)
+class _Queries:
+    """Fulfils `TallyTerms` with what constraints count, each by itself."""
+
+    queries: tuple[PodQuery, ...]
+    needs_all: bool = False
+    counts_terminating: bool = False
+    groups_are_labels: bool = False
+
+    @property
+    def key(self) -> Hashable:
+        return self
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def read(self, place: int) -> TalliedTerm:
+        query = self.queries[place]
+        needs = query.conditions()
+        return TalliedTerm(query, 1, () if needs is None else (needs,))
+
+
+def _weight(constraints: Iterable[SpreadConstraint]) -> int:
+    """Return how long it takes to ask whether one pod counts, in requirements."""
+    return sum([_REQUIREMENTS_A_CONSTRAINT + len(each.rule.requirements or ()) for each in constraints])
 
 
 def nodes_with_keys(snapshot: Snapshot, constraints: Iterable[SpreadConstraint]) -> Bools | None:

@@ -12,16 +12,22 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from plugins.pod_topology_spread.constraints import CountedNodes, domains_of, nodes_with_keys, pods_by_domain
+from plugins.pod_topology_spread.constraints import (
+    CountedNodes,
+    CountedPods,
+    domains_of,
+    nodes_with_keys,
+    pods_by_domain,
+)
 from scheduler.framework import PASS, Code, Outcome, Outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
+    from plugins.dynamic_resources.work import Work
     from plugins.pod_topology_spread.constraints import SpreadConstraint
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.selectors import LabelRule
     from scheduler.snapshot import Bools, Int64s, Snapshot, UInt16s
 
 REASON = "node(s) didn't match pod topology spread constraints"
@@ -42,15 +48,30 @@ _NO_DOMAIN: Final = (1 << 31) - 1
 class DomainCounts:
     """What one constraint counts, when nothing has changed yet.
 
+    Args:
+        constraint: the constraint.
+        snapshot: the cluster.
+        pods: (n_nodes,), those that it counts.
+        counted: bool (n_nodes,), the nodes that it looks at; None is all.
+        itself: whether the pod that is to be placed counts too.
+
     Attributes:
         constraint: the constraint.
     """
 
-    def __init__(self, constraint: SpreadConstraint, snapshot: Snapshot, counted: Bools | None) -> None:
+    def __init__(
+        self,
+        constraint: SpreadConstraint,
+        snapshot: Snapshot,
+        pods: Int64s,
+        counted: Bools | None,
+        *,
+        itself: bool,
+    ) -> None:
         self.constraint = constraint
+        self._itself = int(itself)
         self._label = snapshot.label(constraint.topology_key)
         self._counted = counted
-        pods = snapshot.pods_matching(constraint.query)
         self._pods = pods_by_domain(self._label, pods, counted)
         self._domains = np.flatnonzero(domains_of(self._label, counted))
         self._lacking = self._label.values.index(None)
@@ -59,12 +80,12 @@ class DomainCounts:
         """Say whether pods on a node are counted."""
         return self._counted is None or bool(self._counted[row])
 
-    def verdicts(self, pod: PodInfo, changes: Counter[int]) -> UInt16s:
+    def verdicts(self, changes: Counter[int]) -> UInt16s:
         """Return uint16 (n_nodes,), places in the table of outcomes.
 
         `changes` is row -> how many more pods there are, if only there.
         """
-        of_domain = self._too_many(pod, self._pods, self._fewest(self._smallest[0])).astype(np.uint16)
+        of_domain = self._too_many(self._pods, self._fewest(self._smallest[0])).astype(np.uint16)
         of_domain[self._lacking] = _UNLABELLED
         verdicts: UInt16s = of_domain[self._label.codes]
         if changes:
@@ -74,12 +95,11 @@ class DomainCounts:
             lowest, second, where = self._smallest
             others = np.where(domains == where, second, lowest)
             own = self._pods[domains] + np.fromiter(changes.values(), dtype=np.int64, count=len(changes))
-            verdicts[rows] = self._too_many(pod, own, self._fewest(np.minimum(own, others)))
+            verdicts[rows] = self._too_many(own, self._fewest(np.minimum(own, others)))
         return verdicts
 
-    def _too_many(self, pod: PodInfo, matching: Int64s, fewest: Int64s | int) -> Bools:
-        itself = int(self.constraint.matches(pod.labels))
-        skewed: Bools = matching + itself - fewest > self.constraint.max_skew
+    def _too_many(self, matching: Int64s, fewest: Int64s | int) -> Bools:
+        skewed: Bools = matching + self._itself - fewest > self.constraint.max_skew
         return skewed
 
     def _fewest(self, fewest: Int64s | int) -> Int64s | int:
@@ -99,42 +119,52 @@ class DomainCounts:
 class SpreadState:
     """All constraints of a pod, and the pods that came and went since they were counted."""
 
-    def __init__(self, counts: Sequence[DomainCounts], changes: Iterable[Counter[int]]) -> None:
+    def __init__(
+        self, pods: CountedPods, counts: Sequence[DomainCounts], changes: Iterable[Counter[int]]
+    ) -> None:
+        self._pods = pods
         self._counts = counts
+        self._constraints = [each.constraint for each in counts]
         self._changes = tuple(changes)  # by constraint: row -> how many more pods it has
 
     @classmethod
-    def of(cls, constraints: Sequence[SpreadConstraint], pod: PodInfo, snapshot: Snapshot) -> Self:
-        """Count the pods of every constraint, of nodes that have all the topology keys."""
+    def of(
+        cls, constraints: Sequence[SpreadConstraint], pod: PodInfo, snapshot: Snapshot, work: Work
+    ) -> Self:
+        """Count the pods of every constraint, of nodes that have all the topology keys.
+
+        Raises:
+            NeedsTime: the constraints have so many requirements that it takes longer than one call may.
+        """
+        missing = [n for n, each in enumerate(constraints, 1) if not snapshot.has_label(each.topology_key)]
+        if missing:
+            constraints = constraints[: missing[0]]  # no node is left for the others to refuse
         nodes = CountedNodes(snapshot, pod, nodes_with_keys(snapshot, constraints))
-        counts = []
-        for constraint in constraints:
-            counts.append(DomainCounts(constraint, snapshot, nodes.of(constraint)))
-            if not snapshot.has_label(constraint.topology_key):
-                break  # no node is left for the others to refuse
-        return cls(counts, [Counter() for _ in counts])
+        pods = CountedPods(snapshot, constraints, work)
+        counts = [
+            DomainCounts(each, snapshot, pods.of(each), nodes.of(each), itself=bool(itself))
+            for each, itself in zip(constraints, pods.matching(constraints, [pod]), strict=True)
+        ]
+        return cls(pods, counts, [Counter() for _ in counts])
 
     def clone(self) -> Self:
-        return type(self)(self._counts, (changes.copy() for changes in self._changes))
+        return type(self)(self._pods, self._counts, (changes.copy() for changes in self._changes))
 
     def change(self, namespace: str, pods: Iterable[tuple[int, PodInfo]], sign: int) -> None:
         """Note pods that came to rows or left them, terminating or not; those of other namespaces do not count."""
-        labels = [(row, pod.labels) for row, pod in pods if pod.namespace == namespace]
-        rows_of: dict[LabelRule, list[int]] = {}  # the constraints of a pod mostly share one rule
-        for counts, changes in zip(self._counts, self._changes, strict=True):
-            rule = counts.constraint.rule
-            rows = rows_of.get(rule)
-            if rows is None:
-                rows = rows_of[rule] = [row for row, each in labels if counts.constraint.matches(each)]
-            for row in rows:
+        ours = [(row, pod) for row, pod in pods if pod.namespace == namespace]
+        found = self._pods.matching(self._constraints, [pod for _, pod in ours])
+        for counts, changes, places in zip(self._counts, self._changes, found, strict=True):
+            for place in places:
+                row = ours[place][0]
                 if counts.counts(row):
                     changes[row] += sign
 
-    def outcomes(self, pod: PodInfo) -> Outcomes:
+    def outcomes(self) -> Outcomes:
         """Return what the first constraint says that does not hold on a node."""
         index: UInt16s | None = None
         for counts, changes in zip(self._counts, self._changes, strict=True):
-            verdicts = counts.verdicts(pod, changes)
+            verdicts = counts.verdicts(changes)
             index = verdicts if index is None else np.where(index == 0, verdicts, index)
         assert index is not None, "a pod without constraints is skipped"
         return Outcomes(index, _TABLE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plugins.dynamic_resources.work import Work
 from plugins.pod_topology_spread.args import PodTopologySpreadArgs
 from plugins.pod_topology_spread.constraints import ConstraintReader, has_keys
 from plugins.pod_topology_spread.default_selector import KINDS, DefaultSelectors
@@ -27,6 +28,7 @@ from scheduler.framework import (
     QueueingHint,
     ScorePlugin,
     Status,
+    TurnLimit,
 )
 from scheduler.objects.label_keys import keys_of_rule
 from scheduler.objects.selectors import SelectorError
@@ -63,9 +65,10 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     needs = Needs(kinds=KINDS)
     keeps_rows_apart = True
 
-    def __init__(self, *, args: PodTopologySpreadArgs) -> None:
+    def __init__(self, *, args: PodTopologySpreadArgs, turn_limit: TurnLimit) -> None:
         self._defaults = args.constraints
         self._system_defaulting = args.is_system_defaulting
+        self._work = Work(turn_limit)
         self._reader = ConstraintReader()
         self._selectors = DefaultSelectors()
         if not self._defaults:
@@ -171,7 +174,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return Status.failed(told, error)
         if not constraints:
             return SKIP
-        state.write(_PRE_FILTER, SpreadState.of(constraints, pod, snapshot), by_row=True)
+        state.write(_PRE_FILTER, SpreadState.of(constraints, pod, snapshot, self._work), by_row=True)
         return None
 
     def add_pods(
@@ -185,7 +188,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         state.mutable(_PRE_FILTER, SpreadState).change(pod.namespace, removed, -1)
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        return state.read(_PRE_FILTER, SpreadState).outcomes(pod)
+        return state.read(_PRE_FILTER, SpreadState).outcomes()
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         if not snapshot.n_nodes:
@@ -200,7 +203,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return SKIP
         own = bool(pod.pod.spec.topology_spread_constraints)
         needs_all_keys = own or not self._system_defaulting
-        found = ScoreState(snapshot, pod, feasible, constraints, needs_all_keys=needs_all_keys)
+        found = ScoreState(snapshot, pod, feasible, constraints, self._work, needs_all_keys=needs_all_keys)
         state.write(_PRE_SCORE, found, by_row=True)
         return None
 

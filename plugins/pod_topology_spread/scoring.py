@@ -14,6 +14,7 @@ import numpy as np
 
 from plugins.pod_topology_spread.constraints import (
     CountedNodes,
+    CountedPods,
     domains_of,
     lacking,
     nodes_with_keys,
@@ -24,6 +25,7 @@ from scheduler.framework import MAX_NODE_SCORE, divide
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from plugins.dynamic_resources.work import Work
     from plugins.pod_topology_spread.constraints import SpreadConstraint
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Float64s, Int64s, Rows, Snapshot
@@ -41,9 +43,13 @@ class ScoreState:
     Args:
         feasible: the rows that are scored.
         constraints: what the pod had better keep; at least one.
+        work: does what may take long.
         needs_all_keys: whether a node must have all topology keys to be compared with the others. The system's
             own constraints do not ask for it, so that nodes without a zone are still told apart by their pods;
             nodes without the label then make up one domain with those whose label is empty.
+
+    Raises:
+        NeedsTime: the constraints have so many requirements that it takes longer than one call may.
     """
 
     def __init__(
@@ -52,21 +58,23 @@ class ScoreState:
         pod: PodInfo,
         feasible: Rows,
         constraints: Sequence[SpreadConstraint],
+        work: Work,
         *,
         needs_all_keys: bool,
     ) -> None:
         self._snapshot = snapshot
-        self._constraints = constraints
         self._needs_all_keys = needs_all_keys
         self._compared = nodes_with_keys(snapshot, constraints) if needs_all_keys else None
         self._nodes = CountedNodes(snapshot, pod, self._compared)
+        # Where no node is compared, all that is added up is left out again.
+        self._added = constraints if self._compared is None or self._compared.any() else ()
+        self._pods = CountedPods(snapshot, self._added, work)
         self._rows = feasible if self._compared is None else feasible[self._compared[feasible]]
 
     def raw(self) -> Int64s:
         """Return int64 (n_nodes,): the more pods there are in a node's domains, the higher."""
         total = np.zeros(self._snapshot.n_nodes, dtype=np.float64)
-        # Where no node is compared, all that is added up is left out again.
-        for constraint in self._constraints if self._compared is None or self._compared.any() else ():
+        for constraint in self._added:
             own = constraint.topology_key == HOSTNAME
             total += self._of_node(constraint) if own else self._of_domain(constraint)
         if self._compared is not None:
@@ -75,7 +83,7 @@ class ScoreState:
 
     def _of_node(self, constraint: SpreadConstraint) -> Float64s:
         """Count a node's own pods, whether or not the policies let the node count."""
-        pods = self._snapshot.pods_matching(constraint.query)
+        pods = self._pods.of(constraint)
         crowding = _crowding(pods, constraint, len(self._rows))
         absent = lacking(self._snapshot.label(HOSTNAME))
         return np.where(absent, 0.0, crowding) if absent.any() else crowding
@@ -84,9 +92,7 @@ class ScoreState:
         label = self._snapshot.label(constraint.topology_key)
         everywhere = len(self._rows) == self._snapshot.n_nodes
         domains = domains_of(label, None if everywhere else self._rows)
-        pods = pods_by_domain(
-            label, self._snapshot.pods_matching(constraint.query), self._nodes.of(constraint)
-        )
+        pods = pods_by_domain(label, self._pods.of(constraint), self._nodes.of(constraint))
         absent = label.values.index(None)
         if not self._needs_all_keys and (domains[absent] or pods[absent]):
             empty = [code for code, value in enumerate(label.values) if value == ""]

@@ -115,6 +115,14 @@ class LongTerms(Sequence[WeightedTerm]):
     ) -> None:
         self._namespace, self._written, self._digest = namespace, written, digest
 
+    @property
+    def topology_keys(self) -> Iterator[str]:
+        """The topology key of each term, without reading the rest."""
+        return (
+            (each.pod_affinity_term if isinstance(each, WeightedPodAffinityTerm) else each).topology_key
+            for each in self._written
+        )
+
     def __len__(self) -> int:
         return len(self._written)
 
@@ -166,6 +174,11 @@ class AffinityTerms:
         return sum(map(len, self._lists))
 
     @property
+    def requirements(self) -> int:
+        """How many requirements about the labels of pods all terms have together."""
+        return sum([len(each.term.rule.requirements or ()) for some in self._lists for each in some])
+
+    @property
     def _lists(self) -> tuple[Sequence[WeightedTerm], ...]:
         return (
             self.required_affinity,
@@ -192,6 +205,13 @@ _ENCODER = msgspec.msgpack.Encoder()
 def has_long_terms(affinity: PodAffinity | None, anti_affinity: PodAffinity | None) -> bool:
     """Say whether a pod has so many terms that they are read anew whenever they are asked for."""
     return _count(affinity) + _count(anti_affinity) > _LONG
+
+
+def topology_keys(terms: Sequence[WeightedTerm]) -> tuple[str, ...]:
+    """Return the topology keys of terms, each once."""
+    if isinstance(terms, LongTerms):
+        return tuple(dict.fromkeys(terms.topology_keys))
+    return tuple(dict.fromkeys([each.term.topology_key for each in terms]))
 
 
 def _count(affinity: PodAffinity | None) -> int:

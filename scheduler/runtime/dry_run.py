@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     Pods = Mapping[int, Sequence[PodInfo]]
     Found = Mapping[int, Status | tuple[PodInfo, ...]]
 
-_PODS_A_STEP = 1000
-"""How many pods are taken away in one step: about two milliseconds."""
+_PODS_A_STEP = 500
+"""How many pods are taken away in one step: a few milliseconds, also where plugins look each of them up."""
 
 
 class DryRun:
@@ -90,9 +90,10 @@ def _try(
     expected = {row: nominated[row] for row in removable if row in nominated}
     what_if = snapshot.overlay()
     for start in range(0, len(gone), _PODS_A_STEP):
-        what_if.remove(gone[start : start + _PODS_A_STEP])
+        some = gone[start : start + _PODS_A_STEP]
+        what_if.remove(some)
+        filtering.run_remove_pods(state, pod, some, what_if)
         yield
-    filtering.run_remove_pods(state, pod, gone, what_if)
     diagnosis = Diagnosis.blank(snapshot.n_nodes)
     rows = np.array(sorted(removable), dtype=np.intp)
     fits = set(filtering.passing(state, pod, what_if, diagnosis, rows=rows, nominated=expected).tolist())

@@ -11,22 +11,26 @@ from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.interning import Interned
 from scheduler.snapshot.object_store import Index, Objects, ObjectStore, object_key, resource_version
 from scheduler.snapshot.pod_counts import PodQuery, PodsIn
+from scheduler.snapshot.pod_tally import NamespaceLabels, TalliedTerm, Tally, TallyTerms
 from scheduler.snapshot.selection import nodes_of, nodes_of_any, nodes_required, weigh_nodes
 from scheduler.snapshot.snapshot import NodeInfo, ResourceArrays, Snapshot
 from scheduler.snapshot.storage_index import StorageIndex, StorageInUse
 from scheduler.snapshot.table import ClusterTable
+from scheduler.snapshot.term_columns import Conditions, conditions
 
 __all__ = [
     "MOST_TERMS_AT_ONCE",
     "Bools",
     "ChangeLog",
     "ClusterTable",
+    "Conditions",
     "Float64s",
     "ImageState",
     "Index",
     "Int32s",
     "Int64s",
     "Interned",
+    "NamespaceLabels",
     "NodeInfo",
     "ObjectStore",
     "Objects",
@@ -37,10 +41,14 @@ __all__ = [
     "Snapshot",
     "StorageInUse",
     "StorageIndex",
+    "TalliedTerm",
+    "Tally",
+    "TallyTerms",
     "TermKind",
     "TermsInUse",
     "TermsThatMean",
     "UInt16s",
+    "conditions",
     "nodes_of",
     "nodes_of_any",
     "nodes_required",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from scheduler.snapshot.affinity_index import ChangedTerms
 from scheduler.snapshot.arrays import wrapped
 from scheduler.snapshot.interning import Interned
+from scheduler.snapshot.pod_tally import ChangedTally
 from scheduler.snapshot.storage_index import ChangedStorage
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Int64s
     from scheduler.snapshot.pod_counts import PodQuery
+    from scheduler.snapshot.pod_tally import Tally, TallyTerms
     from scheduler.snapshot.source import Source
     from scheduler.snapshot.storage_index import StorageInUse
 
@@ -189,6 +191,9 @@ class OtherPods:
             counts[row] = query.count(pods.values())
         counts.flags.writeable = False
         return counts
+
+    def tally(self, terms: TallyTerms) -> Tally:
+        return ChangedTally(self._base.tally(terms), self._changes)
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         return ChangedTerms(self._base.affinity_terms(kind), kind, self._changes)

@@ -11,15 +11,18 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
+import numpy as np
 
 from scheduler.objects.selectors import Operator
+from scheduler.snapshot.arrays import Column
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from scheduler.objects.selectors import LabelRule
+    from scheduler.snapshot.arrays import Int32s, Int64s, Rows
 
-_Key = tuple[str, frozenset[tuple[str, str]] | bytes, bool]
+ClassKey = tuple[str, frozenset[tuple[str, str]] | bytes, bool]
 
 _MOST_LABELS: Final = 64
 """Pods with more are few, and found by none of them: an entry for each takes some 500 bytes, and one pod may have thousands."""
@@ -43,55 +46,138 @@ class PodClass:
         namespace: where all of them are.
         labels: of each.
         is_terminating: whether they are being deleted.
-        rows: row -> how many are there; never 0.
+        rows: row -> where in `RowsOfClasses` it is counted how many are there.
+        number: of the class among all there are; a class that is gone leaves its number to another.
     """
 
-    __slots__ = ("is_terminating", "labels", "namespace", "rows")
+    __slots__ = ("is_terminating", "labels", "namespace", "number", "rows")
 
-    def __init__(self, pod: Alike) -> None:
+    def __init__(self, pod: Alike, number: int) -> None:
         self.namespace = pod.namespace
         self.labels = pod.labels
         self.is_terminating = pod.is_terminating
         self.rows: dict[int, int] = {}
+        self.number = number
+
+
+class RowsOfClasses:
+    """How many pods of which class are on which row, as columns: one entry for each class and row that has any.
+
+    Attributes:
+        length: entries at this place and after it are not in use.
+        row: by entry.
+        number: by entry, of the class.
+        pods: by entry, how many there are; 0 where the entry is free.
+    """
+
+    __slots__ = ("_free", "length", "number", "pods", "row")
+
+    def __init__(self) -> None:
+        self.row: Column[np.intp] = Column(np.intp)
+        self.number: Column[np.int32] = Column(np.int32)
+        self.pods: Column[np.int64] = Column(np.int64)
+        self.length = 0
+        self._free: list[int] = []
+
+    def add(self, row: int, number: int, pods: int) -> int:
+        """Count pods of a class on a row that had none, and return the entry."""
+        if self._free:
+            entry = self._free.pop()
+        else:
+            entry = self.length
+            self.length += 1
+            for column in (self.row, self.number, self.pods):
+                column.reserve(self.length)
+        self.row.cells[entry], self.number.cells[entry], self.pods.cells[entry] = row, number, pods
+        return entry
+
+    def remove(self, entry: int) -> None:
+        """Free an entry whose count is 0."""
+        self._free.append(entry)
+
+    def shown(self) -> tuple[Rows, Int32s, Int64s]:
+        """Return row, class and count of all entries, those that are free too; to be looked at only."""
+        return tuple(column.cells[: self.length] for column in (self.row, self.number, self.pods))  # type: ignore[return-value]
 
 
 class PodClasses:
-    """All of them, found by their labels."""
+    """All of them, found by their labels.
 
-    __slots__ = ("_by_label", "_by_namespace", "_classes", "_many_labels")
+    Attributes:
+        rows: where their pods are.
+        by_number: the classes; None where a number is free.
+        version: by number, which is another for each class that ever had the number; 0 where it is free.
+    """
+
+    __slots__ = (
+        "_by_label",
+        "_by_namespace",
+        "_classes",
+        "_free",
+        "_made",
+        "_many_labels",
+        "by_number",
+        "rows",
+        "version",
+    )
 
     def __init__(self) -> None:
-        self._classes: dict[_Key, PodClass] = {}
+        self._classes: dict[ClassKey, PodClass] = {}
+        self.rows = RowsOfClasses()
+        self.by_number: list[PodClass | None] = []
+        self.version: Column[np.int64] = Column(np.int64)
+        self._made = 0
+        self._free: list[int] = []
         self._many_labels: dict[PodClass, None] = {}
         self._by_label: dict[tuple[str, str], dict[PodClass, None]] = {}
         self._by_namespace: dict[str, dict[PodClass, None]] = {}
 
     def count(self, row: int, pod: Alike, sign: int) -> None:
         """Note that a pod came to a row, or left it."""
-        key = _key(pod)
+        key = class_key(pod)
         pod_class = self._classes.get(key)
         if pod_class is None:
-            pod_class = self._classes[key] = PodClass(pod)
+            pod_class = self._classes[key] = self._made_for(pod)
             self._by_namespace.setdefault(pod.namespace, {})[pod_class] = None
             if len(pod.labels) > _MOST_LABELS:
                 self._many_labels[pod_class] = None
             else:
                 for label in pod.labels.items():
                     self._by_label.setdefault(label, {})[pod_class] = None
-        number = pod_class.rows.get(row, 0) + sign
-        if number:
-            pod_class.rows[row] = number
+        rows = self.rows
+        entry = pod_class.rows.get(row)
+        if entry is None:
+            pod_class.rows[row] = rows.add(row, pod_class.number, sign)
             return
-        del pod_class.rows[row]
+        pods = rows.pods.cells
+        pods[entry] += sign
+        if pods[entry]:
+            return
+        rows.remove(pod_class.rows.pop(row))
         if not pod_class.rows:
             self._drop(key, pod_class)
 
-    def _drop(self, key: _Key, gone: PodClass) -> None:
+    def _made_for(self, pod: Alike) -> PodClass:
+        number = self._free.pop() if self._free else len(self.by_number)
+        made = PodClass(pod, number)
+        if number == len(self.by_number):
+            self.by_number.append(made)
+            self.version.reserve(len(self.by_number))
+        else:
+            self.by_number[number] = made
+        self._made += 1
+        self.version.cells[number] = self._made
+        return made
+
+    def _drop(self, key: ClassKey, gone: PodClass) -> None:
         del self._classes[key]
         beside = self._by_namespace[gone.namespace]
         del beside[gone]
         if not beside:
             del self._by_namespace[gone.namespace]
+        self.by_number[gone.number] = None
+        self.version.cells[gone.number] = 0
+        self._free.append(gone.number)
         if gone in self._many_labels:
             del self._many_labels[gone]
             return
@@ -100,6 +186,10 @@ class PodClasses:
             del alike[gone]
             if not alike:
                 del self._by_label[label]
+
+    def of(self, pod: Alike) -> PodClass | None:
+        """Return the class that a pod belongs to; None if no pod of it is there."""
+        return self._classes.get(class_key(pod))
 
     def candidates(self, rule: LabelRule, namespaces: Collection[str] | None = None) -> Iterable[PodClass]:
         """Return the classes that a rule about labels may match, and maybe does not; none is there twice.
@@ -120,7 +210,8 @@ class PodClasses:
         return chain.from_iterable(self._by_namespace.get(namespace, ()) for namespace in namespaces)
 
 
-def _key(pod: Alike) -> _Key:
+def class_key(pod: Alike) -> ClassKey:
+    """Return what pods that are alike have in common."""
     labels = pod.labels
     if len(labels) <= _MOST_LABELS:
         return pod.namespace, frozenset(labels.items()), pod.is_terminating

@@ -145,6 +145,11 @@ class PodCounts:
         self._columns.move_to_end(query)
         return kept.column
 
+    @property
+    def classes(self) -> PodClasses:
+        """The pods on nodes, those alike as one."""
+        return self._classes
+
     def _count_all(self, query: PodQuery, room: int) -> _Kept:
         column: Column[np.int64] = Column(np.int64, room)
         needs = query.conditions()
@@ -158,13 +163,14 @@ class PodCounts:
         if kept.number is not None:
             self._by_number[kept.number] = kept
             rows: list[int] = []
-            numbers: list[int] = []
+            entries: list[int] = []
             first = query.parts[0]
             for alike in self._classes.candidates(first.rule, first.namespaces):
                 if query.matches(alike):
                     rows += alike.rows.keys()
-                    numbers += alike.rows.values()
-            np.add.at(column.cells, np.array(rows, dtype=np.intp), np.array(numbers, dtype=np.int64))
+                    entries += alike.rows.values()
+            pods = self._classes.rows.pods.cells[np.array(entries, dtype=np.intp)]
+            np.add.at(column.cells, np.array(rows, dtype=np.intp), pods)
         self._described_bytes += query.nbytes
         while len(self._columns) > _COLUMNS or (
             self._described_bytes > _DESCRIBED_BYTES and len(self._columns) > 1

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
+    from scheduler.snapshot.pod_tally import Tally, TallyTerms
     from scheduler.snapshot.source import Source
     from scheduler.snapshot.storage_index import StorageInUse
 
@@ -188,6 +189,10 @@ class Snapshot:
         A description that was asked for before costs nothing: its column is kept up to date with the pods.
         """
         return self._source.pods_matching(query)
+
+    def tally(self, terms: TallyTerms) -> Tally:
+        """Return what the pods on nodes, assumed ones included, are worth to very many terms; kept as a column is."""
+        return self._source.tally(terms)
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         """Return the inter-pod affinity terms that pods on nodes have, assumed ones included."""

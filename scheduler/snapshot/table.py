@@ -20,6 +20,7 @@ from scheduler.snapshot.interning import InternedColumn
 from scheduler.snapshot.names_in_use import NamesInUse
 from scheduler.snapshot.object_store import ObjectStore
 from scheduler.snapshot.pod_counts import PodCounts
+from scheduler.snapshot.pod_tally import PodTallies
 from scheduler.snapshot.snapshot import Snapshot
 from scheduler.snapshot.storage_index import StorageIndex
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
+    from scheduler.snapshot.pod_tally import PodTally, TallyTerms
 
 _LEAST_ROOM = 16
 """Rows that columns have room for at first."""
@@ -89,6 +91,7 @@ class ClusterTable:
         self._used_ports: InternedColumn[frozenset[HostPort]] = InternedColumn(frozenset())
         self._images = ImageColumns()
         self._pod_counts = PodCounts()
+        self._pod_tallies = PodTallies(self._pod_counts.classes, self.has_label)
         self._affinity = AffinityIndex(self._label_keys, in_slices=in_slices)
         self._storage = StorageIndex()
         self._objects: dict[str, ObjectStore] = {}  # by kind
@@ -190,6 +193,9 @@ class ClusterTable:
 
     def pods_matching(self, query: PodQuery) -> Int64s:
         return self._pod_counts.column(query, self._room).view(self.n_nodes)
+
+    def tally(self, terms: TallyTerms) -> PodTally:
+        return self._pod_tallies.of(terms)
 
     def affinity_terms(self, kind: TermKind) -> TermIndex:
         return self._affinity.of(kind)

@@ -8,6 +8,7 @@ import numpy as np
 
 from scheduler.snapshot.affinity_index import TakenTerms
 from scheduler.snapshot.images import ImageState
+from scheduler.snapshot.pod_tally import TakenTally
 from scheduler.snapshot.storage_index import TakenStorage
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.images import ImagesOnNodes
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.pod_counts import PodQuery
+    from scheduler.snapshot.pod_tally import Tally, TallyTerms
     from scheduler.snapshot.source import Source
     from scheduler.snapshot.storage_index import StorageInUse
 
@@ -107,6 +109,9 @@ class TakenRows:
 
     def pods_matching(self, query: PodQuery) -> Int64s:
         return self._base.pods_matching(query)[self._rows]
+
+    def tally(self, terms: TallyTerms) -> Tally:
+        return TakenTally(self._base.tally(terms), self._rows, self._base.n_nodes)
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         return TakenTerms(self._base.affinity_terms(kind), self._rows, self._base.n_nodes)

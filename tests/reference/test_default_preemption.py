@@ -73,8 +73,8 @@ def plugins() -> list[Plugin]:
         TaintToleration(),
         NodePorts(),
         made(NodeResourcesFit),
-        PodTopologySpread(args=PodTopologySpread.Args()),
-        InterPodAffinity(args=InterPodAffinity.Args()),
+        made(PodTopologySpread),
+        made(InterPodAffinity),
     ]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plugins.inter_pod_affinity import plugin as affinity_plugin
 from plugins.inter_pod_affinity.plugin import InterPodAffinity
 from scheduler.framework import SKIP, CycleState
 from tests.reference.cluster_events import HOST, ZONE, EventfulCluster, nothing_special
@@ -19,6 +20,8 @@ from tests.unit.plugins.running import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import pytest
 
     from scheduler.objects.pod import PodInfo
 
@@ -221,6 +224,17 @@ def test_whatever_happens_counts_kept_up_to_date_are_what_the_loop_counts():
         "changed",
         "scored apart",
         "score skipped",
+    }
+
+
+def test_terms_that_are_counted_all_at_once_are_what_the_loop_counts(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(affinity_plugin, "MOST_ONE_BY_ONE", -1)
+
+    assert set().union(*(seen_in(seed, 0.1 if seed % 2 else 0.3) for seed in range(4))) >= {
+        "node(s) didn't match pod affinity rules",
+        "node(s) didn't match pod anti-affinity rules",
+        "changed",
+        "scored apart",
     }
 
 

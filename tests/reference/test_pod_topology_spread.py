@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plugins.pod_topology_spread import constraints
 from plugins.pod_topology_spread.args import PodTopologySpreadArgs
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.framework import CycleState
 from scheduler.objects.meta import OwnerReference
+from scheduler.testing.fakes import FakeTurnLimit
 from tests.reference.cluster_events import HOST, ZONE, EventfulCluster, random_labels
 from tests.reference.one_node import verdicts
 from tests.reference.topology_spread import SYSTEM, ParseError, SlowSpread
@@ -101,7 +103,9 @@ class Judge:
         self._cluster = cluster
         system = defaults is None
         args = {} if system else {"defaultingType": "List", "defaultConstraints": defaults}
-        self.fast = PodTopologySpread(args=msgspec.convert(args, PodTopologySpreadArgs))
+        self.fast = PodTopologySpread(
+            args=msgspec.convert(args, PodTopologySpreadArgs), turn_limit=FakeTurnLimit()
+        )
         self.slow = SlowSpread(cluster, SYSTEM if defaults is None else defaults, system)
         self.seen: set[str] = set()
 
@@ -201,6 +205,15 @@ def test_one_look_at_a_cluster_says_what_the_loop_says(seed: int, events: int, d
 
     for _ in range(4):
         judge.compare(owned(cluster.pending_pod(), random))
+
+
+@pytest.mark.parametrize("defaults", [None, LIST], ids=["system defaults", "a list of defaults"])
+def test_pods_that_are_counted_for_all_constraints_at_once_are_what_the_loop_counts(
+    defaults: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(constraints, "MOST_REQUIREMENTS", -1)
+
+    test_whatever_happens_counts_kept_up_to_date_are_what_the_loop_counts(7, defaults)
 
 
 @pytest.mark.parametrize("defaults", [None, LIST], ids=["system defaults", "a list of defaults"])

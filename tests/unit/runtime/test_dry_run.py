@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -124,3 +124,21 @@ def test_a_plugin_that_is_told_of_pods_must_promise_to_tell_rows_apart() -> None
     assert not keeps_rows_apart([PreFilter("Told")], pod("web"))
     assert not keeps_rows_apart([Filter("ClusterWide")], pod("web"))
     assert keeps_rows_apart([PreFilter("Told")], pod("web"), frozenset({"Told"}))
+
+
+def test_plugins_are_told_of_very_many_pods_that_leave_in_several_steps() -> None:
+    told: list[int] = []
+
+    class Counts(PreFilter):
+        keeps_rows_apart = True
+
+        def remove_pods(self, state: Any, pod: PodInfo, removed: Sequence[Any], snapshot: Snapshot) -> None:
+            told.append(len(removed))
+
+    victims = {row: [pod(f"{row}-{place}", node=f"n{row}") for place in range(600)] for row in range(2)}
+    snapshot = snapshot_of("n0", "n1", pods=[each for its in victims.values() for each in its])
+
+    dry_run(snapshot, pod("p"), victims, None, Counts("Counts"))
+
+    assert told[:3] == [500, 500, 200]
+    assert max(told) == 500

@@ -12,7 +12,10 @@ def rule(*expressions: SelectorRequirement, **labels: str) -> LabelRule:
 
 
 def found(classes: PodClasses, wanted: LabelRule) -> list[tuple[dict[str, str], dict[int, int]]]:
-    return [(dict(each.labels), each.rows) for each in classes.candidates(wanted)]
+    return [
+        (dict(each.labels), {row: int(classes.rows.pods.cells[entry]) for row, entry in each.rows.items()})
+        for each in classes.candidates(wanted)
+    ]
 
 
 @pytest.fixture

@@ -1,0 +1,397 @@
+"""Pending pods with very many affinity terms or spread requirements: the same answers, for work that is counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from plugins.inter_pod_affinity import plugin as affinity_plugin
+from plugins.inter_pod_affinity.plugin import InterPodAffinity
+from plugins.inter_pod_affinity.terms import NAMESPACES
+from plugins.pod_topology_spread import constraints
+from plugins.pod_topology_spread.plugin import PodTopologySpread
+from scheduler.framework import SKIP, CycleState, EventResource, NeedsTime, QueueingHint
+from scheduler.objects.decode import decode_pod
+from scheduler.objects.pod_affinity import LongTerms
+from scheduler.objects.selectors import Requirement
+from scheduler.snapshot import ClusterTable, TermKind, pod_tally
+from scheduler.snapshot.pod_tally import PodTally
+from scheduler.snapshot.term_columns import TermColumns
+from scheduler.testing.fakes import FakeTurnLimit
+from tests import builders
+from tests.unit.plugins.running import hint, made
+from tests.unit.snapshot.test_many_affinity_terms import LISTS, PREFERRED, SHAPES, requirement, selecting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Conditions, Snapshot
+
+NODES = 6
+SPREAD_SHAPES: dict[str, Callable[[int], dict[str, Any]]] = {
+    "keys that are not there": lambda place: requirement(f"evil-{place}", "DoesNotExist"),
+    "other values of a popular key": lambda place: requirement("app", "NotIn", f"evil-{place}"),
+    "a popular key": lambda _: requirement("app", "Exists"),
+    "one of two values": lambda place: requirement("tier", "In", "front", f"evil-{place}"),
+}
+
+
+def cluster(classes: int = 30) -> ClusterTable:
+    """Return nodes with pods no two alike, in several namespaces; some are being deleted, some nodes lack a zone."""
+    table = ClusterTable()
+    namespaces = table.watch_kind(NAMESPACES)
+    for name, team in (("shop", "blue"), ("bank", "red"), ("lab", "")):
+        labels = {"team": team} if team else {}
+        namespaces.update([(name, {"metadata": {"name": name, "labels": labels}})])
+    for row in range(NODES):
+        labels = {"host": f"node-{row}"} | ({"zone": f"zone-{row % 2}"} if row else {})
+        table.add_node(builders.node(f"node-{row}", labels=labels))
+    for place in range(classes):
+        table.add_pod(place % NODES, bound(place))
+    return table
+
+
+def bound(place: int, uid: str = "") -> PodInfo:
+    labels = {"app": ("web", "db", "mail")[place % 3], "i": f"{place}"}
+    if place % 2:
+        labels["tier"] = "front"
+    namespace = ("shop", "bank", "lab", "gone")[place % 4]
+    made_up = builders.pod_object(f"bound-{place}", namespace=namespace, labels=labels)
+    made_up["metadata"]["uid"] = uid or f"bound-{place}"
+    if place % 7 == 4:
+        made_up["metadata"] |= {"deletionTimestamp": builders.CREATED, "finalizers": ["example.com/hold"]}
+    return decode_pod(msgspec.json.encode(made_up))
+
+
+def pending(*lists: tuple[TermKind, Iterable[dict[str, Any]]], **more: Any) -> PodInfo:
+    affinity: dict[str, dict[str, Any]] = {}
+    for kind, terms in lists:
+        side, when = LISTS[kind]
+        written = list(terms)
+        if when == PREFERRED:
+            written = [
+                {"weight": 1 + place % 100, "podAffinityTerm": term} for place, term in enumerate(written)
+            ]
+        affinity.setdefault(side, {})[when] = written
+    made_up = builders.pod_object("evil", namespace="shop", labels={"app": "web"}, affinity=affinity, **more)
+    return decode_pod(msgspec.json.encode(made_up))
+
+
+def spreading(
+    shape: Callable[[int], dict[str, Any]], count: int, action: str, *more: dict[str, Any]
+) -> PodInfo:
+    written = [
+        {
+            "maxSkew": 100 if more else 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": action,
+            "labelSelector": {"matchExpressions": [shape(place) for place in range(count)]},
+        }
+        for key in (("host",) if more else ("host", "zone"))
+    ]
+    written += [{"maxSkew": 1, "whenUnsatisfiable": action, **each} for each in more]
+    made_up = builders.pod_object("evil", namespace="shop", labels={"app": "web"})
+    made_up["spec"]["topologySpreadConstraints"] = written
+    return decode_pod(msgspec.json.encode(made_up))
+
+
+def answers(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> list[Any]:
+    """Return all that a plugin says of a pod: of the nodes as they are, and with pods taken away on each."""
+    state, rows = CycleState(), snapshot.all_rows
+    told: list[Any] = []
+    skipped = plugin.pre_filter(state, pod, snapshot) is SKIP
+    told.append(skipped)
+    if not skipped:
+        told.append(plugin.filter(state, pod, snapshot, rows).index.tolist())
+        gone = [(row, each) for row in rows.tolist() for each in list(snapshot.pods_on(row))[::2]]
+        plugin.remove_pods(state, pod, gone, snapshot)
+        told.append(plugin.filter(state, pod, snapshot, rows).index.tolist())
+        new = [bound(place) for place in (96, 99, 100, 104, 108)]
+        plugin.add_pods(state, pod, [(row, each) for row in rows.tolist() for each in new], snapshot)
+        told.append(plugin.filter(state, pod, snapshot, rows).index.tolist())
+    skipped = plugin.pre_score(state, pod, snapshot, rows) is SKIP
+    told += [skipped] if skipped else [False, plugin.score(state, pod, snapshot, rows).tolist()]
+    return told
+
+
+def snapshots(table: ClusterTable) -> list[Snapshot]:
+    """Return the cluster as it is, some of its nodes, and with other pods on them."""
+    snapshot = table.snapshot()
+    gone = [(row, each) for row in range(NODES) for each in list(snapshot.pods_on(row))[::3]]
+    new = [(1, bound(50)), (1, bound(52)), (4, bound(3, uid="another"))]
+    overlay = snapshot.overlay(new, gone)
+    rows = np.array([4, 1, 5], dtype=np.intp)
+    return [snapshot, snapshot.take(rows), overlay, overlay.take(rows)]
+
+
+class Work:
+    """Counts the look-ups of classes, the terms that are read, and the requirements that are asked one by one."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.classes = self.terms = self.requirements = 0
+        asked, read, admits = PodTally._asked, PodTally._file, Requirement.admits
+
+        def counted(tally: PodTally, *args: Any) -> Any:
+            self.classes += 1
+            return asked(tally, *args)
+
+        def counted_read(tally: PodTally, *args: Any) -> Any:
+            self.terms += 1
+            return read(tally, *args)
+
+        def counted_admits(rule: Requirement, value: str | None) -> bool:
+            self.requirements += 1
+            return admits(rule, value)
+
+        patch.setattr(PodTally, "_asked", counted)
+        patch.setattr(PodTally, "_file", counted_read)
+        patch.setattr(Requirement, "admits", counted_admits)
+
+    def begin(self) -> None:
+        self.classes = self.terms = self.requirements = 0
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Work:
+    return Work(monkeypatch)
+
+
+@pytest.mark.parametrize("kind", TermKind)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_very_many_terms_are_answered_as_if_each_were_counted_by_itself(
+    kind: TermKind, shape: Callable[[str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = pending((kind, [shape(f"evil-{place}") for place in range(20)]))
+
+    found = [answers(made(InterPodAffinity), pod, each) for each in snapshots(cluster())]
+
+    monkeypatch.setattr(affinity_plugin, "MOST_ONE_BY_ONE", 1000)
+    monkeypatch.setattr(affinity_plugin, "MOST_REQUIREMENTS", 1000)
+    assert found == [answers(made(InterPodAffinity), pod, each) for each in snapshots(cluster())]
+
+
+def test_nothing_is_looked_up_for_kinds_of_terms_that_the_pod_has_none_of(work: Work) -> None:
+    shape = SHAPES["neither the pod's value nor a made-up one"]
+    pod = pending((TermKind.REQUIRED_ANTI_AFFINITY, [shape(f"evil-{place}") for place in range(20)]))
+
+    made(InterPodAffinity).pre_score(CycleState(), pod, cluster().snapshot(), cluster().snapshot().all_rows)
+
+    assert work.classes == 0
+
+
+def test_a_selector_for_everything_counts_no_pod_on_nodes_and_every_pod_that_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pod = spreading(
+        SPREAD_SHAPES["a popular key"], 130, "DoNotSchedule", {"topologyKey": "zone", "labelSelector": {}}
+    )
+
+    found = answers(made(PodTopologySpread), pod, cluster().snapshot())
+
+    monkeypatch.setattr(constraints, "MOST_REQUIREMENTS", 1000)
+    assert found == answers(made(PodTopologySpread), pod, cluster().snapshot())
+
+
+@pytest.mark.parametrize("action", ["DoNotSchedule", "ScheduleAnyway"])
+@pytest.mark.parametrize("shape", SPREAD_SHAPES.values(), ids=SPREAD_SHAPES)
+def test_very_many_requirements_of_spread_constraints_are_answered_as_if_each_were_asked(
+    shape: Callable[[int], dict[str, Any]], action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = spreading(shape, 80, action)
+
+    found = [answers(made(PodTopologySpread), pod, each) for each in snapshots(cluster())]
+
+    monkeypatch.setattr(constraints, "MOST_REQUIREMENTS", 1000)
+    assert found == [answers(made(PodTopologySpread), pod, each) for each in snapshots(cluster())]
+
+
+def test_pods_no_two_alike_are_looked_up_once_each_whatever_the_number_of_terms(work: Work) -> None:
+    table, plugin = cluster(40), made(InterPodAffinity)
+    terms = [selecting(requirement("app", "NotIn", f"evil-{place}")) for place in range(300)]
+    pod = pending((TermKind.PREFERRED_AFFINITY, terms))
+    pod.affinity_terms  # noqa: B018  # read before anything is counted
+    work.begin()
+
+    assert plugin.pre_score(CycleState(), pod, table.snapshot(), table.snapshot().all_rows) is None
+
+    assert (work.classes, work.terms) == (40, 300)
+    assert work.requirements == 0
+
+    work.begin()
+    table.add_pod(0, bound(41))
+    table.add_pod(1, bound(41, uid="its twin"))
+    table.remove_pod(1, "its twin")
+    plugin.pre_score(CycleState(), pod, table.snapshot(), table.snapshot().all_rows)
+    assert (work.classes, work.terms) == (1, 0)
+
+
+def test_requirements_of_a_constraint_are_looked_up_once_for_a_class(work: Work) -> None:
+    table, plugin = cluster(40), made(PodTopologySpread)
+    pod = spreading(SPREAD_SHAPES["keys that are not there"], 300, "DoNotSchedule")
+
+    state = CycleState()
+    assert plugin.pre_filter(state, pod, table.snapshot()) is None
+    plugin.filter(state, pod, table.snapshot(), table.snapshot().all_rows)
+
+    assert work.classes <= 40 + 1  # the pod that is to be placed as well
+    assert work.requirements == 0
+
+
+def test_a_namespace_that_gets_other_labels_has_its_own_pods_looked_up_again(work: Work) -> None:
+    table, plugin = cluster(40), made(InterPodAffinity)
+    blue = [selecting(requirement(f"evil-{place}", "DoesNotExist"), namespaceSelector={"matchLabels": {"team": "blue"}}) for place in range(20)]  # fmt: skip
+    pod = pending((TermKind.REQUIRED_ANTI_AFFINITY, blue))
+
+    def refused() -> list[bool]:
+        state, snapshot = CycleState(), table.snapshot()
+        if plugin.pre_filter(state, pod, snapshot) is SKIP:
+            return [False] * NODES
+        return [bool(place) for place in plugin.filter(state, pod, snapshot, snapshot.all_rows).index]
+
+    before = [any(each.namespace == "shop" for each in table.snapshot().pods_on(row)) for row in range(NODES)]
+    assert refused() == before
+    work.begin()
+
+    table.watch_kind(NAMESPACES).update(
+        [("bank", {"metadata": {"name": "bank", "labels": {"team": "blue"}}})]
+    )
+
+    both = {"shop", "bank"}
+    assert refused() == [any(each.namespace in both for each in table.snapshot().pods_on(row)) for row in range(NODES)]  # fmt: skip
+    assert refused() != before
+    assert work.classes == 10  # a quarter of the pods are in each of four namespaces
+
+
+def test_terms_of_a_topology_key_count_from_the_first_node_that_has_it(work: Work) -> None:
+    table, plugin = cluster(), made(InterPodAffinity)
+    terms = [selecting(requirement("app", "Exists"), topologyKey="rack") for _ in range(20)]
+    pod = pending((TermKind.REQUIRED_ANTI_AFFINITY, terms))
+
+    def refused() -> list[bool]:
+        state, snapshot = CycleState(), table.snapshot()
+        assert plugin.pre_filter(state, pod, snapshot) is None
+        return [bool(place) for place in plugin.filter(state, pod, snapshot, snapshot.all_rows).index]
+
+    assert refused() == [False] * NODES
+    assert work.classes == 0
+    table.update_node(builders.node("node-0", labels={"rack": "r"}))
+    assert refused() == [True, *[False] * (NODES - 1)]
+
+
+def impatient(plugin: type[Any]) -> Any:
+    """Return a plugin of which each call and each step is over at once."""
+    limit = FakeTurnLimit()
+    limit.slice_seconds, limit.each_reading = 1.0, 1.0
+    return plugin(args=plugin.Args(), turn_limit=limit)
+
+
+def test_what_takes_longer_than_a_call_may_is_done_in_short_steps_and_then_answered_at_once(
+    work: Work,
+) -> None:
+    table, plugin = cluster(200), impatient(InterPodAffinity)
+    kinds = (TermKind.REQUIRED_AFFINITY, TermKind.REQUIRED_ANTI_AFFINITY)
+    shape = SHAPES["neither the pod's value nor a made-up one"]
+    pod = pending(*[(kind, [shape(f"evil-{place}") for place in range(400)]) for kind in kinds])
+
+    asked = steps = 0
+    while asked < 10:
+        work.begin()
+        try:
+            plugin.pre_filter(CycleState(), pod, table.snapshot())
+        except NeedsTime as needs:
+            asked += 1
+            for _ in needs.steps:
+                steps += 1
+                assert work.classes <= 100
+                assert work.terms <= 2 * 110
+                work.begin()
+                if steps % 5 == 0 and asked < 4:  # the cluster does not stand still meanwhile
+                    table.add_pod(0, bound(1000 + steps))
+        else:
+            break
+
+    assert steps > 10
+    assert 2 <= asked < 10
+    work.begin()
+    state = CycleState()
+    plugin.pre_filter(state, pod, table.snapshot())
+    assert (work.classes, work.terms) == (0, 0)
+    patient = made(InterPodAffinity)
+    assert answers(plugin, pod, table.snapshot()) == answers(patient, pod, table.snapshot())
+
+
+def test_work_that_was_broken_off_by_an_error_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, plugin = cluster(), made(InterPodAffinity)
+    shape = SHAPES["neither the pod's value nor a made-up one"]
+    pod = pending((TermKind.REQUIRED_AFFINITY, [shape(f"evil-{place}") for place in range(20)]))
+    with monkeypatch.context() as patch:
+        add = TermColumns.add
+
+        def breaks(columns: TermColumns, needs: Conditions) -> int:
+            if columns.size == 15:
+                add(columns, needs)
+                raise TimeoutError("over budget")
+            return add(columns, needs)
+
+        patch.setattr(TermColumns, "add", breaks)
+        with pytest.raises(TimeoutError):
+            plugin.pre_filter(CycleState(), pod, table.snapshot())
+
+    assert answers(plugin, pod, table.snapshot()) == answers(
+        made(InterPodAffinity), pod, cluster().snapshot()
+    )
+
+
+def test_what_is_kept_is_bounded_by_bytes_and_the_latest_is_kept(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, plugin = cluster(), made(InterPodAffinity)
+    pods = [
+        pending(
+            (TermKind.PREFERRED_AFFINITY, [SHAPES["two labels"](f"{name}-{place}") for place in range(20)])
+        )
+        for name in "abc"
+    ]
+
+    def looked_up(pod: PodInfo) -> int:
+        work.begin()
+        plugin.pre_score(CycleState(), pod, table.snapshot(), table.snapshot().all_rows)
+        return work.classes
+
+    assert [looked_up(each) for each in (*pods, *pods)] == [30, 30, 30, 0, 0, 0]
+    monkeypatch.setattr(pod_tally, "_MOST_BYTES", 1)
+    assert [looked_up(pods[0]), looked_up(pods[0]), looked_up(pods[1]), looked_up(pods[0])] == [0, 0, 30, 30]
+
+
+class TestHints:
+    terms = [selecting(requirement("app", "Exists"))] * 5000
+
+    def test_a_hint_reads_few_of_very_many_terms(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pod = pending((TermKind.REQUIRED_AFFINITY, self.terms))
+        pod.affinity_terms  # noqa: B018
+        read: list[Any] = []
+        weighted = LongTerms.__iter__
+        monkeypatch.setattr(
+            LongTerms,
+            "__iter__",
+            lambda terms: (read.append(each) or each for each in weighted(terms)),  # type: ignore[func-returns-value]
+        )
+
+        new = builders.pod("new", namespace="shop", labels={"app": "web"}, node_name="node-0")
+        assert hint(made(InterPodAffinity), EventResource.POD, pod, None, new) is QueueingHint.QUEUE
+
+        assert 0 < len(read) <= 100
+
+    @pytest.mark.parametrize("kind", [TermKind.REQUIRED_AFFINITY, TermKind.REQUIRED_ANTI_AFFINITY])
+    def test_a_change_of_labels_that_only_the_last_term_is_about_wakes_the_pod(self, kind: TermKind) -> None:
+        pod = pending((kind, [*self.terms[:200], selecting(requirement("ready", "Exists"))]))
+        labels = [{"app": "web"}, {"app": "web", "ready": ""}]
+        if kind is TermKind.REQUIRED_ANTI_AFFINITY:
+            labels.reverse()
+        old, new = (builders.pod("new", namespace="shop", labels=each, node_name="node-0") for each in labels)
+
+        assert hint(made(InterPodAffinity), EventResource.POD, pod, old, new) is QueueingHint.QUEUE
