@@ -556,7 +556,10 @@ def _may_land(frame: FrameType | None, *, is_patient: bool) -> bool:
         is_patient: not in libraries.
     """
     above = ""  # the root of the module that the frame before called
+    collecting = {_code_of(callback) for callback in gc.callbacks}
     while frame is not None:
+        if frame.f_code in collecting:
+            return False  # what is raised there goes nowhere, and the plugin goes on
         module = frame.f_globals.get("__name__") or ""
         root = _root(module)
         if root in _OURS:
@@ -566,6 +569,13 @@ def _may_land(frame: FrameType | None, *, is_patient: bool) -> bool:
             return False
         above, frame = root, frame.f_back
     return False
+
+
+def _code_of(callback: Any) -> Any:
+    function = (
+        callback if hasattr(callback, "__code__") else getattr(callback, "__func__", type(callback).__call__)
+    )
+    return getattr(function, "__code__", None)
 
 
 def _is_library(root: str) -> bool:
