@@ -20,7 +20,7 @@ from plugins.dynamic_resources.structured import (
 )
 from plugins.dynamic_resources.structured.capacity import fits
 from plugins.dynamic_resources.structured.taints import refusing_taint
-from plugins.dynamic_resources.work import Work
+from plugins.work_in_steps import Work
 from scheduler.framework.long_work import NeedsTime
 from scheduler.objects.dynamic_resources import ResourceClaim
 from scheduler.objects.selector_words import only_for, some_of

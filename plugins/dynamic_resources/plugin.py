@@ -27,7 +27,7 @@ from plugins.dynamic_resources.pod_devices import PodDevices, is_unready, places
 from plugins.dynamic_resources.release import ClaimRelease
 from plugins.dynamic_resources.scoring import has_alternatives
 from plugins.dynamic_resources.structured import AllocationError, Allocator, InvalidPoolsError, OutOfTimeError
-from plugins.dynamic_resources.work import Work
+from plugins.work_in_steps import Work
 from scheduler.errors import SchedulerError
 from scheduler.framework import (
     SKIP,

@@ -16,8 +16,8 @@ from scheduler.snapshot import TalliedTerm, conditions
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-    from plugins.dynamic_resources.work import Work
     from plugins.inter_pod_affinity.terms import CountedTerm, IncomingTerms
+    from plugins.work_in_steps import Work
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import AffinityTerm, AffinityTerms, WeightedTerm
     from scheduler.snapshot import Int64s, NamespaceLabels, PodQuery, Rows, Snapshot, Tally

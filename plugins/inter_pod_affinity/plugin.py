@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugins.dynamic_resources.work import Work
 from plugins.inter_pod_affinity.filtering import AffinityState
 from plugins.inter_pod_affinity.hints import (
     after_node_change,
@@ -27,6 +26,7 @@ from plugins.inter_pod_affinity.own_terms import (
 )
 from plugins.inter_pod_affinity.scoring import ScoreState, normalized
 from plugins.inter_pod_affinity.terms import NAMESPACES, TermReader
+from plugins.work_in_steps import Work
 from scheduler.errors import FieldError
 from scheduler.framework import (
     SKIP,

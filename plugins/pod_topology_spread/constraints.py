@@ -27,7 +27,7 @@ from scheduler.snapshot import PodQuery, PodsIn, TalliedTerm, nodes_required
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-    from plugins.dynamic_resources.work import Work
+    from plugins.work_in_steps import Work
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.taints import Taint
     from scheduler.objects.topology_spread import TopologySpreadConstraint

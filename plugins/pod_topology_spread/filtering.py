@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
-    from plugins.dynamic_resources.work import Work
     from plugins.pod_topology_spread.constraints import SpreadConstraint
+    from plugins.work_in_steps import Work
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools, Int64s, Snapshot, UInt16s
 

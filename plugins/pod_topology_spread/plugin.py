@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plugins.dynamic_resources.work import Work
 from plugins.pod_topology_spread.args import PodTopologySpreadArgs
 from plugins.pod_topology_spread.constraints import ConstraintReader, has_keys
 from plugins.pod_topology_spread.default_selector import KINDS, DefaultSelectors
 from plugins.pod_topology_spread.filtering import SpreadState
 from plugins.pod_topology_spread.keys import ANYBODY, brought_by_node, brought_by_pod
 from plugins.pod_topology_spread.scoring import ScoreState
+from plugins.work_in_steps import Work
 from scheduler.framework import (
     SKIP,
     ActionType,

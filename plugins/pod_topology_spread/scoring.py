@@ -25,8 +25,8 @@ from scheduler.framework import MAX_NODE_SCORE, divide
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugins.dynamic_resources.work import Work
     from plugins.pod_topology_spread.constraints import SpreadConstraint
+    from plugins.work_in_steps import Work
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Float64s, Int64s, Rows, Snapshot
 

@@ -19,7 +19,7 @@ from plugins.dynamic_resources.structured.errors import (
 from plugins.dynamic_resources.structured.results import allocation_result
 from plugins.dynamic_resources.structured.search import Given, Search
 from plugins.dynamic_resources.structured.verdicts import OUT_OF_TIME
-from plugins.dynamic_resources.work import UNLIMITED, Work
+from plugins.work_in_steps import UNLIMITED, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Sequence

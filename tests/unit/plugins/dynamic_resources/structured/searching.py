@@ -15,7 +15,7 @@ from plugins.dynamic_resources.structured import (
     Inventory,
 )
 from plugins.dynamic_resources.structured.errors import Refusal
-from plugins.dynamic_resources.work import UNLIMITED, Work
+from plugins.work_in_steps import UNLIMITED, Work
 from scheduler.objects.decode import typed_object
 from scheduler.objects.dynamic_resources import DeviceClass, ResourceClaim
 from scheduler.snapshot import ObjectStore, object_key
