@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.shared import Shared
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
 
 logger = logging.getLogger(__name__)
 
@@ -63,12 +64,16 @@ class _Group:
     Attributes:
         members: those that were popped.
         attempt: at them.
+        key: names the group.
         usage: what the attempt has used.
+        late: members that were popped while the attempt rested; they are tried once it has ended.
     """
 
     members: Sequence[QueuedPodInfo]
     attempt: InUnits[Sequence[AssumedPod]]
+    key: GroupKey
     usage: Usage = field(default_factory=Usage)
+    late: list[QueuedPodInfo] = field(default_factory=list)
 
 
 class Scheduler:
@@ -187,10 +192,16 @@ class Scheduler:
         self, queued: QueuedPodInfo, long: LongAttempt | None, bindings: set[asyncio.Task[None]]
     ) -> None:
         """Make an attempt at a pod, or begin one at its group."""
-        if self._profiles.group_of(queued.pod) is not None:
+        key = self._profiles.group_of(queued.pod)
+        if key is not None:
             members = await self._popped_with(queued)
             self._in_hand.update(member.pod.uid for member in members)
-            group = _Group(members, InUnits(self._groups.schedule(members), ()))
+            rests = next((each for each in self._resting if each.key == key), None)
+            if rests is not None:
+                # Of two attempts at one group each would lack the other's members.
+                rests.late.extend(members)
+                return
+            group = _Group(members, InUnits(self._groups.schedule(members), ()), key)
             if self._resting and self._resting[0].attempt.holds:
                 # Of two that hold room for some of their members both may fail for want of it.
                 self._resting.append(group)
@@ -225,6 +236,7 @@ class Scheduler:
             self._note_hold(group.members[0].pod, group.usage)
         if group.attempt.is_over:
             await self._settle(group.members, assumed, bindings)
+            self._try_late(group.late)
             return
         if group.attempt.holds:
             self._resting.appendleft(group)
@@ -232,6 +244,15 @@ class Scheduler:
             self._resting.append(group)
         now = self._now()
         self._due = now + (now - began)
+
+    def _try_late(self, late: Sequence[QueuedPodInfo]) -> None:
+        """Have members tried, with all others of their group that wait."""
+        for member in late:
+            uid = member.pod.uid
+            if self._queue.place_of(uid) is Place.IN_FLIGHT:
+                self._queue.add_unschedulable(member)
+                self._bus.activate((uid,))
+            self._put_down(uid)
 
     async def _settle(
         self,

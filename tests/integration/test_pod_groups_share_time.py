@@ -27,6 +27,7 @@ from tests.integration.test_coscheduling_in_the_daemon import pod_group as volca
 from tests.integration.test_pod_groups_in_the_daemon import (
     POD_GROUPS,
     condition,
+    member,
     members,
     placed,
     pod_group,
@@ -330,6 +331,20 @@ async def test_an_attempt_that_rests_is_closed_when_the_daemon_is_cancelled_at_t
         await it.until(lambda: daemon.cycles.scheduler._is_over)
         [attempt] = attempts
         assert attempt._attempt.cr_frame is None, "it has ended"
+
+
+@virtually
+async def test_a_member_that_comes_while_the_attempt_at_its_group_rests_is_tried_together_with_the_others(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
+        it.add_nodes(node_object("n", cpu="49"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 50))
+        Watches.when["g-20"] = lambda: it.add_pods(member("g", "late"))
+        it.add_pods(*members("g", 60))
+        await it.until(lambda: "late" in Watches.decided)
+        await asyncio.sleep(20)
+        assert Watches.decided.count("late") == Watches.decided.count("g-0") - 1, "never without the others"
 
 
 @virtually
