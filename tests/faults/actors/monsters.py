@@ -41,12 +41,16 @@ class Monsters(Actor):
                 (2, self._hungry),
                 (2, self._lonely),
                 (1, self._tolerant),
+                (2, self._crowded),
             )()
         )
 
     def _create(self, pod: Object) -> None:
         self.tell(f"create {pod['metadata']['name']}")
         self.stage.cluster.add_pods(pod)
+        if "nodeName" in pod["spec"]:
+            there = self.stage.store.get("pods", pod["metadata"]["name"])
+            self.stage.story.foreign.add(there["metadata"]["uid"])
 
     def _delete(self, pod: Object) -> None:
         self.stage.store.delete("pods", pod["metadata"]["name"], grace_period_seconds=0)
@@ -94,3 +98,32 @@ class Monsters(Actor):
     def _tolerant(self) -> Object:
         tolerations = [{"key": f"monster.io/{number}", "operator": "Exists"} for number in range(500)]
         return self._pod("tolerant", tolerations=tolerations)
+
+    def _crowded(self) -> Object:
+        """Is on its node from the start, with more affinity terms than are counted at once, no two alike."""
+        node = self.one_of(self.stage.store.list("nodes"))
+        kinds = (
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            "preferredDuringSchedulingIgnoredDuringExecution",
+        )
+        affinity: dict[str, dict[str, Any]] = {"podAffinity": {}, "podAntiAffinity": {}}
+        for terms in affinity.values():
+            terms[kinds[0]] = [self._term(number) for number in range(70)]
+            terms[kinds[1]] = [
+                {"weight": 1 + number % 100, "podAffinityTerm": self._term(number)}
+                for number in range(70, 140)
+            ]
+        if self.random.random() < 0.3:
+            own = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"turn": "3"}}}
+            affinity["podAntiAffinity"][kinds[0]].append(own)
+        pod = self._pod("crowded", affinity=affinity, node=node["metadata"]["name"] if node else "n13")
+        pod["spec"]["schedulerName"] = "default-scheduler"
+        return pod
+
+    def _term(self, number: int) -> Object:
+        label = {"key": f"monster.io/{self._count}-{number}", "operator": "Exists"}
+        return {
+            "topologyKey": self.random.choice((HOSTNAME, "zone")),
+            "labelSelector": {"matchExpressions": [label]},
+            "namespaceSelector": {},
+        }
