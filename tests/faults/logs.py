@@ -37,6 +37,8 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
         "invalid score 101",
         "not leading any more",
         "over budget: more than 0.75s had passed",  # all stopped in the middle of the attempt
+        "over budget: wasm: ",  # a guest that runs endlessly
+        "over budget: not asked: it rests",
         "/binding: ",
         'extender "http',
         "Status(code=<Code.UNSCHEDULABLE",
@@ -64,7 +66,8 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
     "Queueing hint failed; the pod is tried again": _raised_on_purpose,
     "May not use the lease": _says("status", "401", "403"),
     "Lease is lost": lambda _: True,
-    "Over budget": _says("why", "more than 0.75s had passed"),
+    "Over budget": _says("why", "more than 0.75s had passed", "wasm: ", "not asked: it rests"),
+    "Plugin was stopped again and again, and rests": _says("plugin", "guest"),
     "Configuration could not be built": _raised_on_purpose,
     "Configuration rejected; the one before stays in force": _says(
         "error",

@@ -97,7 +97,10 @@ class Scene:
             sorted(table.overdrawn()),
             [label.values[code] for code in label.codes],
             [table.used_ports().values[code] for code in table.used_ports().codes],
-            [len(table.affinity_terms(kind).matching("default", {"app": "a"}, {})) for kind in TermKind],
+            [
+                len(list(table.affinity_terms(kind).matching("default", {"app": "a"}, {}).amounts()))
+                for kind in TermKind
+            ],
             len(table.storage().rows()),
         )
 
