@@ -187,6 +187,8 @@ def _listen(host: str, port: int) -> socket.socket:
         problem = f"cannot listen on port {port} of {host or 'all addresses'}: {error.strerror or error}"
         raise ConfigurationError([FieldError("", problem)]) from error
     listening.setblocking(False)
+    # Connections inherit it. Without it the last small piece of an answer waits for the client's delayed acknowledgement.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
 

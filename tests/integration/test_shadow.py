@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
@@ -485,5 +486,5 @@ async def body_of(application: Application, path: str, **query: list[str]) -> by
 
     answer = await application.answer(Asked("GET", path, query, {}, "", False, nothing))
     assert answer.status == 200
-    assert isinstance(answer.body, bytes)
-    return answer.body
+    assert not isinstance(answer.body, AsyncGenerator)
+    return answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
