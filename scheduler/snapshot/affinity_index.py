@@ -326,6 +326,8 @@ class TermIndex:
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> _Found:
         few, many = self._columns.candidates(namespace, labels)
+        if not (few or many):  # as for nearly every pod
+            return _Found(self, _NO_TERMS, (namespace, labels, namespace_labels))
         numbers = (
             None if many or len(few) > _FEW_TERMS else self._asked(few, namespace, labels, namespace_labels)
         )
@@ -354,6 +356,8 @@ class TermIndex:
         return np.array(list(found.values()), dtype=np.int32)
 
 
+_NO_TERMS: Final = np.empty(0, dtype=np.int32)
+
 Who = tuple[str, "Mapping[str, str]", "Mapping[str, str]"]
 """A pod: its namespace, its labels, and those of its namespace."""
 
@@ -368,6 +372,8 @@ class _Found:
 
     def amounts(self) -> Iterator[Amounts]:
         index, numbers = self._index, self._numbers
+        if not len(numbers):
+            return
         if len(numbers) <= _FEW_TERMS:
             for number in numbers.tolist():
                 held = index.all_held.held[int(index.held_by.cells[number])]

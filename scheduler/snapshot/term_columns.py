@@ -237,6 +237,8 @@ class TermColumns:
         """Return the terms that may mean a pod, by the places where they are filed: one by one, and many at once."""
         few: list[int] = []
         many: list[Int32s] = []
+        if not self._places:
+            return few, many
         for name in (namespace, None):
             there = self._places.get(name)
             if there is None:
