@@ -165,7 +165,7 @@ class DynamicResources(
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if pod.pod.spec.resource_claims:
-            # After a start, or when a driver tells of all nodes anew, this takes longer than one call may.
+            # After a start, or when a driver republishes all slices, this takes longer than one call may.
             self._work.begin()
             self._work.some(self._devices.inventory.refreshing())
         found = find_claims(pod, self._devices.claims)

@@ -37,7 +37,7 @@ _EVERY_SECONDS: Final = 1.0
 _SHARE: Final = 0.01
 """Of the time that counting may take: where there are many pods it is done less often."""
 _MOST_WRITES: Final = 50
-"""So many statuses of a kind are written in a second."""
+"""The most statuses of one kind that are written in a second."""
 _SLICE: Final = 64
 """After so many objects others have their turn."""
 _REPAIR_SECONDS: Final = 60.0

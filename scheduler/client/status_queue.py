@@ -28,7 +28,7 @@ _RETRIED = frozenset({0, 409, 429, 500, 502, 503, 504})
 
 
 _UNSEEN_KEPT = 10_000
-"""Of so many pods is known what was sent last. A watch shows it within milliseconds, mostly."""
+"""How many pods' last status changes are kept. A watch usually shows a change within milliseconds."""
 
 
 class UnseenChanges:

@@ -93,7 +93,7 @@ class ImageColumns:
         return tuple(self._columns)
 
     def states(self, names: Iterable[str], nodes: Sequence[NodeObject], room: int) -> dict[str, ImageState]:
-        """Return what a snapshot shows of each; columns have room for so many rows."""
+        """Return what a snapshot shows of each column; the columns have room for this many rows."""
         in_use, states = self._names_on(nodes), {}
         missing = {name for name in names if name in in_use and name not in self._columns}
         if missing:

@@ -28,7 +28,7 @@ _COLUMNS = 1024
 _DESCRIBED_BYTES = 16 * 1024 * 1024
 """What they may take beside their columns, about: one names as many values and namespaces as its author likes."""
 _FEW = 32
-"""So many descriptions are asked one by one whether a pod matches."""
+"""Up to this many descriptions are compared with a pod one by one."""
 _VALUE_BYTES = 128
 _REQUIREMENT_BYTES = 512
 _PART_BYTES = 1024

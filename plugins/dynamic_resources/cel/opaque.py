@@ -23,7 +23,7 @@ Opaque = Quantity | Version | Address | Network
 
 
 LONGEST_CACHED = 256
-"""Longer bytes are read anew each time: an expression may make thousands of them."""
+"""Longer values are not cached, because an expression may create thousands of them."""
 
 
 def quantity_to_bytes(written: str | float) -> bytes:
