@@ -40,7 +40,7 @@ class ImageLocality(ScorePlugin):
     api_version = 1
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s | int:
-        total_bytes = _total_bytes(snapshot, Counter(_image_names(pod)))
+        total_bytes = _total_bytes(snapshot, _image_names(pod))
         if total_bytes is None:
             return 0
         spec = pod.pod.spec
@@ -57,25 +57,27 @@ def _image_names(pod: PodInfo) -> list[str]:
     return [normalized_image_name(image) for image in images]
 
 
-def _total_bytes(snapshot: Snapshot, images: Counter[str]) -> Int64s | None:
+def _total_bytes(snapshot: Snapshot, names: list[str]) -> Int64s | None:
     """Return int64 (n_nodes,), the sizes that count of the images on each node; None where no node has any.
 
     Args:
         snapshot: the cluster.
-        images: name -> how many containers and volumes have the image.
+        names: the image of each container and image volume.
     """
-    total_bytes = np.zeros(snapshot.n_nodes, dtype=np.int64)
-    if len(images) <= _FEW:
-        is_found = False
-        for name, image in snapshot.images(images).items():
-            if image.num_nodes:
-                size = _scaled_size(image.size_bytes, image.num_nodes, snapshot.n_nodes)
-                total_bytes += image.present * np.int64(wrapped(images[name] * size))
-                is_found = True
-        return total_bytes if is_found else None
+    if len(names) <= _FEW:
+        states = snapshot.images(names)
+        if not any(state.num_nodes for state in states.values()):
+            return None
+        total_bytes = np.zeros(snapshot.n_nodes, dtype=np.int64)
+        for name, state in states.items():
+            size = _scaled_size(state.size_bytes, state.num_nodes, snapshot.n_nodes)
+            total_bytes += state.present * np.int64(wrapped(names.count(name) * size))
+        return total_bytes
+    images = Counter(names)
     found = snapshot.images_on_nodes(images)
     if not found.rows.size:
         return None
+    total_bytes = np.zeros(snapshot.n_nodes, dtype=np.int64)
     num_nodes = np.bincount(found.places, minlength=len(found.names)).tolist()
     of_image = [
         wrapped(images[name] * _scaled_size(size, number, snapshot.n_nodes))

@@ -13,7 +13,6 @@ import numpy as np
 
 from plugins.inter_pod_affinity.domains import Domains, added_up
 from scheduler.framework import PASS, Code, Outcome, Outcomes
-from scheduler.snapshot import TermKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,18 +56,19 @@ class AffinityState:
 
     @classmethod
     def of(
-        cls, pod: PodInfo, own: OwnTerms, namespace_labels: Mapping[str, str], snapshot: Snapshot
-    ) -> Self | None:
-        """Count the pods there are; None if no node can be refused.
+        cls, own: OwnTerms, others: TermsThatMean, existing: dict[str, Domains], snapshot: Snapshot
+    ) -> Self:
+        """Count the pods that the pod's own terms match.
+
+        Args:
+            own: the pod's terms.
+            others: the required anti-affinity of pods on nodes that matches the pod.
+            existing: topology key -> how many of these terms each domain has.
+            snapshot: the cluster.
 
         Raises:
             NeedsTime: the pod has so many terms that it takes longer than one call may.
         """
-        in_use = snapshot.affinity_terms(TermKind.REQUIRED_ANTI_AFFINITY)
-        others = in_use.matching(pod.namespace, pod.labels, namespace_labels)
-        existing = added_up(snapshot, others.amounts())
-        if not (existing or own.affinity_keys or own.has_anti_affinity):
-            return None
         near: dict[str, Domains] = {}
         # Without a label that no node has, every node is refused, whatever the other keys are.
         unknown = next((key for key in own.affinity_keys if not snapshot.has_label(key)), None)

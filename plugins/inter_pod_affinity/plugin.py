@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from plugins.inter_pod_affinity.domains import added_up
 from plugins.inter_pod_affinity.filtering import AffinityState
 from plugins.inter_pod_affinity.hints import (
     after_node_change,
@@ -43,6 +44,7 @@ from scheduler.framework import (
     Status,
     TurnLimit,
 )
+from scheduler.snapshot import TermKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -107,11 +109,13 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         if terms.faults:
             return Status.unschedulable(f"parsing pod: {_joined(terms)}", resolvable=False)
         self._reader.look_at(snapshot)
-        found = AffinityState.of(
-            pod, self._own(terms, snapshot), self._reader.labels.of(pod.namespace), snapshot
+        others = snapshot.affinity_terms(TermKind.REQUIRED_ANTI_AFFINITY).matching(
+            pod.namespace, pod.labels, self._reader.labels.of(pod.namespace)
         )
-        if found is None:
+        existing = added_up(snapshot, others.amounts())
+        if not (existing or terms.required_affinity or terms.required_anti_affinity):
             return SKIP
+        found = AffinityState.of(self._own(terms, snapshot), others, existing, snapshot)
         state.write(_PRE_FILTER, found, by_row=True)
         return None
 
@@ -138,7 +142,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._reader.look_at(snapshot)
         found = ScoreState.of(
             pod,
-            self._own(terms, snapshot),
+            self._own(terms, snapshot).preferred() if prefers else (),
             self._reader.labels.of(pod.namespace),
             self._hard_weight,
             snapshot,

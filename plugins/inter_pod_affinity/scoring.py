@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from plugins.inter_pod_affinity.domains import Domains
-    from plugins.inter_pod_affinity.own_terms import OwnTerms
+    from plugins.inter_pod_affinity.own_terms import Counts
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, Rows, Snapshot
 
@@ -34,14 +34,19 @@ class ScoreState:
     def of(
         cls,
         pod: PodInfo,
-        own: OwnTerms,
+        preferred: Iterable[Counts],
         namespace_labels: Mapping[str, str],
         hard_weight: int,
         snapshot: Snapshot,
     ) -> Self | None:
         """Add up what everything near is worth; None if there is nothing.
 
-        `hard_weight` is the worth of the pod to another that must be near such a pod.
+        Args:
+            pod: the pod.
+            preferred: what the pods that its own preferred terms match are worth.
+            namespace_labels: the labels of its namespace.
+            hard_weight: the worth of the pod to another that must be near such a pod.
+            snapshot: the cluster.
 
         Raises:
             NeedsTime: the pod has so many terms that it takes longer than one call may.
@@ -49,7 +54,7 @@ class ScoreState:
         domains = added_up(
             snapshot,
             (
-                *own.preferred(),
+                *preferred,
                 *_existing(pod, namespace_labels, TermKind.REQUIRED_AFFINITY, hard_weight, snapshot),
                 *_existing(pod, namespace_labels, TermKind.PREFERRED_AFFINITY, 1, snapshot),
                 *_existing(pod, namespace_labels, TermKind.PREFERRED_ANTI_AFFINITY, -1, snapshot),

@@ -96,9 +96,9 @@ class PointTiming:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if isinstance(error, NeedsTime):
-            return
         if error is not None:
+            if isinstance(error, NeedsTime):
+                return
             self.code = error.status.code if isinstance(error, PluginError) else Code.ERROR
         calls = self._calls
         seconds = calls.clock() - self._begin

@@ -58,7 +58,7 @@ class TermKind(Enum):
 class TermsThatMean(Protocol):
     """The terms of one kind that pods on nodes have and that mean a given pod; valid as long as its snapshot."""
 
-    def amounts(self) -> Iterator[Amounts]:
+    def amounts(self) -> Iterable[Amounts]:
         """Yield what they are worth by topology key and row: the sum of the weights of each pod's terms.
 
         Without those whose topology key no node has. A key comes as often as it likes, and so does a row.
@@ -325,6 +325,8 @@ class TermIndex:
     def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> _Found:
+        if not self._columns.size:  # as in most clusters
+            return _Found(self, _NO_TERMS, (namespace, labels, namespace_labels))
         few, many = self._columns.candidates(namespace, labels)
         if not (few or many):  # as for nearly every pod
             return _Found(self, _NO_TERMS, (namespace, labels, namespace_labels))
@@ -365,15 +367,18 @@ Who = tuple[str, "Mapping[str, str]", "Mapping[str, str]"]
 class _Found:
     """The terms of a kind that mean a pod."""
 
+    __slots__ = ("_changes", "_index", "_numbers", "_weights", "_who")
+
     def __init__(self, index: TermIndex, numbers: Int32s, who: Who) -> None:
         self._index, self._numbers, self._who = index, numbers, who
         self._changes = index.changes
         self._weights: dict[AffinityTerms, Mapping[str, int]] = {}
 
-    def amounts(self) -> Iterator[Amounts]:
+    def amounts(self) -> Iterable[Amounts]:
+        return self._amounts() if len(self._numbers) else ()
+
+    def _amounts(self) -> Iterator[Amounts]:
         index, numbers = self._index, self._numbers
-        if not len(numbers):
-            return
         if len(numbers) <= _FEW_TERMS:
             for number in numbers.tolist():
                 held = index.all_held.held[int(index.held_by.cells[number])]

@@ -21,30 +21,29 @@ _SMALLEST = 16
 
 
 class Column(Generic[S]):
-    """A contiguous array with room to grow; rows past the length are zero."""
+    """A contiguous array with room to grow; rows past the length are zero.
 
-    __slots__ = ("_cells", "_shown")
+    Attributes:
+        cells: all cells, writable; another array once the column grows.
+    """
+
+    __slots__ = ("_shown", "cells")
 
     def __init__(self, dtype: type[S], length: int = 0) -> None:
-        self._cells: NDArray[S] = np.zeros(max(length, _SMALLEST), dtype=dtype)
-        self._shown: NDArray[S] = self._cells[:0]
+        self.cells: NDArray[S] = np.zeros(max(length, _SMALLEST), dtype=dtype)
+        self._shown: NDArray[S] = self.cells[:0]
 
     def reserve(self, length: int) -> None:
         """Make room for `length` rows; views taken before show the old cells after a growth."""
-        if length > len(self._cells):
-            grown = np.zeros(max(length, 2 * len(self._cells)), dtype=self._cells.dtype)
-            grown[: len(self._cells)] = self._cells
-            self._cells = grown
-
-    @property
-    def cells(self) -> NDArray[S]:
-        """All cells, writable."""
-        return self._cells
+        if length > len(self.cells):
+            grown = np.zeros(max(length, 2 * len(self.cells)), dtype=self.cells.dtype)
+            grown[: len(self.cells)] = self.cells
+            self.cells = grown
 
     def view(self, length: int) -> NDArray[S]:
         """Return the first `length` rows, read-only; it follows later writes until the column grows."""
-        if len(self._shown) != length or self._shown.base is not self._cells:
-            self._shown = self._cells[:length]
+        if len(self._shown) != length or self._shown.base is not self.cells:
+            self._shown = self.cells[:length]
             self._shown.flags.writeable = False
         return self._shown
 

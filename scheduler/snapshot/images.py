@@ -36,6 +36,11 @@ class ImageState:
     num_nodes: int
     present: Bools
 
+    @classmethod
+    def on_no_node(cls, n_nodes: int) -> ImageState:
+        """Return the state of an image that no node has."""
+        return cls(0, 0, Column(np.bool_, n_nodes).view(n_nodes))
+
 
 class ImagesOnNodes(NamedTuple):
     """Images that nodes have, and where.
@@ -85,7 +90,6 @@ class ImageColumns:
         self._columns: OrderedDict[str, ImageColumn] = OrderedDict()  # by image name
         self._names: NamesInUse | None = None
         self._sizes: dict[str, int] = {}  # of all names in use: as the node has it that had it first
-        self._none = ImageColumn(0)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,18 +97,15 @@ class ImageColumns:
         return tuple(self._columns)
 
     def states(self, names: Iterable[str], nodes: Sequence[NodeObject], room: int) -> dict[str, ImageState]:
-        """Return what a snapshot shows of each column; the columns have room for this many rows."""
+        """Return what a snapshot shows of those of the images that nodes have; the columns have room for this many rows."""
         in_use, states = self._names_on(nodes), {}
-        missing = {name for name in names if name in in_use and name not in self._columns}
+        there = [name for name in names if name in in_use]
+        missing = {name for name in there if name not in self._columns}
         if missing:
             self._make_columns(missing, nodes, room)
-        for name in names:
-            column = self._columns.get(name)
-            if column is None:
-                states[name] = self._none.state(0, len(nodes))
-            else:
-                states[name] = column.state(self._sizes[name], len(nodes))
-                self._columns.move_to_end(name)
+        for name in there:
+            states[name] = self._columns[name].state(self._sizes[name], len(nodes))
+            self._columns.move_to_end(name)
         while len(self._columns) > _COLUMNS:
             self._columns.popitem(last=False)
         return states
@@ -170,7 +171,7 @@ class ImageColumns:
 
     def columns(self) -> Iterator[Column[np.bool_]]:
         """Yield everything that has a cell for each row."""
-        for column in (self._none, *self._columns.values()):
+        for column in self._columns.values():
             yield column.present
 
 

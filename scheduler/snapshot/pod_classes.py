@@ -86,8 +86,9 @@ class RowsOfClasses:
         else:
             entry = self.length
             self.length += 1
-            for column in (self.row, self.number, self.pods):
-                column.reserve(self.length)
+            if entry == len(self.row.cells):
+                for column in (self.row, self.number, self.pods):
+                    column.reserve(self.length)
         self.row.cells[entry], self.number.cells[entry], self.pods.cells[entry] = row, number, pods
         return entry
 

@@ -193,6 +193,8 @@ class PodCounts:
     def count(self, row: int, pod: Alike, sign: int) -> None:
         """Note that a pod came to a row, or left it."""
         self._classes.count(row, pod, sign)
+        if not self._by_number:
+            return
         few, many = self._filed.candidates(pod.namespace, pod.labels)
         if many or len(few) > _FEW:
             candidates = np.concatenate([np.array(few, dtype=np.int32), *many])

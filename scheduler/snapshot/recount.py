@@ -86,7 +86,8 @@ def _columns(
     for key in kept.labels:
         yield f"label {key}", _values(table.label(key), rows)
     for image in kept.images:
-        yield f"image {image}", table.images((image,))[image].present[rows].tolist()
+        state = table.images((image,)).get(image)
+        yield f"image {image}", [False] * len(rows) if state is None else state.present[rows].tolist()
     for query in kept.queries:
         yield "pods of a description", table.pods_matching(query)[rows].tolist()
     storage = table.storage()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.other_pods import OtherPods
 from scheduler.snapshot.taken_rows import TakenRows
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
     from scheduler.snapshot.change_log import ChangeLog
-    from scheduler.snapshot.images import ImagesOnNodes, ImageState
+    from scheduler.snapshot.images import ImagesOnNodes
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
@@ -173,10 +174,11 @@ class Snapshot:
 
     def image(self, name: str) -> ImageState:
         """Return which nodes have a container image; `name` as nodes report it, tag included."""
-        return self._source.images((name,))[name]
+        state = self._source.images((name,)).get(name)
+        return ImageState.on_no_node(self.n_nodes) if state is None else state
 
     def images(self, names: Collection[str]) -> Mapping[str, ImageState]:
-        """Return the same of several images, by name."""
+        """Return the same of those of several images that nodes have, by name."""
         return self._source.images(names)
 
     def images_on_nodes(self, names: Collection[str]) -> ImagesOnNodes:
