@@ -128,6 +128,7 @@ class CycleState:
     def clone(self) -> CycleState:
         """Return an independent state that shares data until one of the two changes it."""
         twin = CycleState(self.nominated, exhaustive=self.exhaustive)
+        twin.group = self.group
         twin._data = dict(self._data)
         twin._by_row = self._by_row
         twin.skipped_filters = self.skipped_filters

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import Plugin
 from scheduler.runtime.answers import signature_of
 from scheduler.runtime.budget import is_ours
@@ -21,11 +22,14 @@ from scheduler.runtime.standing import Standing
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-    from scheduler.framework.cycle_state import CycleState
+    from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.calls import PluginCalls
     from scheduler.runtime.ranking import Ranking
     from scheduler.snapshot import Snapshot
+
+    _Key = tuple[PodGroup | None, tuple[Hashable, ...]]
+    """The group that a pod is tried with, and its signature for each plugin that gives any."""
 
 _MOST_CLASSES = 128
 """Classes kept per profile; the one that had no pod for the longest goes first."""
@@ -57,6 +61,7 @@ class EquivalenceClass:
     Attributes:
         signatures: plugin -> signature, without those that gave none.
         versions: plugin -> its version; with another the class is made anew.
+        group: the group that its pods are tried with; None where they are tried by themselves.
         is_kept: whether it had a pod before: what is said of its first is not worth keeping, it may be the only one.
         was_prepared: whether PreFilter was asked.
         pre_filter: what was said there; None where a plugin rejects or narrows, which it does for each pod anew.
@@ -67,12 +72,19 @@ class EquivalenceClass:
 
     signatures: Mapping[str, Hashable]
     versions: Mapping[str, Hashable]
+    group: PodGroup | None = None
     is_kept: bool = False
     was_prepared: bool = False
     pre_filter: Prepared | None = None
     pre_score: Prepared | None = None
     standing: dict[frozenset[str], Standing] = field(default_factory=dict)
     rankings: dict[frozenset[str], Ranking] = field(default_factory=dict)
+
+    def new_state(self) -> CycleState:
+        """Return a state in which plugins are asked about all pods of the class."""
+        state = CycleState()
+        state.group = self.group
+        return state
 
 
 class EquivalenceClasses:
@@ -90,15 +102,15 @@ class EquivalenceClasses:
         # Whose hash is another's as well is only kept one pod too early.
         self._first_pods: dict[int, None] = {}
 
-    def of(self, pod: PodInfo, snapshot: Snapshot) -> EquivalenceClass | None:
-        """Return a pod's class; None where nothing can be shared.
+    def of(self, pod: PodInfo, group: PodGroup | None, snapshot: Snapshot) -> EquivalenceClass | None:
+        """Return the class of a pod that is tried with a group, or by itself; None where nothing can be shared.
 
         A plugin that raises, or gives what is no key, is found out when it is asked by itself.
         """
         if snapshot.changes is None or not self._signing or is_too_large(pod):
             return None
         try:
-            key = tuple([signature(pod) for _, signature in self._signing])
+            key = group, tuple([signature(pod) for _, signature in self._signing])
             known = self._classes.get(key)
             versions = {plugin.name: self._calls.version(plugin) for plugin in self._versioned}
         except Exception:  # noqa: BLE001 - an author's code; it is called again where its failure has a name
@@ -108,13 +120,18 @@ class EquivalenceClasses:
         self._classes.move_to_end(key)
         return known
 
-    def _meet(self, key: tuple[Hashable, ...], versions: Mapping[str, Hashable]) -> EquivalenceClass:
+    def _meet(self, key: _Key, versions: Mapping[str, Hashable]) -> EquivalenceClass:
         """Return a new class, which is kept if its pod is not the first of its kind."""
         self._classes.pop(key, None)  # of other versions
         short = hash(key)
+        group, signatures = key
         names = (name for name, _ in self._signing)
-        given = {name: signature for name, signature in zip(names, key, strict=True) if signature is not None}
-        made = EquivalenceClass(given, versions, is_kept=short in self._first_pods)
+        given = {
+            name: signature
+            for name, signature in zip(names, signatures, strict=True)
+            if signature is not None
+        }
+        made = EquivalenceClass(given, versions, group, is_kept=short in self._first_pods)
         if made.is_kept:
             del self._first_pods[short]
             self._classes[key] = made

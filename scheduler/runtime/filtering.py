@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import PreFilterResult
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
@@ -29,6 +28,7 @@ from scheduler.runtime.standing import Standing, ask_unknown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.interface import (
         FilterPlugin,
@@ -107,7 +107,7 @@ class Filtering:
         Returns:
             The plugins that are left to be asked, and those known to skip; None where all have to be asked, in order.
         """
-        alike = self._classes.of(pod, snapshot)
+        alike = self._classes.of(pod, state.group, snapshot)
         if alike is None:
             return None
         remember_class(state, alike)
@@ -124,7 +124,7 @@ class Filtering:
     def _ask_of_class(self, alike: EquivalenceClass, pod: PodInfo, snapshot: Snapshot) -> Prepared | None:
         """Ask those plugins that say the same of all pods of a class; None where all have to be asked, in order."""
         own = [plugin for plugin in self._pre_filter if plugin.name in alike.signatures]
-        state, skipped = CycleState(), set[str]()
+        state, skipped = alike.new_state(), set[str]()
         for plugin in own:
             answer = self._ask_pre_filter(plugin, state, pod, snapshot)
             if isinstance(answer, Status) and answer.code is Code.SKIP:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
 from scheduler.runtime.asking import AskScorer
@@ -18,6 +17,7 @@ from scheduler.runtime.ranking import PluginScores, Ranking, Scores, ask_scores,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.interface import PreScorePlugin, ScorePlugin
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.calls import PluginCalls
@@ -97,7 +97,7 @@ class Scoring:
         if alike.pre_score is None:
             own = [plugin for plugin in self._pre_score if plugin.name in alike.signatures]
             assert alike.pre_filter is not None, "a class is remembered once PreFilter was asked"
-            prepared = CycleState()
+            prepared = alike.new_state()
             prepared.take_over(alike.pre_filter.state)
             skipped = self._pre_score_all(own, prepared, pod, snapshot, feasible)
             alike.pre_score = Prepared(

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from scheduler.framework import CycleState
+from scheduler.framework.pod_groups import PodGroup
+from scheduler.objects.pod_group import GroupKey
 
 
 class Counter:
@@ -122,6 +124,13 @@ def test_a_clone_of_a_clone_is_independent_too():
     assert first.read("Plugin", list) == []
     assert second.read("Plugin", list) == ["second"]
     assert third.read("Plugin", list) == ["second", "third"]
+
+
+def test_a_clone_is_of_the_same_group():
+    state = CycleState()
+    state.group = PodGroup(GroupKey("PodGroup", "default", "gang"), "uid")
+
+    assert state.clone().group is state.group
 
 
 def test_a_clone_skips_what_the_original_skips():

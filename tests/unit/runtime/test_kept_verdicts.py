@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from scheduler.framework import Code, CycleState, Diagnosis, Outcomes, Status
+from scheduler.framework.pod_groups import PodGroup
+from scheduler.objects.pod_group import GroupKey
 from scheduler.runtime import equivalence_classes, kept_verdicts
 from scheduler.runtime.calls import PluginError
 from scheduler.runtime.kept_verdicts import KeptOutcomes
@@ -635,3 +637,31 @@ def test_of_a_very_large_pod_nothing_is_kept(judge: Judge):
     for number in range(3):
         judge(framework, of_class(f"p{number}", annotations={"long": "x" * 40_000}), cache.snapshot())
         assert asked(plugin) == ["n0", "n1"]
+
+
+def test_plugins_are_asked_about_a_class_with_the_group_of_its_pods():
+    class Grouped(Kept, PreFilter, PreScore, NodeScore):
+        def __init__(self) -> None:
+            super().__init__(answer=1)
+            self.groups: list[PodGroup | None] = []
+
+        def pre_filter(self, state: CycleState, *_: Any) -> None:
+            self.groups.append(state.group)
+
+        def pre_score(self, state: CycleState, *_: Any) -> None:
+            self.groups.append(state.group)
+
+    plugin, snapshot = Grouped(), snapshot_of("n0")
+    framework = framework_of(plugin)
+    one, other = (PodGroup(GroupKey("PodGroup", "default", name), name) for name in ("one", "other"))
+    for group in (one, one, one, other, other, None, None):
+        state, diagnosis = CycleState(), Diagnosis.blank(1)
+        state.group = group
+        framework.filtering.run_pre_filter(state, of_class("web"), snapshot, diagnosis)
+        rows = framework.filtering.find_feasible(
+            state, of_class("web"), snapshot, diagnosis, rows=snapshot.all_rows, nominated={}
+        )
+        framework.scoring.run(state, of_class("web"), snapshot, rows)
+
+    # Of the first pod of each class nothing is kept; the third pod of a class is not asked about.
+    assert plugin.groups == [one] * 4 + [other] * 4 + [None] * 4
