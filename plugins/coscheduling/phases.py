@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 from scheduler.objects.amounts import amounts_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from plugins.coscheduling.objects import PodGroupObject
 
-_FINAL: Final = frozenset({"Finished", "Failed"})
+VOLCANO_CONDITIONS: Final = frozenset({"Scheduled", "Unschedulable"})
+"""The types of conditions that `volcano_status` returns."""
 _READY: Final = "tasks in gang are ready to be scheduled"
 
 
@@ -42,16 +43,12 @@ class Members:
         return self.pending + self.placed + self.running + self.succeeded + self.failed
 
 
-def coscheduling_status(
-    group: PodGroupObject, before: Mapping[str, Any], members: Members
-) -> dict[str, Any] | None:
-    """Return phase, counts and occupiedBy of a PodGroup of scheduler-plugins; None if they stay as they are for ever.
+def coscheduling_status(group: PodGroupObject, before: Mapping[str, Any], members: Members) -> dict[str, Any]:
+    """Return phase, counts and occupiedBy of a PodGroup of scheduler-plugins that has not finished.
 
     Source:
         scheduler-plugins, pkg/controllers/podgroup_controller.go. Here every phase follows from the pods at once.
     """
-    if before.get("phase") in _FINAL:
-        return None
     least = group.spec.min_member
     running, succeeded, failed = members.running, members.succeeded, members.failed
     if members.total < least or not members.total:
@@ -71,8 +68,8 @@ def coscheduling_status(
 
 def volcano_status(
     group: PodGroupObject, before: Mapping[str, Any], members: Members, gap: Mapping[str, int]
-) -> dict[str, Any] | None:
-    """Return phase, counts and conditions of a PodGroup of Volcano, conditions without their times; None if it is over.
+) -> tuple[dict[str, Any], Sequence[Mapping[str, str]]]:
+    """Return phase and counts of a PodGroup of Volcano that is not completed, and its conditions without times.
 
     Args:
         group: the object.
@@ -83,8 +80,6 @@ def volcano_status(
     Source:
         volcano, pkg/scheduler/framework/job_updater.go and session.go, jobStatus; plugins/gang/gang.go.
     """
-    if before.get("phase") == "Completed":
-        return None
     allocated = members.placed + members.running + members.succeeded
     is_short = _too_few_pods(group, members)
     if members.total and allocated >= group.min_count and not is_short:
@@ -97,13 +92,13 @@ def volcano_status(
         if allocated and members.refusal:
             phase = "Unknown"
         condition = _why_not(group, members, gap, is_short)
-    return {
+    fields = {
         "phase": phase,
         "running": members.running,
         "succeeded": members.succeeded,
         "failed": members.failed,
-        "conditions": [condition] if condition else [],
     }
+    return fields, [condition] if condition else []
 
 
 def _too_few_pods(group: PodGroupObject, members: Members) -> str:

@@ -17,6 +17,7 @@ from scheduler.app.generations import Generations
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of, together
 from scheduler.app.object_statuses import ObjectStatuses
+from scheduler.app.pod_group_statuses import KINDS as POD_GROUP_KINDS
 from scheduler.app.pod_group_statuses import PodGroupStatuses
 from scheduler.app.queue_statuses import QueueStatuses
 from scheduler.app.quota_statuses import QuotaStatuses
@@ -39,6 +40,7 @@ from scheduler.metrics import Metrics
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
+    from scheduler.app.object_statuses import Source
     from scheduler.client.connection import ApiConnection
     from scheduler.client.events import EventRecorder
     from scheduler.client.recorded_event import RecordedEvent
@@ -161,7 +163,10 @@ class Daemon:
             metrics=self.metrics.consistency,
             random=Random(hash(random.getstate()[1])),  # its own: nobody's ties are broken otherwise for it
         )
-        quotas, queues = QuotaStatuses(self.watches.pods.store, aside), QueueStatuses(self.parts)
+        pods = self.watches.pods.store
+        quotas, queues = QuotaStatuses(pods, aside), QueueStatuses(self.parts)
+        groups = [PodGroupStatuses(kind, self.parts, pods, connection) for kind in POD_GROUP_KINDS]
+        sources: list[Source] = [quotas, queues, *groups]
         self._statuses = [
             ObjectStatuses(
                 source,
@@ -170,15 +175,8 @@ class Daemon:
                 is_leading=self.leadership.is_leading,
                 recorder=self._recorders.of(CONTROLLER),
             )
-            for source in (quotas, queues)
+            for source in sources
         ]
-        self._pod_group_statuses = PodGroupStatuses(
-            self.parts,
-            self.watches.pods.store,
-            requests=writes,
-            reads=connection,
-            is_leading=self.leadership.is_leading,
-        )
         self.watches.outages.when_over(self.consistency.look_soon)
         self.watches.picture.when_restored(self.consistency.look_soon_and_wake)
         show_state(self.metrics, self.parts, lambda: self.generations.in_force)
@@ -276,7 +274,6 @@ class Daemon:
                 self._tasks.spawn(self.consistency.run(), "consistency")
                 for statuses in self._statuses:
                     self._tasks.spawn(statuses.run(), f"status of {statuses.kind}")
-                self._tasks.spawn(self._pod_group_statuses.run(), "status of pod groups")
                 is_lost = await self._lead_until(stop)
         if is_lost:
             self.cycles.scheduler.note_holder(

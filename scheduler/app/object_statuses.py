@@ -1,4 +1,4 @@
-"""Keeps the status of objects that a plugin reads, while it is in force: how they stand, and whether they count."""
+"""Keeps the status of objects that a plugin reads, while a profile has the plugin."""
 
 from __future__ import annotations
 
@@ -43,38 +43,36 @@ _SLICE: Final = 64
 _REPAIR_SECONDS: Final = 60.0
 """After so long what somebody else wrote over ours is put right; a watch has shown ours by then."""
 _ACTION: Final = "Counting"
-_ACCEPTED: Final = "Accepted"
+ACCEPTED: Final = "Accepted"
+"""The condition that says whether an object is valid and in use; a warning event repeats it when it is False."""
 
 
 class Verdict(NamedTuple):
-    """Whether an object counts as it stands: the reason of its condition Accepted, and what is wrong, with its field."""
+    """The reason and the message of the condition Accepted; the message names the field that is wrong."""
 
     reason: str
     message: str = ""
 
-    @property
-    def is_accepted(self) -> bool:
-        return self.reason == "Valid"
-
     def condition(self) -> dict[str, str]:
         """Return the condition, without times."""
-        return {
-            "type": _ACCEPTED,
-            "status": str(self.is_accepted),
-            "reason": self.reason,
-            "message": self.message,
-        }
+        status = str(self.reason == "Valid")
+        return {"type": ACCEPTED, "status": status, "reason": self.reason, "message": self.message}
 
 
 class Wanted(NamedTuple):
-    """What the status of an object should say."""
+    """The status that an object should have.
+
+    Attributes:
+        fields: the fields, without conditions.
+        conditions: the conditions, without times; the object loses other conditions of the source's types.
+    """
 
     fields: Mapping[str, Any]
-    verdict: Verdict
+    conditions: Sequence[Mapping[str, str]] = ()
 
     def status(self) -> dict[str, Any]:
         """Return the status, without times."""
-        return {**self.fields, "conditions": [self.verdict.condition()]}
+        return {**self.fields, "conditions": [dict(each) for each in self.conditions]}
 
 
 class _Written(NamedTuple):
@@ -86,20 +84,26 @@ class _Written(NamedTuple):
 
 
 class Source(Protocol):
-    """One kind of objects, and what is to be said of each.
+    """One kind of objects, and the status that each should have.
 
     Attributes:
         resource: the kind.
         kind: as the cluster's state names it.
         plugin: the name of the plugin that reads it.
+        condition_types: the types of the conditions that are written; conditions of other types are left alone.
     """
 
-    resource: Resource
-    kind: str
-    plugin: str
+    @property
+    def resource(self) -> Resource: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def plugin(self) -> str: ...
+    @property
+    def condition_types(self) -> frozenset[str]: ...
 
     async def wanted(self, objects: Objects) -> Mapping[str, Wanted]:
-        """Return what is to be said: key -> status, of those objects that something is to be said of."""
+        """Return key -> status, without the objects whose status stays as it is."""
         ...
 
 
@@ -184,20 +188,19 @@ class ObjectStatuses:
             or self._clock.monotonic() - last.at < _REPAIR_SECONDS
         ):
             return last.status
-        return _timeless(obj.get("status") or {}, fields)
+        return _timeless(obj.get("status") or {}, fields, self._source.condition_types)
 
     async def _write(self, key: str, obj: Mapping[str, Any], wanted: Wanted) -> None:
         namespace, _, name = key.rpartition("/")
         resource, before = self._source.resource, obj.get("status") or {}
-        conditions = before.get("conditions") or ()
-        old: Mapping[str, Any] = next((each for each in conditions if _is_ours(each)), {})
-        condition = wanted.verdict.condition()
-        at = old.get("lastTransitionTime") if old.get("status") == condition["status"] else None
+        old = {each.get("type"): each for each in before.get("conditions") or ()}
         status = {field: _merging(before.get(field), value) for field, value in wanted.fields.items()}
-        status["conditions"] = [
-            *(each for each in conditions if not _is_ours(each)),
-            {**condition, "lastTransitionTime": at or rfc3339(self._clock.utc_now())},
-        ]
+        if self._source.condition_types:
+            now = rfc3339(self._clock.utc_now())
+            status["conditions"] = [
+                *(each for type_, each in old.items() if type_ not in self._source.condition_types),
+                *(_timed(each, old.get(each["type"], {}), now) for each in wanted.conditions),
+            ]
         path = resource.path(namespace, name, "status")
         # Not over conditions that somebody has written meanwhile, of which the watch has not told yet.
         version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
@@ -212,10 +215,13 @@ class ObjectStatuses:
         self._written[obj["metadata"]["uid"]] = _Written(
             wanted.status(), _version(answer.body), self._clock.monotonic()
         )
-        if not wanted.verdict.is_accepted and (old.get("reason"), old.get("message")) != wanted.verdict:
-            self._tell(namespace, name, obj, wanted.verdict)
+        for condition in wanted.conditions:
+            if condition["type"] == ACCEPTED and condition["status"] == "False":
+                known = old.get(ACCEPTED, {})
+                if any(known.get(field) != condition[field] for field in ("reason", "message")):
+                    self._warn(namespace, name, obj, condition)
 
-    def _tell(self, namespace: str, name: str, obj: Mapping[str, Any], verdict: Verdict) -> None:
+    def _warn(self, namespace: str, name: str, obj: Mapping[str, Any], condition: Mapping[str, str]) -> None:
         about = ObjectReference(
             kind=self._source.resource.kind,
             namespace=namespace,
@@ -226,9 +232,9 @@ class ObjectStatuses:
         self._recorder.record(
             about,
             type_="Warning",
-            reason=verdict.reason,
+            reason=condition["reason"],
             action=_ACTION,
-            note=verdict.message,
+            note=condition["message"],
             is_unique=True,
         )
 
@@ -278,15 +284,19 @@ def _version(answer: bytes) -> str:
         return ""
 
 
-def _is_ours(condition: Mapping[str, Any]) -> bool:
-    return condition.get("type") == _ACCEPTED
+def _timed(condition: Mapping[str, str], before: Mapping[str, Any], now: str) -> dict[str, str]:
+    """Return a condition with the time at which it got its status."""
+    since = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
+    return {**condition, "lastTransitionTime": since or now}
 
 
-def _timeless(status: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
-    """Return a status as it is compared: some fields and our condition, and when that changed does not matter."""
+def _timeless(
+    status: Mapping[str, Any], fields: Iterable[str], condition_types: frozenset[str]
+) -> dict[str, Any]:
+    """Return some fields of a status and its conditions of some types, without times."""
     conditions = [
         {name: value for name, value in each.items() if name != "lastTransitionTime"}
         for each in status.get("conditions") or ()
-        if _is_ours(each)
+        if each.get("type") in condition_types
     ]
     return {**{field: status.get(field) for field in fields}, "conditions": conditions}

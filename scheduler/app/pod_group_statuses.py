@@ -1,4 +1,4 @@
-"""Keeps the status of PodGroups of scheduler-plugins and of Volcano while the plugin Coscheduling is in force.
+"""What PodGroups of scheduler-plugins and of Volcano say in their status while a profile has the plugin Coscheduling.
 
 Source:
     scheduler-plugins, pkg/controllers/podgroup_controller.go; volcano, pkg/scheduler/framework/job_updater.go.
@@ -6,16 +6,18 @@ Source:
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, NoReturn
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.coscheduling.objects import PodGroupObject
-from plugins.coscheduling.phases import Members, coscheduling_status, volcano_status
+from plugins.coscheduling.phases import (
+    VOLCANO_CONDITIONS,
+    Members,
+    coscheduling_status,
+    volcano_status,
+)
 from plugins.coscheduling.room import resource_gap
-from scheduler.client.http.request import MERGE_PATCH, Request
+from scheduler.app.object_statuses import Wanted, in_slices
 from scheduler.client.paging import listed
 from scheduler.client.resources import COSCHEDULING_POD_GROUPS, PODS, VOLCANO_POD_GROUPS
 from scheduler.clock import rfc3339
@@ -26,124 +28,108 @@ from scheduler.objects.pod_group import GroupKey, group_of, task_of
 from scheduler.objects.v1 import Pod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Generator, Iterable, Mapping
 
     from scheduler.app.assembly import Parts
     from scheduler.client.requests import Requests
     from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Objects
 
 logger = logging.getLogger(__name__)
 
-_PLUGIN: Final = "Coscheduling"
-_EVERY_SECONDS: Final = 1.0
-_SHARE: Final = 0.01
-"""Of the time that going over all pods may take: where there are many it is done less often."""
 _LOOK_AGAIN_SECONDS: Final = 60.0
 """Pods that ended are listed again after so long, for some may have come and ended between two looks."""
 _ENDED: Final = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
+_FINAL: Final = frozenset({"Finished", "Failed", "Completed"})
 _RESOURCES: Final = {
     kinds.COSCHEDULING_POD_GROUPS: COSCHEDULING_POD_GROUPS,
     kinds.VOLCANO_POD_GROUPS: VOLCANO_POD_GROUPS,
 }
+KINDS: Final = tuple(_RESOURCES)
 
 
 class PodGroupStatuses:
-    """Writes the status of each PodGroup when it changes, at most once a second; only the leader does.
+    """The statuses of the PodGroups of one kind.
 
     Args:
-        parts: the groups, and the profiles in force.
-        pods: namespace/name -> pod that has not ended, as last heard of.
-        requests: for writes.
-        reads: to ask for pods that ended, which nobody watches.
-        is_leading: whether anything may be written now.
+        kind: one of KINDS.
+        parts: the cluster as it is known.
+        pods: namespace/name -> pod that has not ended, as the watch showed it last.
+        reads: lists the pods that ended, which are not watched.
     """
+
+    plugin = "Coscheduling"
 
     def __init__(
         self,
+        kind: str,
         parts: Parts,
         pods: Mapping[str, PodInfo],
-        *,
-        requests: Requests,
         reads: Requests,
-        is_leading: Callable[[], bool],
     ) -> None:
-        self._parts = parts
+        self.kind, self.resource = kind, _RESOURCES[kind]
+        self.condition_types = VOLCANO_CONDITIONS if kind == kinds.VOLCANO_POD_GROUPS else frozenset[str]()
+        self._parts, self._clock = parts, parts.clock
         self._pods = pods
-        self._requests = requests
         self._reads = reads
-        self._is_leading = is_leading
-        self._clock = parts.clock
         self._live: dict[GroupKey, set[str]] = {}  # group -> uids of its pods that had not ended
         self._ended: dict[str, Mapping[GroupKey, list[Pod]]] = {}  # namespace -> group -> its pods that have
-        self._listed: dict[str, float] = {}  # namespace -> when those were asked for
-        self._written: dict[str, dict[str, Any]] = {}  # uid -> what was written last, without times
+        self._listed: dict[str, float] = {}  # namespace -> when those were listed
+        self._began: dict[str, str] = {}  # uid of a group -> when its first pod was placed
 
-    async def run(self) -> NoReturn:
-        """Look once a second, or less often, until cancelled."""
-        while True:
-            took = 0.0
-            if self._is_leading() and self._is_in_force():
-                took = await self._look()
-            await asyncio.sleep(max(_EVERY_SECONDS, took / _SHARE))
-
-    def _is_in_force(self) -> bool:
-        return any(
-            plugin.name == _PLUGIN
-            for framework in self._parts.profiles.frameworks.values()
-            for plugin in framework.plugins.all()
-        )
-
-    async def _look(self) -> float:
-        """Tell what is news; return how many seconds it took to go over all pods, during which nothing else is done."""
-        groups = self._groups()
-        began = self._clock.monotonic()
-        live: dict[GroupKey, list[Pod]] = {}
-        if groups:
-            for pod in self._pods.values():
-                if pod.group in groups:
-                    live.setdefault(pod.group, []).append(pod.pod)
-        took = self._clock.monotonic() - began
+    async def wanted(self, objects: Objects) -> Mapping[str, Wanted]:
+        groups = await in_slices(self._unfinished(dict(objects)))
+        if not groups:
+            return {}
+        live = await in_slices(self._members(groups))
         uids = {key: {pod.metadata.uid for pod in pods} for key, pods in live.items()}
         for namespace in {key.namespace for key in groups if self._may_have_ended(key, groups[key], uids)}:
-            self._ended[namespace] = await self._ask_for_ended(namespace)
+            self._ended[namespace] = await self._list_ended(namespace)
             self._listed[namespace] = self._clock.monotonic()
         self._live = uids
         self._forget(groups)
-        for key, obj in groups.items():
-            pods = {pod.metadata.uid: pod for pod in live.get(key, ())}
-            pods |= {pod.metadata.uid: pod for pod in self._ended.get(key.namespace, {}).get(key, ())}
-            await self._tell(key, obj, counted(pods.values()))
-        return took
+        return await in_slices(self._statuses(groups, live))
 
-    def _groups(self) -> dict[GroupKey, Mapping[str, Any]]:
-        """Return the objects of all groups whose status may still change."""
+    def _unfinished(
+        self, objects: Mapping[str, Mapping[str, Any]]
+    ) -> Generator[None, None, dict[GroupKey, Mapping[str, Any]]]:
+        """Return the groups whose status may still change; one object a step."""
         found = {}
-        for kind in _RESOURCES:
-            for path, obj in self._parts.cache.table.watch_kind(kind).items():
-                if (obj.get("status") or {}).get("phase") not in {"Finished", "Failed", "Completed"}:
-                    namespace, _, name = path.partition("/")
-                    found[GroupKey(kind, namespace, name)] = obj
+        for path, obj in objects.items():
+            yield
+            if (obj.get("status") or {}).get("phase") not in _FINAL:
+                namespace, _, name = path.partition("/")
+                found[GroupKey(self.kind, namespace, name)] = obj
+        return found
+
+    def _members(self, groups: Mapping[GroupKey, object]) -> Generator[None, None, dict[GroupKey, list[Pod]]]:
+        """Return the pods of groups that have not ended; one pod a step."""
+        found: dict[GroupKey, list[Pod]] = {}
+        for pod in list(self._pods.values()):
+            yield
+            if pod.group is not None and pod.group in groups:
+                found.setdefault(pod.group, []).append(pod.pod)
         return found
 
     def _may_have_ended(
         self, key: GroupKey, obj: Mapping[str, Any], uids: Mapping[GroupKey, set[str]]
     ) -> bool:
-        """Whether pods of a group may have ended since they were asked for."""
+        """Whether pods of a group may have ended since they were listed."""
         listed = self._listed.get(key.namespace)
         if listed is None or self._live.get(key, set()) - uids.get(key, set()):
             return True
         is_under_way = (obj.get("status") or {}).get("phase") not in {None, "", "Pending"}
         return is_under_way and self._clock.monotonic() - listed >= _LOOK_AGAIN_SECONDS
 
-    async def _ask_for_ended(self, namespace: str) -> Mapping[GroupKey, list[Pod]]:
-        """Return the pods of groups in a namespace that have ended; what was known if nobody answers."""
+    async def _list_ended(self, namespace: str) -> Mapping[GroupKey, list[Pod]]:
+        """Return the pods of groups in a namespace that have ended; those known before if the list fails."""
         found: dict[GroupKey, list[Pod]] = {}
         try:
             async for item in listed(self._reads, PODS.path(namespace), {"fieldSelector": _ENDED}):
                 try:
                     pod = typed_object(decode_object(item), Pod)
                 except ObjectError:
-                    continue  # told where it was watched
+                    continue  # the watch of pods logs it
                 key = group_of(pod)
                 if key is not None:
                     found.setdefault(key, []).append(pod)
@@ -155,60 +141,46 @@ class PodGroupStatuses:
         return found
 
     def _forget(self, groups: Mapping[GroupKey, Mapping[str, Any]]) -> None:
-        """Keep what is of use only."""
+        """Drop what belongs to namespaces and groups that are gone."""
         namespaces = {key.namespace for key in groups}
         uids = {obj["metadata"]["uid"] for obj in groups.values()}
         self._ended = {name: ended for name, ended in self._ended.items() if name in namespaces}
         self._listed = {name: at for name, at in self._listed.items() if name in namespaces}
-        self._written = {uid: written for uid, written in self._written.items() if uid in uids}
+        self._began = {uid: at for uid, at in self._began.items() if uid in uids}
 
-    async def _tell(self, key: GroupKey, obj: Mapping[str, Any], members: Members) -> None:
-        """Write the status of a group, if that is news."""
+    def _statuses(
+        self, groups: Mapping[GroupKey, Mapping[str, Any]], live: Mapping[GroupKey, list[Pod]]
+    ) -> Generator[None, None, Mapping[str, Wanted]]:
+        """Return the statuses of groups; one group a step."""
+        found = {}
+        for key, obj in groups.items():
+            yield
+            pods = {pod.metadata.uid: pod for pod in live.get(key, ())}
+            pods |= {pod.metadata.uid: pod for pod in self._ended.get(key.namespace, {}).get(key, ())}
+            wanted = self._status(key, obj, counted(pods.values()))
+            if wanted is not None:
+                found[key.key] = wanted
+        return found
+
+    def _status(self, key: GroupKey, obj: Mapping[str, Any], members: Members) -> Wanted | None:
+        """Return the status of one group; None if it stays as it is."""
         before = obj.get("status") or {}
         try:
             group = self._parts.cache.table.watch_kind(key.kind).typed(PodGroupObject, key.key)
             if group is None:
-                return
+                return None
             if key.kind == kinds.VOLCANO_POD_GROUPS:
                 has_begun = members.placed + members.running + members.succeeded
                 gap = {} if has_begun else resource_gap(group.least(), self._parts.cache.snapshot())
-                wanted = volcano_status(group, before, members, gap)
-            else:
-                wanted = coscheduling_status(group, before, members)
+                return Wanted(*volcano_status(group, before, members, gap))
+            fields = coscheduling_status(group, before, members)
         except (ObjectError, ValueError) as error:
             logger.debug("PodGroup cannot be understood", extra={"group": key.key, "error": str(error)})
-            return
-        uid = obj["metadata"]["uid"]
-        known = self._written.get(uid, before)
-        if wanted is None or wanted == {name: _timeless(known.get(name)) for name in wanted}:
-            return
-        status = {**wanted, **self._times(wanted, before)}
-        path = _RESOURCES[key.kind].path(key.namespace, key.name, "status")
-        try:
-            await self._requests.send(
-                Request("PATCH", path, msgspec.json.encode({"status": status}), MERGE_PATCH)
-            )
-        except ApiError as error:
-            if error.status != 404:
-                logger.warning(
-                    "Status of a PodGroup could not be written", extra={"group": key.key, "error": str(error)}
-                )
-            return
-        self._written[uid] = wanted
-
-    def _times(self, wanted: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what of a status says when it came to be."""
-        now = rfc3339(self._clock.utc_now())
-        if "conditions" not in wanted:
-            has_begun = wanted["phase"] != "Pending" and not before.get("scheduleStartTime")
-            return {"scheduleStartTime": now} if has_begun else {}
-        since = {each.get("type"): each.get("lastTransitionTime") for each in before.get("conditions") or ()}
-        return {
-            "conditions": [
-                {**each, "lastTransitionTime": since.get(each["type"]) or now}
-                for each in wanted["conditions"]
-            ]
-        }
+            return None
+        if fields["phase"] != "Pending" and not before.get("scheduleStartTime"):
+            uid = obj["metadata"]["uid"]
+            fields["scheduleStartTime"] = self._began.setdefault(uid, rfc3339(self._clock.utc_now()))
+        return Wanted(fields)
 
 
 def counted(pods: Iterable[Pod]) -> Members:
@@ -242,10 +214,3 @@ def _refusal(pod: Pod) -> str:
 def _owners(pod: Pod) -> str:
     names = (f"{pod.metadata.namespace}/{owner.name}" for owner in pod.metadata.owner_references)
     return ",".join(sorted(names))
-
-
-def _timeless(value: Any) -> Any:
-    """Return a part of a status as it is compared: when a condition changed does not matter."""
-    if not isinstance(value, list):
-        return value
-    return [{name: each[name] for name in each if name != "lastTransitionTime"} for each in value]

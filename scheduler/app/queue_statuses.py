@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugins.fair_queues.fair_queues import FairQueues
 from plugins.fair_queues.queues import QUEUES as KIND
-from scheduler.app.object_statuses import Verdict, Wanted, in_force, in_slices, named, written
+from scheduler.app.object_statuses import ACCEPTED, Verdict, Wanted, in_force, in_slices, named, written
 from scheduler.client.resources import QUEUES
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class QueueStatuses:
     resource = QUEUES
     kind = KIND
     plugin = FairQueues.name
+    condition_types = frozenset({ACCEPTED})
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -82,4 +83,4 @@ def told(report: QueueReport, spec: Mapping[str, object]) -> Wanted:
         "pending": report.pending,
         "dominantShare": f"{100 * report.used_share:.1f}%",
     }
-    return Wanted(fields, verdict)
+    return Wanted(fields, (verdict.condition(),))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS as KIND
 from plugins.capacity_scheduling.quotas import Quotas, add
-from scheduler.app.object_statuses import Verdict, Wanted, in_slices, named, written
+from scheduler.app.object_statuses import ACCEPTED, Verdict, Wanted, in_slices, named, written
 from scheduler.client.resources import ELASTIC_QUOTAS
 from scheduler.objects.amounts import amount_text
 
@@ -40,6 +40,7 @@ class QuotaStatuses:
     resource = ELASTIC_QUOTAS
     kind = KIND
     plugin = "CapacityScheduling"
+    condition_types = frozenset({ACCEPTED})
 
     def __init__(self, pods: Mapping[str, PodInfo], aside: Aside) -> None:
         self._pods = pods
@@ -73,7 +74,7 @@ class QuotaStatuses:
             verdict = judged(
                 key, holders.get(namespace, ""), quotas.get(namespace), self._quotas.wrong.get(key, "")
             )
-            found[key] = Wanted({"used": amounts}, verdict)
+            found[key] = Wanted({"used": amounts}, (verdict.condition(),))
         return found
 
 

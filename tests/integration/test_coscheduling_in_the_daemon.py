@@ -100,7 +100,7 @@ def status(it: Cluster, kind: str, name: str) -> dict[str, Any]:
     return found
 
 
-def phase(it: Cluster, kind: str, name: str) -> str:
+def phase_of(it: Cluster, kind: str, name: str) -> str:
     return str(status(it, kind, name).get("phase", ""))
 
 
@@ -122,17 +122,17 @@ async def test_a_group_runs_from_its_first_pod_to_its_end(tmp_path: Path, kind: 
         it.add_nodes(node_object("n", cpu="4"))
         it.server.store.create(kind, pod_group(kind, "g", 3))
         it.add_pods(*members(kind, "g", 2, seconds=20))
-        await it.until(lambda: phase(it, kind, "g") == ("Pending" if kind == COSCHEDULING else "Inqueue"))
+        await it.until(lambda: phase_of(it, kind, "g") == ("Pending" if kind == COSCHEDULING else "Inqueue"))
         await asyncio.sleep(10)
         assert not placed(it)
 
         it.add_pods(member(kind, "g", "g-2", seconds=20))
-        await it.until(lambda: phase(it, kind, "g") == "Running")
+        await it.until(lambda: phase_of(it, kind, "g") == "Running")
         assert placed(it) == {"g-0", "g-1", "g-2"}
         await it.until(lambda: status(it, kind, "g")["running"] == 3)
 
         end = "Finished" if kind == COSCHEDULING else "Completed"
-        await it.until(lambda: phase(it, kind, "g") == end)
+        await it.until(lambda: phase_of(it, kind, "g") == end)
         assert status(it, kind, "g")["succeeded"] == 3
         assert status(it, kind, "g")["running"] == 0
 
@@ -159,6 +159,41 @@ async def test_a_group_that_does_not_fit_is_not_placed_at_all_and_little_is_writ
 
         it.add_nodes(node_object("m", cpu="2"))
         await it.until(lambda: len(placed(it)) == 3)
+
+
+@pytest.mark.parametrize("phase", ["Finished", "Failed", "Completed"])
+@virtually
+async def test_the_status_of_a_group_that_has_finished_stays(tmp_path: Path, phase: str) -> None:
+    kind = VOLCANO if phase == "Completed" else COSCHEDULING
+    async with groups(tmp_path) as it:
+        it.server.store.create(kind, pod_group(kind, "g", 3))
+        await it.until(lambda: phase_of(it, kind, "g") != "")
+        it.server.store.patch(
+            kind, "g", {"status": {"phase": phase}}, namespace="default", subresource="status"
+        )
+        it.add_pods(*members(kind, "g", 2))
+        await asyncio.sleep(10)
+        assert phase_of(it, kind, "g") == phase
+
+
+@virtually
+async def test_conditions_of_others_stay_in_the_status_of_a_volcano_group(tmp_path: Path) -> None:
+    theirs = {"type": "Audited", "status": "True", "reason": "ByHand", "message": ""}
+    async with groups(tmp_path) as it:
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(VOLCANO, pod_group(VOLCANO, "g", 3))
+        it.add_pods(*members(VOLCANO, "g", 2))
+        await it.until(lambda: condition(it, "g")[0] == "Unschedulable")
+        conditions = [theirs, *status(it, VOLCANO, "g")["conditions"]]
+        it.server.store.patch(
+            VOLCANO, "g", {"status": {"conditions": conditions}}, namespace="default", subresource="status"
+        )
+        it.add_pods(member(VOLCANO, "g", "g-2"))
+        await it.until(lambda: phase_of(it, VOLCANO, "g") == "Running")
+
+        found = status(it, VOLCANO, "g")["conditions"]
+        assert theirs in found
+        assert [each["type"] for each in found] == ["Audited", "Scheduled"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -219,14 +254,14 @@ async def test_a_volcano_group_may_begin_once_there_is_room_for_it(tmp_path: Pat
     async with groups(tmp_path) as it:
         it.add_nodes(node_object("n", cpu="2"))
         it.server.store.create(VOLCANO, pod_group(VOLCANO, "g", 0, minResources={"cpu": 3}))
-        await it.until(lambda: phase(it, VOLCANO, "g") == "Pending")
+        await it.until(lambda: phase_of(it, VOLCANO, "g") == "Pending")
         assert condition(it, "g") == (
             "Unschedulable",
             "NotEnoughResources",
             "0/0 tasks in gang unschedulable: resource gap: cpu: 1",
         )
         it.add_nodes(node_object("m", cpu="2"))
-        await it.until(lambda: phase(it, VOLCANO, "g") == "Inqueue")
+        await it.until(lambda: phase_of(it, VOLCANO, "g") == "Inqueue")
 
 
 @virtually
@@ -254,7 +289,7 @@ async def test_a_failed_pod_fails_its_group(tmp_path: Path) -> None:
         good, bad = members(COSCHEDULING, "g", 2, seconds=20)
         bad["metadata"]["annotations"]["simulator/exit-code"] = "1"
         it.add_pods(good, bad)
-        await it.until(lambda: phase(it, COSCHEDULING, "g") == "Failed")
+        await it.until(lambda: phase_of(it, COSCHEDULING, "g") == "Failed")
         assert status(it, COSCHEDULING, "g")["failed"] == 1
 
 
@@ -266,14 +301,14 @@ async def test_counts_are_told_as_one_write_a_second_at_most_and_by_a_new_daemon
         it.server.store.create(COSCHEDULING, pod_group(COSCHEDULING, "g", 20))
         async with it.daemon(configuration):
             it.add_pods(*members(COSCHEDULING, "g", 20, seconds=5))
-            await it.until(lambda: phase(it, COSCHEDULING, "g") == "Running")
+            await it.until(lambda: phase_of(it, COSCHEDULING, "g") == "Running")
             told = [
                 each for each in it.server.requests if "podgroups" in each.path and each.method == "PATCH"
             ]
             assert len(told) <= 4
         await asyncio.sleep(30)
         async with it.daemon(configuration):
-            await it.until(lambda: phase(it, COSCHEDULING, "g") == "Finished")
+            await it.until(lambda: phase_of(it, COSCHEDULING, "g") == "Finished")
             assert status(it, COSCHEDULING, "g")["succeeded"] == 20
 
 
@@ -411,11 +446,11 @@ async def test_what_operators_make_runs_to_its_end(
         first, *pods = yaml.safe_load_all((EXAMPLE / f"{example}.yaml").read_text())
         it.server.store.create(of_kind(first), first)
         if kind == VOLCANO:
-            await it.until(lambda: phase(it, kind, group) == "Inqueue")
+            await it.until(lambda: phase_of(it, kind, group) == "Inqueue")
         it.add_pods(*pods)
-        await it.until(lambda: phase(it, kind, group) == "Running")
+        await it.until(lambda: phase_of(it, kind, group) == "Running")
         assert len(placed(it)) == 3
-        await it.until(lambda: phase(it, kind, group) == end)
+        await it.until(lambda: phase_of(it, kind, group) == end)
         assert status(it, kind, group)["succeeded"] == 3
 
 
