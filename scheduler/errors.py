@@ -6,7 +6,7 @@ Expected outcomes of scheduling are never exceptions: they are values, `framewor
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.urls import shown_text
 
@@ -74,6 +74,10 @@ class UnreadError(ConfigurationError):
     """What a configuration needs could not be read; nothing is wrong with it otherwise, so it may be taken later."""
 
 
+_UNCLEAR: Final = frozenset({0, 500, 502, 503, 504})
+_TOO_MANY_REQUESTS: Final = 429
+
+
 class ApiError(SchedulerError):
     """The API server refused a request, or could not be asked.
 
@@ -92,6 +96,20 @@ class ApiError(SchedulerError):
         self.message = message
         self.retry_after_seconds = retry_after_seconds
         super().__init__(message)
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether the request may have taken effect: a proxy answers 502 and 503 also after it passed the request on."""
+        return self.status in _UNCLEAR
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.is_unclear or self.status == _TOO_MANY_REQUESTS
+
+    def pause_seconds(self, least: float) -> float:
+        """Return how long to wait before the request is sent again: `least`, or what the server asked for if that is longer."""
+        return max(least, self.retry_after_seconds or 0.0)
 
 
 class NotLeadingError(ApiError):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
-_TRIED_AGAIN: Final = frozenset({0, 409, 429, 500, 502, 503, 504})
 _TRIES: Final = 8
 _FIRST_PAUSE_SECONDS: Final = 0.1
 
@@ -81,9 +80,9 @@ class GroupConditions:
             except ApiError as error:
                 if error.status == 404:
                     return
-                if not left or error.status not in _TRIED_AGAIN:
+                if not left or not (error.is_transient or error.status == 409):
                     raise
-                await self._sleep.sleep(pause)
+                await self._sleep.sleep(error.pause_seconds(pause))
                 pause *= 2
                 continue
             if key in self._objects.objects(POD_GROUPS):

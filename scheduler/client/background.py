@@ -301,7 +301,7 @@ class BackgroundLane:
 
     def _wait(self, error: ApiError) -> None:
         """Begin nothing for a while."""
-        seconds = max(self._backoff.next_seconds(), error.retry_after_seconds or 0.0)
+        seconds = error.pause_seconds(self._backoff.next_seconds())
         loop = asyncio.get_running_loop()
         if self._resume is not None:
             if self._resume.when() >= loop.time() + seconds:

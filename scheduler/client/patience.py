@@ -86,7 +86,7 @@ class PatientRequests:
                 logger.warning(
                     "Waiting for the API server", extra={"error": str(error), "waited_seconds": round(waited)}
                 )
-            await self._pause(max(ASK_SECONDS, error.retry_after_seconds or 0.0))
+            await self._pause(error.pause_seconds(ASK_SECONDS))
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     return await self._requests.send(request)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ASKED_AGAIN = frozenset({0, 429, 500, 502, 503, 504})
 _REFUSALS = frozenset({401, 403})
 """Believed after some tries: until it has read its roles, a server that has just begun refuses everything."""
 _MAXIMUM_SECONDS = 5.0
@@ -52,14 +51,12 @@ class ApiPodReader:
             except ApiError as error:
                 if error.status == 404:
                     return None
-                if error.status not in _ASKED_AGAIN and not (
-                    error.status in _REFUSALS and tries < _TRIES_UNTIL_TOLD
-                ):
+                if not error.is_transient and not (error.status in _REFUSALS and tries < _TRIES_UNTIL_TOLD):
                     raise
                 if tries == _TRIES_UNTIL_TOLD:
                     fields = {"pod": f"{namespace}/{name}", "status": error.status, "error": str(error)}
                     logger.warning("Cannot learn what became of the pod; asking on", extra=fields)
-                await asyncio.sleep(max(backoff.next_seconds(), error.retry_after_seconds or 0.0))
+                await asyncio.sleep(error.pause_seconds(backoff.next_seconds()))
             else:
                 return decode_pod(answer.body)
         raise AssertionError("counting ends nowhere")

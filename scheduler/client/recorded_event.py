@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from scheduler.client.requests import Requests
 
 _MAX_TRIES = 12
-_RETRIED = frozenset({0, 429, 502, 503, 504})
 _encode = msgspec.json.Encoder().encode
 
 
@@ -124,7 +123,7 @@ class RecordedEvent:
     def should_retry(self, error: ApiError) -> bool:
         self._is_sending = False
         self._tries += 1
-        self._waits = error.status in _RETRIED and self._tries < _MAX_TRIES
+        self._waits = error.is_transient and self._tries < _MAX_TRIES
         return self._waits
 
     def finished(self, error: ApiError | None) -> None:

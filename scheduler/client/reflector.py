@@ -391,7 +391,7 @@ class Reflector(Generic[T]):
             return self._backoff.next_seconds() if again else 0.0
         if error.status in {401, 403, 404}:
             self._count_end("error")
-            return max(self._after_refusal(error), error.retry_after_seconds or 0.0)
+            return error.pause_seconds(self._after_refusal(error))
         if error.reason == TIMEOUT and error.status == 0:
             self._count_end("stalled")
             self.doubt()  # a watch from a version that is yet to come is silent too
@@ -401,7 +401,7 @@ class Reflector(Generic[T]):
             logger.info("Watch fell silent", extra=self._fields(error))
             return 0.0 if at_once else self._backoff.next_seconds()
         self._count_end("error")
-        seconds = max(0.0 if at_once else self._backoff.next_seconds(), error.retry_after_seconds or 0.0)
+        seconds = error.pause_seconds(0.0 if at_once else self._backoff.next_seconds())
         # Each try of each kind in a short outage would say the same; and that there is nobody to ask is said once for all.
         is_news = error.reason != NOT_CONNECTED and (not self._failures or seconds >= TOLD_AGAIN_SECONDS)
         self._failures += 1

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _MAX_TRIES = 12
 # Refused, but the next try may find it otherwise.
-_RETRIED = frozenset({0, 409, 429, 500, 502, 503, 504})
 
 
 _UNSEEN_KEPT = 10_000
@@ -134,7 +133,7 @@ class StatusPatch:
 
     def should_retry(self, error: ApiError) -> bool:
         self._tries += 1
-        return error.status in _RETRIED and self._tries < _MAX_TRIES
+        return (error.is_transient or error.status == 409) and self._tries < _MAX_TRIES
 
     def finished(self, error: ApiError | None) -> None:
         for waiter in self.waiters:

@@ -38,11 +38,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-UNCLEAR = frozenset({0, 404, 409, 500, 502, 503, 504})
-"""Answers to a Binding after which the pod may be bound, perhaps by an earlier try of ours, or be gone.
 
-502 and 503 are what a balancer before the server says also of a connection that broke after it had passed the request on.
-"""
+def may_be_bound(error: ApiError) -> bool:
+    """Whether a Binding that failed may have bound the pod, perhaps by an earlier try, or the pod may be gone."""
+    return error.is_unclear or error.status in {404, 409}
 
 
 class _NotOursError(Exception):
@@ -219,7 +218,7 @@ class BindingCycle:
             except NotLeadingError as error:
                 return Status.failed(str(error), error)
         status = await assumed.attempt.framework.run_bind(assumed.state, assumed.pod, assumed.node_name)
-        if isinstance(status.error, ApiError) and status.error.status in UNCLEAR:
+        if isinstance(status.error, ApiError) and may_be_bound(status.error):
             return await self._find_out(assumed, status, status.error)
         return status
 

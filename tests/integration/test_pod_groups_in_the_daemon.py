@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.app.live_explain import live_explanation, live_groups
 from scheduler.queue.places import Place
+from scheduler.simulator.faults import requests
 from tests.builders import node_object, pod_object
 from tests.daemon_harness import cluster
 from tests.virtually import virtually
@@ -96,6 +97,25 @@ async def test_a_gang_that_does_not_fit_is_not_placed_at_all_and_says_so_once(tm
 
         it.add_nodes(node_object("m", cpu="2"))
         await it.until(lambda: len(placed(it)) == 3)
+
+
+@virtually
+async def test_a_condition_is_written_again_when_the_server_has_asked_for(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.faults.refuse(
+            429,
+            requests(verb="patch", resource="podgroups", subresource="status"),
+            times=1,
+            retry_after_seconds=7,
+        )
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: len(placed(it)) == 3)
+        began = loop.time()
+        await it.until(lambda: condition(it, "g")[0] == "True", seconds=10)
+        assert loop.time() - began >= 6
 
 
 @virtually

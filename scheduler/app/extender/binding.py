@@ -11,7 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scheduler.cycle.binding import UNCLEAR
+from scheduler.cycle.binding import may_be_bound
 from scheduler.cycle.turns import answered_in_turns
 from scheduler.errors import ApiError, SchedulerError
 from scheduler.framework.long_work import NeedsTime
@@ -119,7 +119,7 @@ class ExtenderBinding:
             return status
         status = await framework.run_bind(state, pod, node_name)
         error = status.error
-        if status.is_success or not isinstance(error, ApiError) or error.status not in UNCLEAR:
+        if status.is_success or not isinstance(error, ApiError) or not may_be_bound(error):
             return status
         # It may have taken effect. To forget the pod now would give its room away twice, so ask first.
         newest = await self._reader.read_pod(pod.namespace, pod.name)
