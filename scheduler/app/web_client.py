@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from scheduler.aside import in_a_thread
 from scheduler.certificates.key_pair import as_file
+from scheduler.certificates.trust import believe_as_go
 from scheduler.files import read_regular
+from scheduler.proxies import is_http, proxy_of
 from scheduler.steps import UNHEARD
 from scheduler.urls import shown_text, shown_url
 
@@ -70,14 +72,21 @@ class WebClient:
         if ca_file and not insecure:
             trust = await self._read(ca_file, self._trusted, timeout_seconds)
         if self._session is None:
-            self._session = aiohttp.ClientSession(auto_decompress=False)
+            self._session = aiohttp.ClientSession(auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar())
         timeout, shown = aiohttp.ClientTimeout(total=timeout_seconds), shown_url(url)
+        proxy = _proxy(url, shown)
         try:
-            async with self._session.get(url, headers=sent, timeout=timeout, ssl=trust) as answer:
+            async with self._session.get(
+                url, headers=sent, timeout=timeout, ssl=trust, proxy=proxy
+            ) as answer:
                 body = await _body(answer, shown)
                 if not answer.ok:
                     raise OSError(f"GET {shown}: {answer.status} {answer.reason}: {body[:256]!r}")
                 return body
+        except aiohttp.ClientHttpProxyError as error:
+            raise OSError(
+                f"GET {shown}: the proxy answered {error.status}"
+            ) from None  # its text has the proxy's URL
         except (
             aiohttp.ClientError,
             TimeoutError,
@@ -118,10 +127,26 @@ class WebClient:
             try:
                 with as_file(read_regular(Path(ca_file))) as authority:
                     context = ssl.create_default_context(cafile=authority)
+                    believe_as_go(context)
             except ssl.SSLError as error:
                 raise OSError(f"{ca_file}: not certificates in PEM: {error}") from error
             known = self._trust[ca_file] = (written, context)
         return known[1]
+
+
+def _proxy(url: str, shown: str) -> str | None:
+    """Return the proxy that the environment names for a server; None for none.
+
+    Raises:
+        OSError: it is not an HTTP proxy.
+    """
+    try:
+        proxy = proxy_of(url)
+    except (ValueError, KeyError) as error:  # a port that is no number, another scheme
+        raise OSError(f"GET {shown}: not a URL of a web server") from error
+    if proxy and not is_http(proxy):
+        raise OSError(f"GET {shown}: the proxy that the environment names is not an HTTP proxy")
+    return proxy or None
 
 
 async def _body(answer: aiohttp.ClientResponse, url: str) -> bytes:

@@ -34,6 +34,20 @@ def issued() -> Issued:
 
 
 @asynccontextmanager
+async def run_server(
+    application: web.Application, context: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    """Serve an application; yields its URL."""
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    try:
+        yield f"http{'s' if context else ''}://127.0.0.1:{runner.addresses[0][1]}/"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
 async def serving(issued: Issued | None = None) -> AsyncIterator[str]:
     """Run a server that answers with the Authorization header it got; yields its URL."""
 
@@ -48,13 +62,8 @@ async def serving(issued: Issued | None = None) -> AsyncIterator[str]:
         load_key_pair(context, issued.serving)
     application = web.Application()
     application.router.add_get("/", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    try:
-        yield f"http{'s' if context else ''}://127.0.0.1:{runner.addresses[0][1]}/"
-    finally:
-        await runner.cleanup()
+    async with run_server(application, context) as url:
+        yield url
 
 
 @asynccontextmanager
@@ -82,6 +91,52 @@ async def test_an_unknown_authority_is_believed_only_when_it_is_given_or_none_is
             await get(url)
         assert await get(url, ca_file=str(ca_file)) == b"nobody"
         assert await get(url, insecure=True) == b"nobody"
+
+
+@virtually
+async def test_a_certificate_is_believed_that_is_given_as_its_own_authority(
+    issued: Issued, tmp_path: Path
+) -> None:
+    ca_file = tmp_path / "ca.crt"
+    ca_file.write_bytes(issued.serving[issued.serving.index(b"-----BEGIN CERTIFICATE") :])
+    async with serving(issued) as url:
+        assert await get(url, ca_file=str(ca_file)) == b"nobody"
+
+
+def test_cookies_are_not_kept() -> None:
+    seen: list[str | None] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Cookie"))
+        response = web.Response(text="ok")
+        response.set_cookie("session", "1")
+        return response
+
+    async def ask_twice() -> None:
+        application = web.Application()
+        application.router.add_get("/", answer)
+        async with run_server(application) as url, client() as asking:
+            # By name, for cookies of an address are never kept.
+            for _ in range(2):
+                await asking.http_get(url.replace("127.0.0.1", "localhost"))
+
+    asyncio.run(ask_twice())
+    assert seen == [None, None]
+
+
+@virtually
+async def test_the_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=f"through the proxy to {request.url}")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    async with run_server(application) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy)
+        assert await get("http://nodes.example/load") == b"through the proxy to http://nodes.example/load"
+        monkeypatch.setenv("HTTP_PROXY", "socks5://user:secret@proxy")
+        with pytest.raises(OSError, match=r"names is not an HTTP proxy$"):
+            await get("http://nodes.example/load")
 
 
 @virtually
