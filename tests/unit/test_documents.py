@@ -48,6 +48,29 @@ def test_every_link_into_the_repository_leads_somewhere() -> None:
     ]
 
 
+def anchors(document: Path) -> set[str]:
+    """Return the fragments of a document that a link may name: of its headings, as GitHub makes them, and of `<a id>`."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return slugs | set(re.findall(r'<a id="([^"]+)">', text))
+
+
+def test_every_link_to_a_section_leads_to_one() -> None:
+    links = [
+        (document, (document.parent / path).resolve() if path else document, anchor)
+        for document in DOCUMENTS
+        for path, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", document.read_text())
+    ]
+
+    assert links
+    assert not [
+        (document.name, target.name, anchor)
+        for document, target, anchor in links
+        if anchor not in anchors(target)
+    ]
+
+
 def test_every_target_and_folder_that_contributors_are_told_of_is_there() -> None:
     told = (ROOT / "CONTRIBUTING.md").read_text()
     targets = set(re.findall(r"^make ([a-z-]+)", told, re.MULTILINE))
