@@ -42,24 +42,28 @@ class _Seeds(click.ParamType):
 @click.option(
     "--jobs", default=os.cpu_count() or 1, show_default=True, help="With --seeds: so many at a time."
 )
-def main(seed: int | None, pods: tuple[str, ...], seeds: range | None, kind: str, jobs: int) -> None:
+@click.option("--in-parts", is_flag=True, help="Do all work in the smallest parts, whatever a seed means.")
+def main(
+    seed: int | None, pods: tuple[str, ...], seeds: range | None, kind: str, jobs: int, *, in_parts: bool
+) -> None:
     """Play one campaign and tell its story, or many. The exit status is 1 if a promise was broken."""
     logging.basicConfig(level=logging.WARNING, handlers=[logging.NullHandler()])
     if (seed is None) == (seeds is None):
         raise click.UsageError("give a SEED, or --seeds FROM-TO")
     if seeds is not None:
-        sys.exit(_soak(seeds, kind, jobs))
+        sys.exit(_soak(seeds, kind, jobs, in_parts=in_parts))
     assert seed is not None
-    report = run(seed, kind)
+    report = run(seed, kind, is_all_in_parts=in_parts)
     for line in whole(report, pods):
         sys.stdout.write(f"{line}\n")
     sys.exit(1 if report.findings else 0)
 
 
-def _soak(seeds: range, kind: str, jobs: int) -> int:
+def _soak(seeds: range, kind: str, jobs: int, *, in_parts: bool) -> int:
     began, failed = time.monotonic(), 0
     with multiprocessing.Pool(jobs, maxtasksperchild=50) as pool:
-        for number, (seed, story) in enumerate(pool.imap_unordered(partial(_play, kind), seeds), start=1):
+        played = pool.imap_unordered(partial(_play, kind, in_parts), seeds)
+        for number, (seed, story) in enumerate(played, start=1):
             if story:
                 failed += 1
                 click.echo(f"seed {seed} failed{story}")
@@ -70,10 +74,10 @@ def _soak(seeds: range, kind: str, jobs: int) -> int:
     return 1 if failed else 0
 
 
-def _play(kind: str, seed: int) -> tuple[int, str]:
+def _play(kind: str, in_parts: bool, seed: int) -> tuple[int, str]:
     """Return the seed, and what there is to tell of it: nothing if all was well."""
     try:
-        report = run(seed, kind)
+        report = run(seed, kind, is_all_in_parts=in_parts)
     except Exception as error:
         logging.getLogger(__name__).exception("Campaign ended", extra={"seed": seed})
         return seed, f"\nit did not come to its end: {type(error).__name__}: {error}"

@@ -32,7 +32,7 @@ from tests.faults.actors.restarts import DaemonRestarts, Restores, ServerRestart
 from tests.faults.actors.volumes import Volumes
 from tests.faults.actors.workload import Workload
 from tests.faults.checks import check_always, check_drift, check_in_the_end, check_state, check_stopped
-from tests.faults.limits import drawn, in_parts
+from tests.faults.limits import PARTS, drawn, in_parts
 from tests.faults.logs import watching_logs
 from tests.faults.replaying import replay_all
 from tests.faults.stage import Stage
@@ -261,8 +261,15 @@ class Report:
     queue_stories: dict[str, list[str]]
 
 
-def run(seed: int, kind: str = "pods", *, is_taped: bool = False) -> Report:
-    """Play a seed; where daemons are taped, each is gone through again, and must decide as it did."""
+def run(seed: int, kind: str = "pods", *, is_taped: bool = False, is_all_in_parts: bool = False) -> Report:
+    """Play a seed.
+
+    Args:
+        seed: which.
+        kind: what it is about: "pods" or "groups".
+        is_taped: whether each daemon is gone through again afterwards, and must decide as it did.
+        is_all_in_parts: whether all work is done in the smallest parts, whatever the seed means.
+    """
     # What the last one has left is garbage now. Without that, freezing would keep it for ever, and the processes of
     # the tests would grow by ten megabytes with each seed.
     gc.collect()
@@ -271,6 +278,8 @@ def run(seed: int, kind: str = "pods", *, is_taped: bool = False) -> Report:
     gc.disable()
     try:
         plan = Plan.of(seed, kind)
+        if is_all_in_parts:
+            plan = replace(plan, in_parts=PARTS)
         with tempfile.TemporaryDirectory(prefix="faults-") as folder, in_parts(plan.in_parts):
             report, stage = virtual_time.run(_play(plan, Path(folder), is_taped=is_taped))
             if is_taped:

@@ -166,6 +166,7 @@ class Groups:
             for pod in life.pods.values()
             if pod.node_name and pod.uid not in gone
         }
+        on |= {pod.uid: (pod, name) for pod, name in life.ledger.bound_and_not_shown() if pod.uid not in gone}
         placed = [name for pod, name in on.values() if pod.group == group.key and not pod.is_terminal]
         needed = max(1, group.min_count - len(placed))
         domain = group.topology_key

@@ -43,6 +43,8 @@ _LIMITS: Final[Mapping[str, Sequence[tuple[object, str, object]]]] = {
 }
 """What is done in parts -> the constants that say how large a part is, and what they are there."""
 
+PARTS: Final = tuple(_LIMITS)
+
 
 def drawn(random: Random) -> Sequence[str]:
     """Draw what a campaign does in the smallest parts; nothing in most."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.faults.limits import PARTS
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
@@ -15,11 +17,12 @@ _MOST_LINES = 400
 def told(report: Report) -> str:
     """Tell what must not be and was, how to see it again, and the part in the story of the pods in question."""
     uids = {finding.uid for finding in report.findings if finding.uid}
+    in_parts = " --in-parts" if report.plan.in_parts == PARTS else ""
     return "\n".join(
         [
             "",
             str(report.plan),
-            f"Replay it with: python -m tests.faults --kind {report.plan.kind} {report.plan.seed}",
+            f"Replay it with: python -m tests.faults --kind {report.plan.kind}{in_parts} {report.plan.seed}",
             *(f"FINDING {finding.what}" for finding in report.findings),
             *_pods(report, uids),
         ]

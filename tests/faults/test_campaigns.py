@@ -13,6 +13,8 @@ from tests.faults.telling import told
 
 SEEDS = range(1, SHORT_SEEDS + 1)
 SEEDS_OF_GROUPS = range(1, 21)
+IN_PARTS = (("groups", 40285),)
+"""Seeds that found something once."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -25,6 +27,13 @@ def test_a_storm_breaks_no_promise(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS_OF_GROUPS)
 def test_a_storm_breaks_no_promise_to_groups(seed: int) -> None:
     report = run(seed, "groups")
+
+    assert not report.findings, told(report)
+
+
+@pytest.mark.parametrize(("kind", "seed"), IN_PARTS)
+def test_a_storm_breaks_no_promise_where_all_work_is_done_in_parts(kind: str, seed: int) -> None:
+    report = run(seed, kind, is_all_in_parts=True)
 
     assert not report.findings, told(report)
 

@@ -83,6 +83,17 @@ class Ledger:
         """Return the pods that a daemon has to know to be on a node: uid -> pod."""
         return {pod.uid: pod for pod in self._there(node_name)}
 
+    def bound_and_not_shown(self) -> Iterator[tuple[PodInfo, str]]:
+        """Yield the pods with their nodes that this daemon has bound and that no watch has shown on a node.
+
+        They may have ended since: a kubelet may reject a pod at once. The daemon cannot know that either.
+        """
+        self._stage.story.catch_up()
+        for pod in self._life.pods.values():
+            record = self._stage.story.pods.get(pod.uid)
+            if not pod.node_name and record is not None and record.nodes and self.knows(record):
+                yield pod, record.nodes[0][1]
+
     def _judge(self, pod: PodInfo, node_name: str) -> None:
         node = self._life.nodes.get(node_name)
         if node is None:
