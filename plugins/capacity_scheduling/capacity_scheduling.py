@@ -87,6 +87,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
     # PreFilter.
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
+        self._quotas.be_read_for(pod.uid, snapshot.objects(ELASTIC_QUOTAS))
         accounts = self._accounts(pod, snapshot)
         state.write(_ACCOUNTS, accounts, by_row=True)
         if pod.namespace not in accounts.quotas:

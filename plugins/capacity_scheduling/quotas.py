@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from plugins.objects_in_steps import SETTLED_A_STEP, ObjectsInSteps
 from scheduler.errors import ObjectError
 from scheduler.objects.amounts import Amounts, bounded_amount
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
-from scheduler.snapshot import Objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterable, Mapping
+
+    from scheduler.snapshot import Objects
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +91,7 @@ def _compared(amounts: Mapping[str, int]) -> Iterable[str]:
     return (*_ALWAYS_COMPARED, *(name for name in amounts if name not in _ALWAYS_COMPARED))
 
 
-class Quotas:
+class Quotas(ObjectsInSteps):
     """The quota of each namespace that has one: of several ElasticQuotas the oldest holds.
 
     Attributes:
@@ -100,57 +102,51 @@ class Quotas:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.by_namespace: Mapping[str, Quota] = {}
         self.holders: Mapping[str, str] = {}
         self.wrong: Mapping[str, str] = {}
         self.guaranteed: Mapping[str, int] = {}
         self._read: dict[str, tuple[str, Quota] | str] = {}
-        self._objects = Objects()
-        self._changes = 0
 
-    def look_at(self, objects: Objects) -> None:
-        """Read those objects that changed, if any did; one that cannot be understood is logged and left out."""
-        if objects is self._objects and objects.changes == self._changes:
-            return
-        changed = objects.changed_since(self._changes) if objects is self._objects else None
-        self._objects, self._changes = objects, objects.changes
-        is_news = changed is None
-        if changed is None:
-            self._read, changed = {}, set(objects)
-        for key in changed:
-            found = _read_one(objects, key)
-            if found != self._read.get(key):
-                is_news = True
-                if found is None:
-                    del self._read[key]
-                else:
-                    self._read[key] = found
-        if is_news:
-            self._settle()
+    def forget(self) -> None:
+        self._read = {}
 
-    def _settle(self) -> None:
-        """Find the quota of each namespace."""
+    def read(self, key: str) -> bool:
+        found = _read_one(self._objects, key)
+        if found == self._read.get(key):
+            return False
+        if found is None:
+            del self._read[key]
+        else:
+            self._read[key] = found
+        return True
+
+    def settle(self) -> Generator[None, None, None]:
         oldest: dict[str, tuple[tuple[str, str], Quota]] = {}
         wrong: dict[str, str] = {}
-        for key, found in self._read.items():
+        for place, (key, found) in enumerate(self._read.items()):
+            if place % SETTLED_A_STEP == 0:
+                yield
             if isinstance(found, str):
                 wrong[key] = found
+                if self.wrong.get(key) != found:
+                    extra = {"quota": key, "error": found}
+                    logger.warning("ElasticQuota cannot be understood", extra=extra)
                 continue
             created, quota = found
             namespace, age = key.partition("/")[0], (created, key)
             known = oldest.get(namespace)
             if known is None or age < known[0]:
                 oldest[namespace] = age, quota
-        for key, problem in wrong.items():
-            if self.wrong.get(key) != problem:
-                logger.warning("ElasticQuota cannot be understood", extra={"quota": key, "error": problem})
-        self.wrong = wrong
+        guaranteed: dict[str, int] = {}
+        for place, (_, quota) in enumerate(oldest.values()):
+            if place % SETTLED_A_STEP == 0:
+                yield
+            add(guaranteed, quota.min)
+        self.wrong, self.guaranteed = wrong, guaranteed
         self.by_namespace = {namespace: quota for namespace, (_, quota) in oldest.items()}
         self.holders = {namespace: key for namespace, ((_, key), _) in oldest.items()}
-        guaranteed: dict[str, int] = {}
-        for quota in self.by_namespace.values():
-            add(guaranteed, quota.min)
-        self.guaranteed = guaranteed
 
 
 def _read_one(objects: Objects, key: str) -> tuple[str, Quota] | str | None:

@@ -40,6 +40,7 @@ from scheduler.framework import (
     QueuedPods,
     QueueingHint,
     ReservePlugin,
+    Sleep,
     Status,
     brings_nothing,
 )
@@ -114,11 +115,13 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         queued: QueuedPods,
         cluster: ClusterObjects,
         activator: PodActivator,
+        sleep: Sleep,
     ) -> None:
         super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups))
         self._members = members
         self._nominated = nominated
         self._clock, self._queued, self._cluster, self._activator = clock, queued, cluster, activator
+        self._sleep = sleep
         self._ledger = Ledger()
         self._told: dict[str, Sequence[PodInfo]] = {}  # uid of a preemptor -> who has to leave for it
         self._pending = self._ledger.pending
@@ -146,6 +149,8 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
 
     async def refresh(self) -> None:
         """Look once a second whom nothing that happens would wake: who is overdue by now, and who waited behind others."""
+        for _ in self._ledger.reading(self._cluster.snapshot()):
+            await self._sleep.sleep(0.0)
         for uid in [uid for uid in self._told if not self._preemptions.is_running(uid)]:
             for victim in self._told.pop(uid):  # by now they are seen to be leaving, or stay
                 self._ledger.told.pop(victim.uid, None)
@@ -170,6 +175,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         if self._queued.get(pod.uid) is not None:
             self._pending.put(pod)
             self._pending.hope(pod.uid)
+        self._ledger.be_read_for(pod, snapshot)
         attempt = self._attempt(
             pod, self._ledger.standing(snapshot, pod), is_overdue=self._turns.is_overdue(pod)
         )

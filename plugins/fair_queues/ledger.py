@@ -14,7 +14,7 @@ from plugins.fair_queues.shares import FairShares
 from scheduler.objects.resource_names import PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from scheduler.framework import QueuedPods
@@ -271,8 +271,20 @@ class Ledger:
         """What is wrong with queues, by name."""
         return self._queues.wrong
 
+    def be_read_for(self, pod: PodInfo, snapshot: Snapshot) -> None:
+        """Have the queues read for an attempt at a pod.
+
+        Raises:
+            NeedsTime: many are to be read.
+        """
+        self._queues.be_read_for(pod.uid, snapshot.objects(QUEUES))
+
+    def reading(self, snapshot: Snapshot) -> Generator[None, None, None]:
+        """Read the queues that changed, in steps."""
+        return self._queues.reading(snapshot.objects(QUEUES))
+
     def standing(self, snapshot: Snapshot, also: PodInfo | None = None) -> Standing:
-        """Return how queues stand in a snapshot; a pod that waits unknown to us may be counted as well."""
+        """Return how queues stand in a snapshot, as they were read last; a pod that waits unknown to us may be counted as well."""
         self._queues.look_at(snapshot.objects(QUEUES))
         tree, pending = self._queues.tree, self.pending
         pending.follow(tree)

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from plugins.capacity_scheduling.quotas import add
+from plugins.objects_in_steps import SETTLED_A_STEP, ObjectsInSteps
 from scheduler.errors import ObjectError
+from scheduler.framework.long_work import at_once
 from scheduler.objects.amounts import Amounts, bounded_amount
 from scheduler.objects.decode import typed_object
 from scheduler.objects.resource_names import CPU
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
-from scheduler.snapshot import Objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping
     from typing import Any
 
     from scheduler.objects.pod import PodInfo
@@ -119,22 +120,34 @@ class Tree:
     """
 
     def __init__(self, queues: Iterable[Queue] = ()) -> None:
+        at_once(self.fill(queues))
+
+    def fill(self, queues: Iterable[Queue]) -> Generator[None, None, None]:
+        """Let these be the queues, in steps; the tree may be used after the last step."""
         ordered = _parents_first(queues)
+        yield
         self.queues: list[Queue] = ordered
         self.weights_version = 0
         self._places = {queue.name: place for place, queue in enumerate(ordered)}
+        yield
         self.parents = [self._places[queue.parent] if queue.parent else -1 for queue in ordered]
+        yield
         self.children: dict[int, list[int]] = {}
         for place, parent in enumerate(self.parents):
             self.children.setdefault(parent, []).append(place)
+        yield
         leaves = [queue for place, queue in enumerate(ordered) if place not in self.children]
         self._leaves = {queue.name: queue for queue in leaves}
+        yield
         self._selecting = sorted(
             (queue for queue in leaves if queue.rule is not None), key=lambda each: (each.created, each.name)
         )
         self._by_namespace = {
             namespace: queue.name for queue in leaves if queue.rule is None for namespace in queue.namespaces
         }
+        yield
+        vars(self).pop("paths", None)
+        _ = self.paths
 
     def __len__(self) -> int:
         return len(self.queues)
@@ -200,10 +213,10 @@ def _parents_first(queues: Iterable[Queue]) -> list[Queue]:
     return ordered
 
 
-class Queues:
+class Queues(ObjectsInSteps):
     """The tree of the queues there are, settled again when one of them changed.
 
-    An object is read when it is new or changed.
+    An object is read when it is new or changed. What is wrong is logged once.
 
     Attributes:
         tree: another object after every change of a queue, but for one of its weight alone; a status is no change.
@@ -211,47 +224,41 @@ class Queues:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.tree = Tree()
-        self._objects = Objects()
-        self._changes = 0
         self._read: dict[str, Queue | Fault] = {}
         self.wrong: Mapping[str, Fault] = {}
 
-    def look_at(self, objects: Objects) -> None:
-        """Read the objects, if any changed; what is wrong is logged once."""
-        if objects is self._objects and objects.changes == self._changes:
-            return
-        changed = objects.changed_since(self._changes) if objects is self._objects else None
-        self._objects, self._changes = objects, objects.changes
-        if changed is None:
-            self._read, changed = {}, set(objects)
-            is_news = True
+    def forget(self) -> None:
+        self._read = {}
+
+    def read(self, key: str) -> bool:
+        obj = self._objects.get(key)
+        found = None if obj is None else _read_one(key, obj)
+        known = self._read.get(key)
+        if found == known:
+            return False
+        if found is None:
+            del self._read[key]
         else:
-            is_news = False
-        for name in changed:
-            obj = objects.get(name)
-            found = None if obj is None else _read_one(name, obj)
-            known = self._read.get(name)
-            if found != known:
-                weight = _other_weight(known, found)
-                if weight is None:
-                    is_news = True
-                else:
-                    self.tree.weigh(name, weight)
-                if found is None:
-                    del self._read[name]
-                else:
-                    self._read[name] = found
-        if not is_news:
-            return
-        self.tree, wrong = _settled(self._read)
-        for name, fault in wrong.items():
+            self._read[key] = found
+        weight = _other_weight(known, found)
+        if weight is None or self._round is not None:
+            return True
+        self.tree.weigh(key, weight)
+        return False
+
+    def settle(self) -> Generator[None, None, None]:
+        tree, wrong = yield from _settled(self._read)
+        for place, (name, fault) in enumerate(wrong.items()):
+            if place % SETTLED_A_STEP == 0:
+                yield
             if self.wrong.get(name) != fault:
                 logger.warning(
                     "Queue is wrong; what is wrong of it is left out",
                     extra={"queue": name, "field": fault.field, "error": fault.text},
                 )
-        self.wrong = wrong
+        self.tree, self.wrong = tree, wrong
 
 
 def _other_weight(known: Queue | Fault | None, found: Queue | Fault | None) -> int | None:
@@ -268,11 +275,13 @@ def faults(queues: Mapping[str, Mapping[str, Any]]) -> dict[str, Fault]:
 
 def read(objects: Mapping[str, Mapping[str, Any]]) -> tuple[Tree, dict[str, Fault]]:
     """Return the tree of the queues that can be in force, and what is wrong with any."""
-    return _settled({name: _read_one(name, obj) for name, obj in objects.items()})
+    return at_once(_settled({name: _read_one(name, obj) for name, obj in objects.items()}))
 
 
-def _settled(found_by_name: Mapping[str, Queue | Fault]) -> tuple[Tree, dict[str, Fault]]:
-    """Return the tree of those queues that can be in force, and what is wrong with any; linear in their number."""
+def _settled(
+    found_by_name: Mapping[str, Queue | Fault],
+) -> Generator[None, None, tuple[Tree, dict[str, Fault]]]:
+    """Return the tree of those queues that can be in force, and what is wrong with any; linear in their number, in steps."""
     wrong: dict[str, Fault] = {}
     known: dict[str, Queue] = {}
     for name, found in found_by_name.items():
@@ -280,7 +289,8 @@ def _settled(found_by_name: Mapping[str, Queue | Fault]) -> tuple[Tree, dict[str
             known[name] = found
         else:
             wrong[name] = found
-    in_force = _with_parents(known, wrong)
+    yield
+    in_force = yield from _with_parents(known, wrong)
     inner = {queue.parent for queue in in_force.values()}
     for name in sorted(inner & in_force.keys()):
         queue = in_force[name]
@@ -289,9 +299,12 @@ def _settled(found_by_name: Mapping[str, Queue | Fault]) -> tuple[Tree, dict[str
             path = "spec.namespaces" if queue.namespaces else "spec.podSelector"
             wrong.setdefault(name, Fault(path, told, "HasChildren"))
             in_force[name] = replace(queue, namespaces=(), rule=None)
-    _settle_claims(in_force, wrong)
-    _settle_amounts(in_force, wrong)
-    return Tree(in_force.values()), wrong
+    yield
+    yield from _settle_claims(in_force, wrong)
+    yield from _settle_amounts(in_force, wrong)
+    tree = Tree()
+    yield from tree.fill(in_force.values())
+    return tree, wrong
 
 
 def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | Fault:
@@ -349,11 +362,15 @@ def _end_with_root(levels: int) -> _End:
     return _End(levels)
 
 
-def _with_parents(known: Mapping[str, Queue], wrong: dict[str, Fault]) -> dict[str, Queue]:
+def _with_parents(
+    known: Mapping[str, Queue], wrong: dict[str, Fault]
+) -> Generator[None, None, dict[str, Queue]]:
     """Return the queues from which parents lead to a root; of the others, note what is in the way."""
     in_force: dict[str, Queue] = {}
     ends: dict[str, _End] = {}
-    for name, queue in known.items():
+    for place, (name, queue) in enumerate(known.items()):
+        if place % SETTLED_A_STEP == 0:
+            yield
         end = _end_of(name, known, ends)
         if 0 < end.levels <= MOST_LEVELS:
             in_force[name] = queue
@@ -407,10 +424,13 @@ def _told_of(cycle: Mapping[str, None], name: str, known: Mapping[str, Queue]) -
     return " is part of ".join([*shown, shown[0]])
 
 
-def _settle_claims(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> None:
+def _settle_claims(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> Generator[None, None, None]:
     """Leave a namespace that several have as a whole to the oldest of them."""
     holders: dict[str, str] = {}
-    for queue in sorted(in_force.values(), key=lambda each: (each.created, each.name)):
+    ordered = sorted(in_force.values(), key=lambda each: (each.created, each.name))
+    for place, queue in enumerate(ordered):
+        if place % SETTLED_A_STEP == 0:
+            yield
         if queue.rule is not None:
             continue
         for number, namespace in enumerate(queue.namespaces):
@@ -425,10 +445,12 @@ def _settle_claims(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> None:
             in_force[queue.name] = replace(queue, namespaces=left or ("",))
 
 
-def _settle_amounts(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> None:
+def _settle_amounts(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> Generator[None, None, None]:
     """Bring min within max, and note where children are sure of more than their parent, which are scaled down later."""
     of_children: dict[str, dict[str, int]] = {}
-    for queue in reversed(_parents_first(in_force.values())):
+    for place, queue in enumerate(reversed(_parents_first(in_force.values()))):
+        if place % SETTLED_A_STEP == 0:
+            yield
         sums = of_children.get(queue.name, {})
         for resource, total in sums.items():
             if resource in queue.min and total > queue.min[resource]:

@@ -13,6 +13,7 @@ from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS as KIND
 from plugins.capacity_scheduling.quotas import Quotas, add
 from scheduler.app.object_statuses import ACCEPTED, Verdict, Wanted, in_slices, named, written
 from scheduler.client.resources import ELASTIC_QUOTAS
+from scheduler.cycle import turns
 from scheduler.objects.amounts import amount_text
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class QuotaStatuses:
         self.parts_of_max: Mapping[str, float] = {}
 
     async def wanted(self, objects: Objects) -> Mapping[str, Wanted]:
-        self._quotas.look_at(objects)
+        await turns.in_slices(self._quotas.reading(objects))
         quotas = self._quotas.by_namespace
         namespaces = {key.partition("/")[0] for key in objects}
         # Copied, for another thread counts them: pods wait for nothing.
@@ -70,6 +71,8 @@ class QuotaStatuses:
         for key, obj in objects.items():
             yield
             namespace = key.partition("/")[0]
+            if namespace not in quotas and key not in self._quotas.wrong:
+                continue  # it came meanwhile, and is not read yet
             amounts = written(used.get(namespace, _NONE), named(obj.get("spec") or {}))
             verdict = judged(
                 key, holders.get(namespace, ""), quotas.get(namespace), self._quotas.wrong.get(key, "")

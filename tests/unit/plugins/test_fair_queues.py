@@ -32,6 +32,7 @@ from scheduler.runtime.dry_run import DryRun
 from scheduler.state.cache import Cache
 from scheduler.state.nominator import Nominator
 from scheduler.testing import Fakes
+from scheduler.testing.fakes import FakeSleep
 from tests import virtual_time
 from tests.builders import node, pod
 from tests.puppets import framework_of
@@ -91,6 +92,7 @@ class World:
             queued=self.fakes.queued,
             cluster=TableObjects(self.cache.table),
             activator=self.fakes.activator,
+            sleep=FakeSleep(self.fakes.clock),
         )
         self.filtering = dry_run.filtering = framework_of(made(NodeResourcesFit), self.plugin).filtering
 

@@ -9,6 +9,7 @@ import pytest
 
 from plugins.fair_queues import queues
 from plugins.fair_queues.queues import QUEUE_NAME, Queues, faults, read
+from scheduler.framework.long_work import at_once
 from scheduler.snapshot import ObjectStore
 from tests.builders import pod
 
@@ -284,7 +285,7 @@ def test_only_queues_that_changed_are_read_again_and_a_status_changes_nothing(
     for number in range(1000):
         name, obj = queue(f"q{number}", namespaces=[f"n{number}"])
         objects[name] = obj
-    known.look_at(objects)
+    at_once(known.reading(objects))
     assert len(seen) == 1000
 
     seen.clear()
@@ -295,7 +296,7 @@ def test_only_queues_that_changed_are_read_again_and_a_status_changes_nothing(
 
     objects["q8"] = queue("q8", namespaces=["other"])[1]
     del objects["q9"]
-    known.look_at(objects)
+    at_once(known.reading(objects))
     assert seen == ["q7", "q8"]
     assert known.tree.queue_of(pod("p", namespace="other")) == "q8"
     assert known.tree.queue_of(pod("p", namespace="n9")) == ""

@@ -1,0 +1,116 @@
+"""What the objects of a kind mean together: read again when some of them changed, in steps where they are many."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from scheduler.framework import NeedsTime
+from scheduler.snapshot import Objects
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+READ_A_STEP: Final = 64
+"""So many objects are read in one step; as many changes are read at once whenever somebody asks."""
+SETTLED_A_STEP: Final = 500
+"""`settle` looks at so many objects in one step, where one object takes about a microsecond."""
+_FEW: Final = 256
+"""The meaning of so many objects is found at once."""
+
+
+class ObjectsInSteps(ABC):
+    """Follows the objects of one kind.
+
+    A round reads all objects that changed, and then finds what all of them mean together. Until a round has ended, the
+    result of the round before it holds, so nobody decides by a part of the changes. All callers of `reading` advance the
+    same round.
+    """
+
+    def __init__(self) -> None:
+        self._objects = Objects()
+        self._changes = 0
+        self._unread: dict[str, None] = {}
+        self._is_news = False
+        self._round: Generator[None, None, None] | None = None
+        self._waiting: set[str] = set()  # uids of pods whose attempts have waited for a round
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Forget all that was read, but not what it meant together: all objects are read anew."""
+
+    @abstractmethod
+    def read(self, key: str) -> bool:
+        """Read an object that is new, changed or gone; return whether `settle` has to follow."""
+
+    @abstractmethod
+    def settle(self) -> Generator[None, None, None]:
+        """Find in steps what the objects mean together; the result comes into force in the last step."""
+
+    def look_at(self, objects: Objects) -> bool:
+        """Read what changed if that is little; return whether something is left for `reading`."""
+        if self._round is None:
+            self._note(objects)
+            if len(self._unread) <= READ_A_STEP or len(objects) <= _FEW:
+                self._read_some(len(self._unread))
+            if self._is_news and not self._unread and len(objects) <= _FEW:
+                self._is_news = False
+                for _ in self.settle():
+                    pass
+        return bool(self._round is not None or self._unread or self._is_news)
+
+    def be_read_for(self, uid: str, objects: Objects) -> None:
+        """Have the objects read for an attempt at a pod.
+
+        A pod waits for them once in an attempt: what changes afterwards is an event that the pod is told of.
+
+        Raises:
+            NeedsTime: many objects are to be read.
+        """
+        if not self.look_at(objects):
+            self._waiting.clear()
+        elif uid in self._waiting:
+            self._waiting.remove(uid)
+        else:
+            self._waiting.add(uid)
+            raise NeedsTime(self.reading(objects))
+
+    def reading(self, objects: Objects) -> Generator[None, None, None]:
+        """Read what has changed so far, in steps: the round that is under way may have begun before, so two of them at most."""
+        for _ in range(2):
+            if not self.look_at(objects):
+                return
+            if self._round is None:
+                self._round = self._steps()
+            mine = self._round
+            while self._round is mine:
+                next(mine, None)
+                yield
+
+    def _steps(self) -> Generator[None, None, None]:
+        try:
+            while self._unread:
+                self._read_some(READ_A_STEP)
+                yield
+            if self._is_news:
+                self._is_news = False
+                yield from self.settle()
+        finally:
+            self._round = None
+
+    def _note(self, objects: Objects) -> None:
+        """Note which objects have changed."""
+        if objects is self._objects and objects.changes == self._changes:
+            return
+        changed = objects.changed_since(self._changes) if objects is self._objects else None
+        if changed is None:
+            self.forget()
+            self._unread, self._is_news = {}, True
+        self._unread.update(dict.fromkeys(objects if changed is None else changed))
+        self._objects, self._changes = objects, objects.changes
+
+    def _read_some(self, most: int) -> None:
+        for _ in range(min(most, len(self._unread))):
+            key = next(iter(self._unread))
+            del self._unread[key]
+            self._is_news = self.read(key) or self._is_news

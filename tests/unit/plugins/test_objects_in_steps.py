@@ -1,0 +1,170 @@
+"""Thousands of Queues and ElasticQuotas are read in steps, and decided by only as a whole."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from plugins import objects_in_steps
+from plugins.capacity_scheduling import quotas
+from plugins.capacity_scheduling.quotas import Quotas
+from plugins.fair_queues import queues
+from plugins.fair_queues.queues import Queues
+from scheduler.framework import CycleState, NeedsTime
+from scheduler.framework.long_work import at_once
+from scheduler.snapshot import ObjectStore
+from tests import virtual_time
+from tests.builders import pod
+from tests.unit.plugins import test_capacity_scheduling, test_fair_queues
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from plugins.objects_in_steps import ObjectsInSteps
+
+MANY = 2000
+
+
+def queue(number: int, most: int = 1) -> tuple[str, dict[str, Any]]:
+    spec = {"namespaces": [f"ns{number}"], "max": {"cpu": most}}
+    return f"q{number}", {"metadata": {"name": f"q{number}"}, "spec": spec}
+
+
+def quota(number: int, most: int = 1) -> tuple[str, dict[str, Any]]:
+    made = test_capacity_scheduling.quota(f"ns{number}", most, most, name="e")
+    return f"ns{number}/e", made
+
+
+KINDS = pytest.mark.parametrize(("make", "one"), [(Queues, queue), (Quotas, quota)], ids=["queues", "quotas"])
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The keys of the objects that were read."""
+    found: list[str] = []
+    for module in (queues, quotas):
+        read_one: Any = module._read_one
+
+        def noted(first: Any, second: Any, read_one: Any = read_one) -> Any:
+            found.append(first if isinstance(first, str) else second)
+            return read_one(first, second)
+
+        monkeypatch.setattr(module, "_read_one", noted)
+    return found
+
+
+def meaning(known: ObjectsInSteps) -> object:
+    """Return what is decided by."""
+    return known.tree if isinstance(known, Queues) else known.by_namespace  # type: ignore[attr-defined]
+
+
+def said_of(known: Any, number: int) -> object:
+    """Return what the objects say of a namespace's cpus; None where they do not know it."""
+    if isinstance(known, Quotas):
+        found = known.by_namespace.get(f"ns{number}")
+        return None if found is None or found.max is None else found.max["cpu"]
+    name = known.tree.queue_of(pod("p", namespace=f"ns{number}"))
+    return known.tree.queues[known.tree.place(name)].max["cpu"] if name else None
+
+
+@KINDS
+def test_no_step_reads_more_than_a_few_objects_and_what_was_known_holds_until_the_last(
+    make: Callable[[], Any], one: Any, reads: list[str]
+) -> None:
+    objects, known = ObjectStore(), make()
+    objects.update([one(number) for number in range(MANY)])
+    before, last, steps = meaning(known), 0, 0
+    for _ in known.reading(objects):
+        assert len(reads) - last <= 64
+        last, steps = len(reads), steps + 1
+        if last < MANY:
+            assert meaning(known) is before, "nobody decides by half of them"
+    assert sorted(reads) == sorted(objects)
+    assert steps >= MANY / 64
+    assert [said_of(known, number) for number in (0, MANY - 1)] == [1000, 1000]
+
+
+@KINDS
+def test_a_change_among_many_is_settled_in_steps_and_read_once(
+    make: Callable[[], Any], one: Any, reads: list[str]
+) -> None:
+    objects, known = ObjectStore(), make()
+    objects.update([one(number) for number in range(MANY)])
+    at_once(known.reading(objects))
+    reads.clear()
+    objects.update([one(7, most=3)])
+    assert known.look_at(objects), "there is more to do than to read one object"
+    assert said_of(known, 7) == 1000
+    assert sum(1 for _ in known.reading(objects)) >= MANY / objects_in_steps.SETTLED_A_STEP
+    assert said_of(known, 7) == 3000
+    assert len(reads) == 1
+
+
+@KINDS
+def test_what_changes_while_others_are_read_is_read_too_and_two_readers_share_the_work(
+    make: Callable[[], Any], one: Any, reads: list[str]
+) -> None:
+    objects, known = ObjectStore(), make()
+    objects.update([one(number) for number in range(MANY)])
+    first, second = known.reading(objects), known.reading(objects)
+    for step in count():
+        if step == 10:
+            objects.update([one(3, most=5), one(MANY, most=6)])
+            del objects[one(4)[0]]
+        ended = [next(each, "over") == "over" for each in (first, second)]
+        if all(ended):
+            break
+    assert [said_of(known, number) for number in (3, 4, 5, MANY)] == [5000, None, 1000, 6000]
+    assert len(reads) <= MANY + 3
+    assert not known.look_at(objects)
+
+
+@KINDS
+def test_a_change_without_end_ends_no_reading_late(make: Callable[[], Any], one: Any) -> None:
+    objects, known = ObjectStore(), make()
+    objects.update([one(number) for number in range(MANY)])
+    most = 0
+    for most, _ in enumerate(known.reading(objects)):
+        objects.update([one(7, most=1 + most % 5)])
+        assert most < 10 * MANY / 64, "it goes on for ever"
+    assert said_of(known, 8) == 1000
+
+
+def test_a_pod_of_a_queue_among_thousands_waits_until_all_are_read() -> None:
+    world = test_fair_queues.World({f"ns{number}": {"max": {"cpu": "1"}} for number in range(MANY)})
+    web = pod("web", namespace="ns1999", cpu="2")
+    with pytest.raises(NeedsTime) as needs:
+        world.plugin.pre_filter(CycleState(), web, world.cache.snapshot())
+    at_once(needs.value.steps)
+    assert "queue ns1999 has 0 of its max 1 cpu" in world.pre_filter(web)
+
+
+def test_a_pod_of_a_quota_among_thousands_waits_until_all_are_read() -> None:
+    world = test_capacity_scheduling.World(quotas=[quota(number)[1] for number in range(MANY)])
+    web = pod("web", namespace="ns1999", cpu="2")
+    with pytest.raises(NeedsTime) as needs:
+        world.plugin.pre_filter(CycleState(), web, world.cache.snapshot())
+    at_once(needs.value.steps)
+    answer = world.plugin.pre_filter(CycleState(), web, world.cache.snapshot())
+    assert answer is not None
+    assert "ElasticQuota ns1999 is more than Max" in answer.message
+
+
+def test_a_pod_waits_once_however_often_queues_change() -> None:
+    world = test_fair_queues.World({f"ns{number}": {"max": {"cpu": "1"}} for number in range(MANY)})
+    web = pod("web", namespace="ns1999", cpu="2")
+    with pytest.raises(NeedsTime) as needs:
+        world.plugin.pre_filter(CycleState(), web, world.cache.snapshot())
+    at_once(needs.value.steps)
+    world.apply("another", max={"cpu": "3"})
+    assert "queue ns1999 has 0 of its max 1 cpu" in world.pre_filter(web)
+    with pytest.raises(NeedsTime):  # the next attempt
+        world.pre_filter(web)
+
+
+def test_thousands_of_queues_are_read_in_the_background_when_no_pod_asks() -> None:
+    world = test_fair_queues.World({f"ns{number}": {"max": {"cpu": "1"}} for number in range(MANY)})
+    virtual_time.run(world.plugin.refresh())
+    assert len(at_once(world.plugin.report())) == MANY
