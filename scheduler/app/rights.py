@@ -132,18 +132,18 @@ def _own(
     for resource in (NODES, PODS):
         for verb in ("list", "watch"):
             yield "the cluster", Right(verb, resource.group, resource.plural)
-    yield "what became of a pod when an answer was lost", Right("get", PODS.group, PODS.plural)
-    yield "why a pod waits, and that it was preempted", Right("patch", PODS.group, f"{PODS.plural}/status")
+    yield "check pods after a lost response", Right("get", PODS.group, PODS.plural)
+    yield "conditions of pods", Right("patch", PODS.group, f"{PODS.plural}/status")
     for verb in ("create", "patch"):
         yield "events", Right(verb, EVENTS.group, EVENTS.plural)
     election = settings.leader_election
     if election.leader_elect:
         where, name = election.resource_namespace, election.resource_name
-        yield "a name cannot be asked for what is not there yet", Right("create", *_LEASES, where)
+        yield "leader election; RBAC cannot restrict create by name", Right("create", *_LEASES, where)
         for verb in ("get", "watch", "update"):
-            yield "who leads", Right(verb, *_LEASES, where, name)
+            yield "leader election", Right(verb, *_LEASES, where, name)
     if any(profile.scheduler_name == DEFAULT_SCHEDULER for profile in settings.profiles):
-        yield "whether kube-scheduler is at work", Right("get", *_LEASES, *DEFAULT_LEASE)
+        yield "detect a running kube-scheduler", Right("get", *_LEASES, *DEFAULT_LEASE)
     if config_map is not None:
         for verb in ("get", "list", "watch"):
             yield "the configuration", Right(verb, "", "configmaps", *config_map)
@@ -154,7 +154,9 @@ def _own(
 _READING: Final = ("get", "list", "watch")
 _LEASES: Final = (LEASES.group, LEASES.plural)
 _PROFILES: Final = {
-    Right("list", SCHEDULER_PROFILES.group, SCHEDULER_PROFILES.plural): "profiles that are objects",
-    Right("watch", SCHEDULER_PROFILES.group, SCHEDULER_PROFILES.plural): "profiles that are objects",
-    Right("patch", SCHEDULER_PROFILES.group, f"{SCHEDULER_PROFILES.plural}/status"): "what became of those",
+    Right("list", SCHEDULER_PROFILES.group, SCHEDULER_PROFILES.plural): "SchedulerProfiles",
+    Right("watch", SCHEDULER_PROFILES.group, SCHEDULER_PROFILES.plural): "SchedulerProfiles",
+    Right(
+        "patch", SCHEDULER_PROFILES.group, f"{SCHEDULER_PROFILES.plural}/status"
+    ): "status of SchedulerProfiles",
 }

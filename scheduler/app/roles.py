@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 _HEAD: Final = """\
-# What the daemon calls with this configuration and nothing else: `custom-scheduler check --rbac`.
+# The rights that the daemon needs with this configuration, and no others: the output of `custom-scheduler check --rbac`.
 """
 _OBJECT: Final = """\
 apiVersion: rbac.authorization.k8s.io/v1
@@ -36,7 +36,7 @@ def roles_yaml(rights: Mapping[Right, str], account: Named) -> str:
     roles = [_role(account.name, place, _of_place(rights, place)) for place in places]
     bindings = [_binding(account.name, account, place) for place in places]
     delegator = _binding(f"{account.name}-auth-delegator", account, "", _DELEGATOR)
-    asking = f"# Who may read the pages is asked of the API server.\n{delegator}"
+    asking = f"# authentication and authorization of HTTP clients by the API server\n{delegator}"
     return _HEAD + "---\n".join([*roles, *bindings, asking])
 
 

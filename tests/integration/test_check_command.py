@@ -407,7 +407,7 @@ def test_rights_that_are_missing_and_a_lease_that_is_taken_end_it_with_their_sta
             assert lines[0] == f"rights: {count} of {count} are missing"
             assert "missing: delete pods (DefaultPreemption)" in lines
             assert (
-                'missing: update leases.coordination.k8s.io "custom-scheduler" in kube-system (who leads)'
+                'missing: update leases.coordination.k8s.io "custom-scheduler" in kube-system (leader election)'
                 in lines
             )
             advice = lines.index(
