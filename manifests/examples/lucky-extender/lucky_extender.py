@@ -1,4 +1,4 @@
-"""An HTTP extender that tosses a coin for every node and rolls dice for its score: python lucky_extender.py 8888."""
+"""An HTTP extender with random results and scores for every node: python lucky_extender.py 8888."""
 
 import json
 import random

@@ -1,7 +1,7 @@
-"""The cheapest node that can run a pod wins.
+"""Prefers the cheapest feasible node.
 
-Prices are in a ConfigMap: instance type -> price per hour. A node's own label `example.com/price` goes first. A node
-whose price nobody knows counts as the dearest.
+Prices are in a ConfigMap: instance type -> price per hour. A node's own label `example.com/price` takes precedence. A
+node without a known price counts as the most expensive.
 """
 
 from typing import ClassVar
@@ -47,7 +47,7 @@ class CheapestNode(ScorePlugin):
 
 
 def micro(price):
-    """Return a price in millionths, -1 where it is none."""
+    """Return a price in millionths, or -1 if it is not a price."""
     try:
         number = float(price)
     except (TypeError, ValueError):

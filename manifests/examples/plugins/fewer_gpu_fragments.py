@@ -1,7 +1,7 @@
-"""Leaves as little as possible of a GPU that nobody can use: the request that the cluster mostly sees is the measure.
+"""Leaves as little unusable GPU capacity as possible, measured by the most common request in the cluster.
 
-Of the GPUs' shares that would be left on a node, what is no multiple of `typical` is a fragment; the fewest of them win. A
-small cousin of FragmentationGradientDescent.
+The fragment of a node is its remaining GPU capacity modulo `typical`. The node with the smallest fragment wins. This is a
+simple version of FragmentationGradientDescent.
 """
 
 from typing import ClassVar

@@ -1,7 +1,7 @@
-"""Only nodes with a free licence run pods that need one.
+"""Allows pods that need a licence only on nodes with a free licence.
 
-A node says how many seats it has in the annotation `example.com/licences`, a pod that takes one has the label
-`example.com/licence: "yes"`. A licence server may know of seats taken by others: it answers {"node name": seats}.
+A node has its number of seats in the annotation `example.com/licences`. A pod that uses a seat has the label
+`example.com/licence: "yes"`. An optional licence server reports seats in use outside of the cluster: {"node name": seats}.
 """
 
 import json
@@ -23,7 +23,7 @@ LABEL = "example.com/licence"
 
 
 class LicenceArgs(PluginArgs):
-    server: str = ""  # URL; "" asks nobody
+    server: str = ""  # URL; "" for no server
     refresh_seconds: float = 30.0
 
 
@@ -34,7 +34,7 @@ class FreeLicence(FilterPlugin):
 
     def __init__(self, *, args: LicenceArgs, web: HttpGet):
         self._server, self._web = args.server, web
-        self._taken = {}  # node name -> seats taken outside of the cluster
+        self._taken = {}  # node name -> seats in use outside of the cluster
         self._version = 0
         self.refresh_seconds = args.refresh_seconds if args.server else None
 
@@ -42,7 +42,7 @@ class FreeLicence(FilterPlugin):
         return pod.labels.get(LABEL) == "yes"
 
     def version(self):
-        return self._version  # verdicts kept from before a refresh are out of date
+        return self._version  # a refresh invalidates cached results
 
     def events(self):
         seats = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ANNOTATION)

@@ -1,7 +1,7 @@
-"""Keeps whole GPU nodes free: pods with GPUs fill nodes that are in use, pods without stay off GPU nodes.
+"""Keeps whole GPU nodes free: pods with GPUs fill nodes in use, and pods without GPUs avoid GPU nodes.
 
-Small requests spread over nodes leave each with a few GPUs, and a pod that wants eight fits nowhere. All nodes are
-scored at once, as arrays.
+If small requests are spread over the nodes, each node has a few free GPUs, and a pod that requests eight fits no node.
+All nodes are scored at once, as arrays.
 """
 
 from typing import ClassVar

@@ -1,7 +1,7 @@
 """Keeps pods off nodes whose hardware is degraded although they are Ready.
 
-A health agent says so with a node condition, as node-problem-detector does, or with the annotation
-`example.com/degraded: <what>`. Conditions listed as `avoid` cost score, those listed as `refuse` the node.
+A health agent reports this with a node condition, as node-problem-detector does, or with the annotation
+`example.com/degraded: <what>`. A condition in `avoid` lowers the score, a condition in `refuse` rejects the node.
 """
 
 from typing import ClassVar
@@ -35,7 +35,7 @@ class HealthyHardware(FilterPlugin, ScorePlugin):
         self._refuse, self._avoid = frozenset(args.refuse), frozenset(args.avoid)
 
     def signature(self, pod):
-        return ""  # hardware is as bad for one pod as for the other
+        return ""  # the result does not depend on the pod
 
     def events(self):
         better = ActionType.ADD | ActionType.UPDATE_NODE_CONDITION | ActionType.UPDATE_NODE_ANNOTATION
@@ -51,6 +51,6 @@ class HealthyHardware(FilterPlugin, ScorePlugin):
 
 
 def troubles(node):
-    """Return the conditions of a node that hold."""
+    """Return the conditions of a node that are True."""
     conditions = node.object.get("status", {}).get("conditions") or ()
     return {each["type"] for each in conditions if each.get("status") == "True"}

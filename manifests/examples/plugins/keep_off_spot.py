@@ -1,4 +1,4 @@
-"""Pods with the label `example.com/tier: gold` stay off nodes that may be taken away."""
+"""Keeps pods with the label `example.com/tier: gold` off spot nodes."""
 
 from scheduler.framework import FilterPlugin, Status
 
