@@ -1,4 +1,4 @@
-{{- /* Of every object. The name is the release's, so that the pods of two releases are told apart. */}}
+{{- /* The labels of every object. The name is that of the release, to distinguish the pods of two releases. */}}
 {{- define "labels" -}}
 app.kubernetes.io/name: {{ quote .Release.Name }}
 app.kubernetes.io/component: scheduler
