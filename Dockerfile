@@ -1,13 +1,13 @@
-# The environment is built from lock files in one stage, by hash, and copied into the next, which has no compiler and no pip
-# cache. What runs is not root, and needs no file system but its own to read.
-# `make base-image` puts the digest of the day behind the name, and `make image` does so if there is none. Until then the name is
-# no valid one, so that no build takes whatever the tag means at the moment; --build-arg BASE=... names another base.
+# The first stage builds the environment from lock files, by hash. The second stage copies it and has no compiler and no pip
+# cache. The container runs as non-root and needs no writable file system.
+# `make base-image` appends the present digest to the name, and `make image` does so if there is none. Without a digest the
+# name is invalid, so that no build uses the present image of the tag; --build-arg BASE=... sets another base.
 ARG BASE=python:3.12-slim@run-make-image
 FROM ${BASE} AS build
 ARG LOCK=requirements.lock
 WORKDIR /src
 COPY requirements.lock requirements-wasm.lock requirements-build.lock ./
-# No pip goes along: the builder's works on the environment of the image from outside.
+# The image has no pip: the builder's pip installs into the environment of the image from outside.
 RUN python -m venv builder \
  && python -m venv --without-pip /opt/custom-scheduler \
  && PIP_PYTHON=/opt/custom-scheduler/bin/python builder/bin/pip install --no-cache-dir --require-hashes -r ${LOCK}

@@ -1,8 +1,8 @@
-# Every target makes the environment it needs; nothing but Python 3.11 or newer is assumed.
+# Every target creates the environment that it needs; only Python 3.11 or newer is required.
 PYTHON ?= python3
 VENV := .venv
 IMAGE ?= custom-scheduler
-# What the image has; requirements-wasm.lock runs WebAssembly guests as well.
+# The dependencies in the image; requirements-wasm.lock also supports WebAssembly guests.
 LOCK ?= requirements.lock
 SBOM ?= sbom.json
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/run ## Watch the daemon place pods on a simulated cluster (ARGS=--exit to end by itself)
+demo: $(VENV)/run ## Run the daemon on a simulated cluster (ARGS=--exit to exit by itself)
 	@$(BIN)/custom-scheduler demo $(ARGS)
 
 test: $(VENV)/dev ## Run the tests (ARGS='-k name' for some of them)
@@ -26,41 +26,41 @@ check: $(VENV)/dev ## Format, lint, strict types and the import contract
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-format: $(VENV)/dev ## Rewrite the code as `make check` wants it
+format: $(VENV)/dev ## Format the code and fix lint errors
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-conformance: $(VENV)/dev ## Compare with what kube-scheduler says, by family
+conformance: $(VENV)/dev ## Compare the results with those of kube-scheduler, by family
 	@$(BIN)/python -m tests.conformance $(ARGS)
 
-bench: $(VENV)/dev ## What each kind of decision and a whole pod cost, at 100, 1000 and 5000 nodes
+bench: $(VENV)/dev ## Measure decisions and whole pods, at 100, 1000 and 5000 nodes
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-base-image: ## Fix the base image at its digest of today, in the Dockerfile (asks its registry, by docker buildx)
+base-image: ## Set the base image in the Dockerfile to its present digest (queries its registry by docker buildx)
 	@base=$$(sed -n 's/^ARG BASE=\([^@]*\).*/\1/p' Dockerfile) \
 	&& digest=$$(docker buildx imagetools inspect "$$base" --format '{{.Manifest.Digest}}') \
 	&& { echo "$$digest" | grep -Eqx 'sha256:[0-9a-f]{64}' || { echo "no digest of $$base: $$digest" >&2; exit 1; }; } \
 	&& sed -i "s|^ARG BASE=.*|ARG BASE=$$base@$$digest|" Dockerfile \
 	&& echo "The base image is $$base@$$digest from now on: commit the Dockerfile"
 
-fuzz: $(VENV)/dev ## Try made-up objects, guided by which code they reach (ARGS=-max_total_time=600 for ten minutes)
+fuzz: $(VENV)/dev ## Fuzz with generated objects, guided by coverage (ARGS=-max_total_time=600 for ten minutes)
 	@$(BIN)/pip install --quiet --disable-pip-version-check atheris==3.0.0
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
-soak: $(VENV)/dev ## Play storms of faults in virtual time, and count those that broke a promise (ARGS='--seeds 501-2000')
+soak: $(VENV)/dev ## Run fault campaigns in virtual time, and count violations of invariants (ARGS='--seeds 501-2000')
 	@$(BIN)/python -m tests.faults $(or $(ARGS),--seeds 501-1000)
 
-hostile: $(VENV)/dev ## Play what tenants may do to a scheduler, and measure what others notice (ARGS=--help)
+hostile: $(VENV)/dev ## Run hostile workloads of tenants, and measure the effects on others (ARGS=--help)
 	@$(BIN)/python -m tests.hostile $(ARGS)
 
 image: ## Build the container image (needs a Docker engine; IMAGE=name:tag to name it)
 	@grep -q '^ARG BASE=.*@sha256:' Dockerfile || $(MAKE) --no-print-directory base-image
 	docker build --build-arg LOCK=$(LOCK) -t $(IMAGE) .
 
-sbom: $(VENV)/dev ## Write what the image has as CycloneDX, with hashes, into sbom.json
+sbom: $(VENV)/dev ## Write the contents of the image as CycloneDX, with hashes, to sbom.json
 	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --of JSON --validate -o $(SBOM) $(LOCK)
 
-board-assets: ## Fetch what the board's page is made of anew, at the versions named here (needs npm)
+board-assets: ## Download the libraries of the board again, at the versions in this file (needs npm)
 	@into=$$(realpath scheduler/board/assets/vendor) && made=$$(mktemp -d) && cd "$$made" \
 	&& for package in preact@11.2.0 htm@3.1.1 uplot@1.6.32; do \
 	  name=$${package%@*} && mkdir $$name && npm pack --silent $$package >/dev/null && tar xzf $$name-*.tgz -C $$name || exit 1; \
@@ -72,17 +72,17 @@ board-assets: ## Fetch what the board's page is made of anew, at the versions na
 	&& cp uplot/package/dist/uPlot.min.css "$$into/uplot.css" \
 	&& cp LICENSES.txt "$$into/LICENSES.txt" && rm -rf "$$made"
 
-lock: ## Resolve the dependencies anew (needs uv)
+lock: ## Resolve the dependencies again (needs uv)
 	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 pyproject.toml -o requirements.lock
 	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 --extra wasm pyproject.toml -c requirements.lock -o requirements-wasm.lock
 	uv pip compile --quiet --universal --no-emit-index-url --generate-hashes --python-version 3.11 --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
 	sed -n '/^requires = /s/.*"\(.*\)".*/\1/p' pyproject.toml | uv pip compile --quiet --universal --no-emit-index-url --no-header --generate-hashes --python-version 3.11 - -o requirements-build.lock
 
-clean: ## Remove the environment and what tools left behind
+clean: ## Remove the environment and the caches of tools
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-# What `make demo` needs: the locked dependencies and this package, nothing more.
+# The environment of `make demo`: only the locked dependencies and this package.
 $(VENV)/run: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is " + sys.version)'
 	@$(PYTHON) -m venv $(VENV)
