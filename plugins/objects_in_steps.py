@@ -43,6 +43,11 @@ class ObjectsInSteps(ABC):
     def read(self, key: str) -> bool:
         """Read an object that is new, changed or gone; return whether `settle` has to follow."""
 
+    @property
+    def settles_at_once(self) -> bool:
+        """Whether `settle` takes but one step, although the objects are many."""
+        return False
+
     @abstractmethod
     def settle(self) -> Generator[None, None, None]:
         """Find in steps what the objects mean together; the result comes into force in the last step."""
@@ -53,7 +58,7 @@ class ObjectsInSteps(ABC):
             self._note(objects)
             if len(self._unread) <= READ_A_STEP or len(objects) <= _FEW:
                 self._read_some(len(self._unread))
-            if self._is_news and not self._unread and len(objects) <= _FEW:
+            if self._is_news and not self._unread and (len(objects) <= _FEW or self.settles_at_once):
                 self._is_news = False
                 for _ in self.settle():
                     pass

@@ -9,7 +9,7 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plugins.capacity_scheduling.accounts import Accounts
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS, STATUS_RIGHT, Quotas, add
@@ -28,6 +28,7 @@ from scheduler.framework import (
     PodGroupMembers,
     PodGroupObjects,
     PreFilterPlugin,
+    QueueingHint,
     Status,
 )
 from scheduler.framework.preemption import (  # the constructor's types are read
@@ -82,7 +83,21 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
     def events(self) -> Sequence[EventWithHint]:
         deleted = ClusterEvent(EventResource.POD, ActionType.DELETE)
         quota = ClusterEvent(EventResource.ELASTIC_QUOTA, ActionType.ALL)
-        return (EventWithHint(deleted), EventWithHint(quota))
+        return (EventWithHint(deleted), EventWithHint(quota, self._after_quota_change))
+
+    def _after_quota_change(
+        self, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
+    ) -> QueueingHint:
+        """Leave out what changes no quota: another field than the spec, or an ElasticQuota that does not count."""
+        if old is not None and new is not None and old.get("spec") == new.get("spec"):
+            return QueueingHint.SKIP
+        for found in (old, new):
+            if found is not None:
+                metadata = found["metadata"]
+                created = str(metadata.get("creationTimestamp", ""))
+                if self._quotas.may_count(metadata["namespace"], metadata["name"], created):
+                    return QueueingHint.QUEUE
+        return QueueingHint.SKIP
 
     # PreFilter.
 

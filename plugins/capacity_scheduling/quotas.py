@@ -7,6 +7,7 @@ Source:
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
     from scheduler.snapshot import Objects
+
+    _Read = tuple[str, "Quota"] | str
+    """When an ElasticQuota was created and what it says, or what is wrong with it."""
+    _Age = tuple[str, str]
+    """When an ElasticQuota was created, and its key."""
 
 logger = logging.getLogger(__name__)
 
@@ -107,49 +113,82 @@ class Quotas(ObjectsInSteps):
         self.holders: Mapping[str, str] = {}
         self.wrong: Mapping[str, str] = {}
         self.guaranteed: Mapping[str, int] = {}
-        self._read: dict[str, tuple[str, Quota] | str] = {}
+        self._read: dict[str, _Read] = {}
+        self._by_age: dict[
+            str, list[_Age]
+        ] = {}  # namespace -> its quotas that can be understood, the oldest first
+        self._touched: dict[str, None] = {}  # namespaces whose quota may have changed
+        self._wrong: dict[str, str] = {}
 
     def forget(self) -> None:
-        self._read = {}
+        self._read, self._by_age, self._wrong = {}, {}, {}
+        self._touched = dict.fromkeys(self.by_namespace)
 
     def read(self, key: str) -> bool:
-        found = _read_one(self._objects, key)
-        if found == self._read.get(key):
-            return False
-        if found is None:
-            del self._read[key]
-        else:
+        before, found = self._read.pop(key, None), _read_one(self._objects, key)
+        if found is not None:
             self._read[key] = found
-        return True
+        if found == before:
+            return False
+        namespace = key.partition("/")[0]
+        self._count(namespace, key, before, is_there=False)
+        self._count(namespace, key, found, is_there=True)
+        if isinstance(before, str) or isinstance(found, str):
+            self._touched[namespace] = None
+        return namespace in self._touched
+
+    def _count(self, namespace: str, key: str, found: _Read | None, *, is_there: bool) -> None:
+        """Note that a quota comes or goes; only the oldest of its namespace matters to others."""
+        if isinstance(found, tuple):
+            ages, age = self._by_age.setdefault(namespace, []), (found[0], key)
+            place = bisect_left(ages, age)
+            if place == 0:
+                self._touched[namespace] = None
+            if is_there:
+                ages.insert(place, age)
+            else:
+                del ages[place]
+                if not ages:
+                    del self._by_age[namespace]
+        elif found is not None and is_there:
+            self._wrong[key] = found
+            if self.wrong.get(key) != found:
+                logger.warning("ElasticQuota cannot be understood", extra={"quota": key, "error": found})
+        elif found is not None:
+            del self._wrong[key]
+
+    @property
+    def settles_at_once(self) -> bool:
+        return len(self._touched) <= SETTLED_A_STEP
 
     def settle(self) -> Generator[None, None, None]:
-        oldest: dict[str, tuple[tuple[str, str], Quota]] = {}
-        wrong: dict[str, str] = {}
-        for place, (key, found) in enumerate(self._read.items()):
-            if place % SETTLED_A_STEP == 0:
+        by_namespace, holders = dict(self.by_namespace), dict(self.holders)
+        guaranteed = dict(self.guaranteed)
+        for place, namespace in enumerate(self._touched):
+            if place and place % SETTLED_A_STEP == 0:
                 yield
-            if isinstance(found, str):
-                wrong[key] = found
-                if self.wrong.get(key) != found:
-                    extra = {"quota": key, "error": found}
-                    logger.warning("ElasticQuota cannot be understood", extra=extra)
-                continue
-            created, quota = found
-            namespace, age = key.partition("/")[0], (created, key)
-            known = oldest.get(namespace)
-            if known is None or age < known[0]:
-                oldest[namespace] = age, quota
-        guaranteed: dict[str, int] = {}
-        for place, (_, quota) in enumerate(oldest.values()):
-            if place % SETTLED_A_STEP == 0:
-                yield
-            add(guaranteed, quota.min)
-        self.wrong, self.guaranteed = wrong, guaranteed
-        self.by_namespace = {namespace: quota for namespace, (_, quota) in oldest.items()}
-        self.holders = {namespace: key for namespace, ((_, key), _) in oldest.items()}
+            before = by_namespace.pop(namespace, None)
+            if before is not None:
+                add(guaranteed, before.min, -1)
+                del holders[namespace]
+            ages = self._by_age.get(namespace)
+            if ages:
+                _, key = ages[0]
+                found = self._read[key]
+                assert isinstance(found, tuple), "it can be understood"
+                by_namespace[namespace], holders[namespace] = found[1], key
+                add(guaranteed, found[1].min)
+        self._touched = {}
+        self.by_namespace, self.holders, self.guaranteed = by_namespace, holders, guaranteed
+        self.wrong = dict(self._wrong)
+
+    def may_count(self, namespace: str, name: str, created: str) -> bool:
+        """Whether an ElasticQuota is, or may become, the one that counts in its namespace, as far as they were read."""
+        ages = self._by_age.get(namespace)
+        return not ages or (created, f"{namespace}/{name}") <= ages[0]
 
 
-def _read_one(objects: Objects, key: str) -> tuple[str, Quota] | str | None:
+def _read_one(objects: Objects, key: str) -> _Read | None:
     """Return when an ElasticQuota was made and what it says, or what is wrong with it; None if there is none."""
     try:
         found = objects.typed(ElasticQuota, key)

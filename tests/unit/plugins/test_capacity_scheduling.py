@@ -15,7 +15,15 @@ from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption.disruption_budgets import BUDGETS
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.cycle.profiles import Profiles
-from scheduler.framework import ActionType, ClusterEvent, Code, CycleState, Diagnosis, EventResource
+from scheduler.framework import (
+    ActionType,
+    ClusterEvent,
+    Code,
+    CycleState,
+    Diagnosis,
+    EventResource,
+    QueueingHint,
+)
 from scheduler.framework.long_work import AtOnce
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.objects.decode import decode_pod
@@ -452,4 +460,23 @@ def test_pods_that_go_and_quotas_wake_who_waits(event: ClusterEvent, *, wakes: b
     registered = [each for each in World().plugin.events() if each.event.covers(event)]
 
     assert bool(registered) is wakes
-    assert all(each.hint is None for each in registered)
+
+
+def test_only_a_change_of_a_quota_that_counts_requeues_pods() -> None:
+    older, younger = quota("a", 1, 1, name="z"), quota("a", 1, 1, created="2026-03-02T08:00:00Z")
+    world = World(quotas=[older, younger])
+    world.plugin.pre_filter(CycleState(), incoming(), world.cache.snapshot())
+    [hint] = [each.hint for each in world.plugin.events() if each.hint is not None]
+
+    def changed(made: dict[str, Any], **fields: Any) -> dict[str, Any]:
+        return {**made, **fields}
+
+    spec, status = {"max": {"cpu": "9"}}, {"used": {"cpu": "1"}}
+    assert hint(incoming(), older, changed(older, spec=spec)) is QueueingHint.QUEUE
+    assert hint(incoming(), older, changed(older, status=status)) is QueueingHint.SKIP
+    assert hint(incoming(), younger, changed(younger, spec=spec)) is QueueingHint.SKIP
+    assert hint(incoming(), younger, None) is QueueingHint.SKIP
+    assert hint(incoming(), older, None) is QueueingHint.QUEUE
+    assert hint(incoming(), None, quota("b", 1, 1)) is QueueingHint.QUEUE
+    oldest = quota("a", 1, 1, name="y", created="2026-01-01T08:00:00Z")
+    assert hint(incoming(), None, oldest) is QueueingHint.QUEUE

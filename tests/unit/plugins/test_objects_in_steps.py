@@ -86,20 +86,53 @@ def test_no_step_reads_more_than_a_few_objects_and_what_was_known_holds_until_th
     assert [said_of(known, number) for number in (0, MANY - 1)] == [1000, 1000]
 
 
-@KINDS
-def test_a_change_among_many_is_settled_in_steps_and_read_once(
-    make: Callable[[], Any], one: Any, reads: list[str]
-) -> None:
-    objects, known = ObjectStore(), make()
-    objects.update([one(number) for number in range(MANY)])
+def test_a_change_among_many_queues_is_settled_in_steps_and_read_once(reads: list[str]) -> None:
+    objects, known = ObjectStore(), Queues()
+    objects.update([queue(number) for number in range(MANY)])
     at_once(known.reading(objects))
     reads.clear()
-    objects.update([one(7, most=3)])
+    objects.update([queue(7, most=3)])
     assert known.look_at(objects), "there is more to do than to read one object"
     assert said_of(known, 7) == 1000
     assert sum(1 for _ in known.reading(objects)) >= MANY / objects_in_steps.SETTLED_A_STEP
     assert said_of(known, 7) == 3000
     assert len(reads) == 1
+
+
+def test_a_change_among_many_quotas_is_read_and_settled_at_once(reads: list[str]) -> None:
+    objects, known = ObjectStore(), Quotas()
+    objects.update([quota(number) for number in range(MANY)])
+    at_once(known.reading(objects))
+    reads.clear()
+    objects.update([quota(7, most=3)])
+    assert not known.look_at(objects)
+    assert said_of(known, 7) == 3000
+    assert known.guaranteed["cpu"] == 1000 * (MANY + 2)
+    assert len(reads) == 1
+
+
+def test_of_many_quotas_in_a_namespace_only_the_oldest_changes_what_is_decided_by() -> None:
+    def in_ns(number: int, most: int = 1) -> tuple[str, dict[str, Any]]:
+        created = f"2026-03-{1 + number % 28:02}T08:00:00Z"
+        made = test_capacity_scheduling.quota("ns", most, most, name=f"e{number:04}", created=created)
+        return f"ns/e{number:04}", made
+
+    objects, known = ObjectStore(), Quotas()
+    objects.update([in_ns(number) for number in range(MANY)])
+    at_once(known.reading(objects))
+    before = known.by_namespace
+    for number in range(1, 28):
+        objects.update([in_ns(number, most=number)])
+        assert not known.look_at(objects)
+    assert known.by_namespace is before
+    assert known.holders == {"ns": "ns/e0000"}
+
+    del objects["ns/e0000"]
+    known.look_at(objects)
+    assert known.holders == {"ns": "ns/e0028"}
+    objects.update([in_ns(0, most=5)])
+    known.look_at(objects)
+    assert (known.holders, known.guaranteed["cpu"]) == ({"ns": "ns/e0000"}, 5000)
 
 
 @KINDS
