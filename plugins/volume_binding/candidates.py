@@ -10,18 +10,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 
 from plugins.volume_binding.places import Places, reach_of
 from scheduler.objects.matchers import matcher
 from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, parse_label_selector
 from scheduler.objects.storage import CSIStorageCapacity, PersistentVolume
 from scheduler.snapshot import Index
-from scheduler.snapshot.interning import InternedColumn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Hashable, Sequence
 
-    from plugins.volume_binding.places import Reach
+    from plugins.volume_binding.places import Reach, Selection
     from scheduler.objects.matchers import Matcher
     from scheduler.objects.storage import PersistentVolumeClaim
     from scheduler.snapshot import Bools, Int64s, Objects, Snapshot
@@ -35,6 +35,12 @@ AVAILABLE: Final = "Available"
 _FILESYSTEM = "Filesystem"
 _MOST_CLASSES = 64
 """Classes whose objects are kept numbered; the one not asked about for the longest goes first."""
+_MOST_DEMANDS = 1024
+"""Demands whose verdicts are kept for each class."""
+_MOST_NEW = 1000
+"""So many objects at most are numbered at once."""
+_COMPARED_AT_ONCE = 64
+"""So many traits at most are compared with a demand at once."""
 
 
 class VolumeTraits(NamedTuple):
@@ -143,31 +149,42 @@ class Candidates(ABC, Generic[S, T]):
     """The objects of one class that may do for a demand, numbered: the lower, the better, by name where that is equal.
 
     Demands differ in what they ask of an object, and pods may make any number of them. So objects are read once for all
-    demands, and a demand is compared once with all objects that have the same traits.
+    demands, and a demand is compared once with all objects that have the same traits. Both are kept, and done in steps.
+
+    Args:
+        class_name: the StorageClass.
 
     Attributes:
-        class_name: the StorageClass.
-        names: the keys of the objects, by number; some may do no more.
+        ranked: rank and name of each object, and when it was added, by number; some may do no more. It is replaced when
+            objects come, and never changed.
+        version: another number whenever objects come, or do for others than before.
     """
 
     struct: ClassVar[type[Any]]
+    index: ClassVar[Index[Any]]
 
     def __init__(self, class_name: str) -> None:
-        self.class_name = class_name
-        self.names: Sequence[str] = ()
+        self._class_name = class_name
         self._objects: Objects | None = None  # what was followed
         self._seen = 0
-        self._numbers: Mapping[str, int] = {}
-        self._ranks: Sequence[int] = ()  # by number
-        self._reaches: Sequence[Reach] = ()  # by number
-        self._traits: InternedColumn[T | None] = InternedColumn(
-            None
-        )  # by number; None of what does for nobody
-        self._places = Places()
+        self._left: dict[str, None] = {}  # names that are to be looked at again
+        self.version = 0
+        self._clear()
 
-    @abstractmethod
-    def _all(self, objects: Objects) -> Mapping[str, S]:
-        """Return, by key, the objects of the class of which some may do."""
+    def _clear(self) -> None:
+        self.ranked: Sequence[tuple[int, str, int]] = ()
+        self._known: dict[str, tuple[tuple[int, str, int], Reach]] = {}  # name -> its place in `ranked`
+        self._new: dict[
+            str, tuple[tuple[int, str, int], Reach, int]
+        ] = {}  # those without a number, and their codes
+        self._added = 0
+        self._codes: Int64s = np.zeros(0, dtype=np.int64)  # by number: places in `_traits`
+        self._n_fit = 0  # how many codes are not 0
+        self._traits: list[T | None] = [None]  # None of what does for nobody
+        self._code_of: dict[T | None, int] = {None: 0}
+        self._verdicts: OrderedDict[Hashable, bytearray] = OrderedDict()  # demand -> of each of the traits
+        self._places = Places()
+        self.version += 1
 
     @abstractmethod
     def _is_one(self, obj: S) -> bool:
@@ -185,54 +202,107 @@ class Candidates(ABC, Generic[S, T]):
         """Return a number that is lower for objects to be preferred."""
         return 0
 
-    def follow(self, objects: Objects) -> None:
-        """Look again at what changed since the last time."""
-        changed = objects.changed_since(self._seen) if self._objects is objects else None
-        self._objects, self._seen = objects, objects.changes
-        if changed is None or not all(
-            self._look_again(name, objects.typed(self.struct, name)) for name in changed
-        ):
-            self._look_at_all(objects)
+    def is_behind(self, objects: Objects) -> bool:
+        """Say whether something changed since the last time."""
+        return bool(self._objects is not objects or self._seen != objects.changes or self._left or self._new)
 
-    def fitting(self, admits: Callable[[T], bool]) -> Bools:
-        """Return bool (n,), by number, which objects a demand admits."""
-        traits = self._traits.shown(len(self.names))
-        return traits.judge(lambda each: each is not None and admits(each))
+    def follow(self, objects: Objects) -> Generator[None, None, None]:
+        """Look again, in steps, at what changed since the last time; the objects may change between two steps."""
+        yield from objects.read(self.index)
+        while self.is_behind(objects):
+            changed = objects.changed_since(self._seen) if self._objects is objects else None
+            if changed is None or self._is_mostly_past():
+                self._clear()
+                self._left = dict.fromkeys(objects.indexed(self.index, self._class_name))
+            else:
+                self._left.update(dict.fromkeys(changed))
+            self._objects, self._seen = objects, objects.changes
+            while self._left:
+                name, _ = self._left.popitem()
+                self._look_again(name, objects.typed(self.struct, name))
+                if len(self._new) >= _MOST_NEW:
+                    self._number_new()
+                yield
+            self._number_new()
+
+    def fitting(self, demand: Hashable, admits: Callable[[T], bool]) -> Generator[None, None, Bools]:
+        """Return, in steps, bool (n,), by number, which objects a demand admits.
+
+        Args:
+            demand: the same for demands that admit the same.
+            admits: says whether it admits an object, by its traits.
+        """
+        verdicts = self._verdicts.get(demand)
+        if verdicts is None:
+            verdicts = self._verdicts[demand] = bytearray(1)
+            if len(self._verdicts) > _MOST_DEMANDS:
+                self._verdicts.popitem(last=False)
+        self._verdicts.move_to_end(demand)
+        while len(verdicts) < len(self._traits):
+            traits = self._traits[len(verdicts) : len(verdicts) + _COMPARED_AT_ONCE]
+            verdicts.extend([each is not None and admits(each) for each in traits])
+            yield
+        fitting: Bools = np.frombuffer(verdicts, dtype=np.bool_)[self._codes]
+        return fitting
 
     def at_least(self, rank: int) -> int:
         """Return the smallest number of an object of a rank, or of a higher one."""
-        return bisect_left(self._ranks, rank)
+        return bisect_left(self.ranked, (rank,))
 
-    def first(self, snapshot: Snapshot, fitting: Bools, numbers: Int64s | int = 0) -> Int64s:
-        """Return the best that each node reaches of some objects; see `Places.first`."""
-        return self._places.first(snapshot, fitting, numbers)
+    def select(self, snapshot: Snapshot, fitting: Bools) -> Generator[None, None, Selection]:
+        """Return some of the objects, by the nodes that reach them; see `Places.select`."""
+        return self._places.select(snapshot, fitting)
 
-    def _look_at_all(self, objects: Objects) -> None:
-        found = self._all(objects)
-        ranked = sorted((self._rank_of(obj), name) for name, obj in found.items())
-        self._ranks = [rank for rank, _ in ranked]
-        self.names = [name for _, name in ranked]
-        self._numbers = {name: number for number, name in enumerate(self.names)}
-        self._reaches = [self._reach_of(found[name]) for name in self.names]
-        self._places, self._traits = Places(), InternedColumn(None)
-        self._traits.codes.reserve(len(self.names))
-        for number, name in enumerate(self.names):
-            self._places.add(number, self._reaches[number])
-            self._traits.set(number, self._traits_of(found[name]))
+    def _is_mostly_past(self) -> bool:
+        most = 1024 + 4 * self._n_fit
+        return len(self.ranked) > most or len(self._traits) > most
 
-    def _look_again(self, name: str, obj: S | None) -> bool:
-        """Take an object in as it is now; False where it takes new numbers."""
-        number = self._numbers.get(name)
+    def _look_again(self, name: str, obj: S | None) -> None:
+        """Take an object in as it is now."""
+        known = self._known.get(name)
+        self._new.pop(name, None)
         if obj is None or not self._is_one(obj):
-            if number is not None:
-                self._traits.set(number, None)
-            return True
-        if number is None or self._ranks[number] != self._rank_of(obj):
-            return False
-        if self._reaches[number] != self._reach_of(obj):
-            return False
-        self._traits.set(number, self._traits_of(obj))
-        return True
+            if known is not None:
+                self._set(known[0], 0)
+            return
+        rank, reach, traits = self._rank_of(obj), self._reach_of(obj), self._traits_of(obj)
+        code = self._code_of.get(traits)
+        if code is None:
+            code = self._code_of[traits] = len(self._traits)
+            self._traits.append(traits)
+        if known is not None and known[0][0] == rank and known[1] == reach:
+            self._set(known[0], code)
+            return
+        if known is not None:
+            self._set(known[0], 0)
+        self._added += 1
+        self._new[name] = (rank, name, self._added), reach, code
+
+    def _set(self, place: tuple[int, str, int], code: int) -> None:
+        number = bisect_left(self.ranked, place)
+        before = int(self._codes[number])
+        if before != code:
+            self._codes[number] = code
+            self._n_fit += (code != 0) - (before != 0)
+            self.version += 1
+
+    def _number_new(self) -> None:
+        """Give new objects their numbers; those after them move up."""
+        if not self._new:
+            return
+        new = sorted(self._new.values(), key=lambda each: each[0])
+        before = np.array([bisect_left(self.ranked, place) for place, _, _ in new], dtype=np.int64)
+        old = np.arange(len(self.ranked), dtype=np.int64)
+        if len(old) and before[0] < len(old):
+            self._places.renumber(old + np.searchsorted(before, old, side="right"))
+        self._codes = np.insert(self._codes, before, [code for _, _, code in new])
+        self.ranked = sorted([*self.ranked, *(place for place, _, _ in new)])
+        for number, (place, reach, _) in zip((before + np.arange(len(new))).tolist(), new, strict=True):
+            self._places.add(number, reach)
+            self._known[place[1]] = place, reach
+        self._n_fit += len(new)
+        self._new = {}
+        self.version += 1
 
 
 UNCLAIMED: Final = Index(
@@ -245,12 +315,10 @@ class VolumeCandidates(Candidates[PersistentVolume, VolumeTraits]):
     """The volumes of a class that no claim holds."""
 
     struct = PersistentVolume
-
-    def _all(self, objects: Objects) -> Mapping[str, PersistentVolume]:
-        return objects.indexed(UNCLAIMED, self.class_name)
+    index = UNCLAIMED
 
     def _is_one(self, volume: PersistentVolume) -> bool:
-        return volume.spec.claim_ref is None and volume.class_name == self.class_name
+        return volume.spec.claim_ref is None and volume.class_name == self._class_name
 
     def _traits_of(self, volume: PersistentVolume) -> VolumeTraits:
         return traits_of(volume)
@@ -269,18 +337,14 @@ class CapacityCandidates(Candidates[CSIStorageCapacity, "int | None"]):
     """What drivers report of the room for new volumes of a class; the traits are the size of the largest."""
 
     struct = CSIStorageCapacity
+    index = CAPACITIES_OF_CLASS
 
     def __init__(self, class_name: str) -> None:
         super().__init__(class_name)
-        self._known: tuple[tuple[object, ...], Int64s] | None = (
-            None  # of which reports and nodes, and the largest
-        )
-
-    def _all(self, objects: Objects) -> Mapping[str, CSIStorageCapacity]:
-        return objects.indexed(CAPACITIES_OF_CLASS, self.class_name)
+        self._largest: tuple[tuple[object, ...], Int64s] | None = None  # of which reports and nodes, and what
 
     def _is_one(self, capacity: CSIStorageCapacity) -> bool:
-        return capacity.storage_class_name == self.class_name
+        return capacity.storage_class_name == self._class_name
 
     def _traits_of(self, capacity: CSIStorageCapacity) -> int | None:
         return _largest_bytes(capacity)
@@ -288,15 +352,15 @@ class CapacityCandidates(Candidates[CSIStorageCapacity, "int | None"]):
     def _reach_of(self, capacity: CSIStorageCapacity) -> Reach:
         return reach_of_capacity(capacity)
 
-    def largest_bytes(self, snapshot: Snapshot) -> Int64s:
-        """Return int64 (n_nodes,), the size of the largest volume that can be made for each node; -1 for none."""
+    def largest_bytes(self, snapshot: Snapshot) -> Generator[None, None, Int64s]:
+        """Return, in steps, the size of the largest volume that can be made for each node, int64 (n_nodes,); -1 for none."""
         log = snapshot.node_changes
-        seen = self._seen, log, None if log is None else log.end, snapshot.n_nodes
-        if log is None or self._known is None or self._known[0] != seen:
-            traits = self._traits.shown(len(self.names))
-            sizes = traits.measure(lambda largest: -1 if largest is None else min(largest, _MOST_BYTES))
-            self._known = seen, self._places.highest(snapshot, sizes)
-        return self._known[1]
+        seen = self.version, log, None if log is None else log.end, snapshot.n_nodes
+        if log is None or self._largest is None or self._largest[0] != seen:
+            sizes = [-1 if each is None else min(each, _MOST_BYTES) for each in self._traits]
+            values = np.array(sizes, dtype=np.int64)[self._codes]
+            self._largest = seen, (yield from self._places.highest(snapshot, values))
+        return self._largest[1]
 
 
 _MOST_BYTES: Final = (1 << 63) - 1
@@ -317,15 +381,15 @@ class KeptCandidates:
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[type[Candidates[Any, Any]], str], Candidates[Any, Any]] = OrderedDict()
 
-    def volumes(self, class_name: str, objects: Objects) -> VolumeCandidates:
-        """Return the volumes of a class that no claim holds now; `objects` are all volumes."""
-        return self._followed(VolumeCandidates, class_name, objects)
+    def volumes(self, class_name: str) -> VolumeCandidates:
+        """Return the volumes of a class that no claim holds; they are to `follow` all volumes."""
+        return self._of(VolumeCandidates, class_name)
 
-    def capacities(self, class_name: str, objects: Objects) -> CapacityCandidates:
-        """Return the reports about a class as they are now; `objects` are all reports."""
-        return self._followed(CapacityCandidates, class_name, objects)
+    def capacities(self, class_name: str) -> CapacityCandidates:
+        """Return the reports about a class; they are to `follow` all reports."""
+        return self._of(CapacityCandidates, class_name)
 
-    def _followed(self, kind: type[C], class_name: str, objects: Objects) -> C:
+    def _of(self, kind: type[C], class_name: str) -> C:
         key = kind, class_name
         found = self._kept.get(key)
         if found is None:
@@ -333,6 +397,5 @@ class KeptCandidates:
             if len(self._kept) > _MOST_CLASSES:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
-        found.follow(objects)
         assert isinstance(found, kind)
         return found

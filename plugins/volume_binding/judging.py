@@ -9,29 +9,36 @@ Source:
 from __future__ import annotations
 
 from enum import IntFlag, auto
-from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple
+from operator import is_
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from plugins.volume_binding.claims import selected_node
-from plugins.volume_binding.matching import match_volumes
+from plugins.volume_binding.claims import key_of, selected_node
+from plugins.volume_binding.matching import HELD_FOR, match_volumes
 from plugins.volume_binding.migration import MIGRATED, migrated_plugin, reach_by_driver
 from plugins.volume_binding.places import nodes_in, reach_of, rules_of
-from plugins.volumes.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, Storage
+from plugins.volumes.storage import (
+    CSI_DRIVERS,
+    CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
+    STORAGE_CLASSES,
+    VOLUMES,
+    Storage,
+)
 from scheduler.framework import PASS, Code, Outcome, Outcomes
 from scheduler.objects.selectors import NodeSelector, NodeSelectorTerm, Operator, SelectorRequirement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
-    from plugins.volume_binding.candidates import KeptCandidates
+    from plugins.volume_binding.candidates import CapacityCandidates, KeptCandidates, VolumeCandidates
     from plugins.volume_binding.claims import PodClaims
     from plugins.volume_binding.matching import Match
     from plugins.volume_binding.places import Reach
     from plugins.volumes.csi_migration import InTreePlugin
     from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-    from scheduler.snapshot import Bools, Int64s, Snapshot, UInt16s
+    from scheduler.snapshot import Bools, Snapshot, UInt16s
 
 
 class Refusal(IntFlag):
@@ -79,35 +86,128 @@ class VolumesOnNode(NamedTuple):
 
 
 class NodeVolumes:
-    """What the nodes of a snapshot have for the claims of one pod; judged when somebody asks."""
+    """What the nodes of a snapshot have for the claims of one pod: `judge` finds out.
+
+    Args:
+        snapshot: the cluster.
+        claims: the pod's.
+        kept: what is known of volumes already.
+
+    Attributes:
+        outcomes: what is said of each node; None before all nodes are judged.
+    """
 
     def __init__(self, snapshot: Snapshot, claims: PodClaims, kept: KeptCandidates) -> None:
         self._snapshot = snapshot
         self._storage = Storage(snapshot)
         self._claims = claims
         self._kept = kept
-        self._refusals: UInt16s = np.zeros(snapshot.n_nodes, dtype=np.uint16)
+        self._volumes: dict[str, VolumeCandidates] = {}  # class -> those that no claim holds
+        self._capacities: dict[
+            str, CapacityCandidates
+        ] = {}  # class -> what is reported of the room for new ones
+        self._seen: tuple[Any, ...] = ()  # the cluster that was judged, and the volumes
+        self._seen_volumes = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin to judge all nodes."""
+        self._refusals: UInt16s = np.zeros(self._snapshot.n_nodes, dtype=np.uint16)
         self._failures: list[tuple[str, Bools]] = []
         self._migrated_nodes: dict[str, Bools] = {}  # in-tree plugin -> where a CSI driver does its work
         self._offers: dict[str, Bools] = {}  # class -> where volumes of it are made
-        self._largest: dict[
-            str, Int64s
-        ] = {}  # class -> the largest volume that can be made for each node, in bytes
         self._matches: Sequence[Match] = ()
         self._selected: Sequence[PersistentVolumeClaim] = ()
+        self.outcomes: Outcomes | None = None
+        self._rest = self._compare()
 
-    @cached_property
-    def outcomes(self) -> Outcomes:
-        """What is said of each node."""
-        self._check_bound()
+    def go_on(self, snapshot: Snapshot, claims: PodClaims) -> bool:
+        """Judge another snapshot from now on, with what was found so far; False where these are not the claims any more."""
+        self._snapshot, self._storage = snapshot, Storage(snapshot)
+        return all(
+            len(mine) == len(others) and all(map(is_, mine, others))
+            for mine, others in zip(self._claims, claims, strict=True)
+        )
+
+    def judge(self) -> Generator[None, None, Outcomes]:
+        """Judge all nodes, in steps; return what is said of each.
+
+        The cluster may change between two steps, and where that concerns the pod it is judged anew.
+        """
+        while True:
+            yield from self.follow()
+            if not self._is_unchanged():
+                self._begin()
+            self._seen, self._seen_volumes = self._versions(), self._snapshot.objects(VOLUMES).changes
+            for _ in self._rest:
+                yield
+                if (
+                    self._seen_volumes != self._snapshot.objects(VOLUMES).changes
+                    or self._seen != self._versions()
+                ):
+                    break
+            else:
+                assert self.outcomes is not None, "all steps are done"
+                return self.outcomes
+
+    def follow(self) -> Generator[None, None, None]:
+        """See, in steps, that what is kept of volumes is as they are."""
+        volumes, reports = self._snapshot.objects(VOLUMES), self._snapshot.objects(CSI_STORAGE_CAPACITIES)
         if self._claims.unbound:
-            self._check_unbound()
+            yield from volumes.read(HELD_FOR)
+        for claim in self._claims.unbound:
+            if claim.class_name not in self._volumes:
+                self._volumes[claim.class_name] = self._kept.volumes(claim.class_name)
+                self._capacities[claim.class_name] = self._kept.capacities(claim.class_name)
+        # Until nothing has changed since the last step.
+        while any(each.is_behind(volumes) for each in self._volumes.values()) or any(
+            each.is_behind(reports) for each in self._capacities.values()
+        ):
+            for found, objects in ((self._volumes, volumes), (self._capacities, reports)):
+                for each in found.values():
+                    yield from each.follow(objects)
+
+    def _versions(self) -> tuple[Any, ...]:
+        """Return what is another when something changed that concerns the pod; which volumes are bound or held is not in it."""
+        snapshot = self._snapshot
+        log = snapshot.node_changes
+        kinds = (STORAGE_CLASSES, CSI_DRIVERS, CSI_NODES)
+        return (
+            log or snapshot,
+            log and log.end,
+            snapshot.n_nodes,
+            *(snapshot.objects(kind).changes for kind in kinds),
+            *(each.version for each in self._volumes.values()),
+            *(each.version for each in self._capacities.values()),
+        )
+
+    def _is_unchanged(self) -> bool:
+        """Say whether the cluster is for the pod as it was when its judging began."""
+        if self._seen != self._versions():
+            return False
+        volumes = self._snapshot.objects(VOLUMES)
+        changed = volumes.changed_since(self._seen_volumes)
+        if not changed:
+            return changed is not None
+        names = {claim.spec.volume_name for claim in self._claims.bound}
+        names.update(name for match in self._matches for name, _ in match.held)
+        if not names.isdisjoint(changed):
+            return False
+        keys = set(map(key_of, self._claims.unbound))
+        shown = (self._storage.volume(name) for name in changed)
+        return all(volume is None or keys.isdisjoint(HELD_FOR.of(volume)) for volume in shown)
+
+    def _compare(self) -> Generator[None, None, None]:
+        """Judge all nodes of a cluster that stays as it is."""
+        yield from self._check_bound()
+        if self._claims.unbound:
+            yield from self._check_unbound()
         index = self._refusals
         table = [*_TABLE]
         for words, rows in reversed(self._failures):  # the first that happened on a node is told
             index[rows] = len(table)
             table.append(Outcome(Code.ERROR, (words,)))
-        return Outcomes(index, tuple(table))
+        self.outcomes = Outcomes(index, tuple(table))
 
     @property
     def claims(self) -> PodClaims:
@@ -116,6 +216,7 @@ class NodeVolumes:
 
     def refusals_of(self, row: int) -> Refusal:
         """Return all that is said against a node; none of a node where judging failed."""
+        assert self.outcomes is not None, "judged"
         refusals = int(self.outcomes.index[row])
         return Refusal(refusals) if refusals < len(_TABLE) else Refusal(0)
 
@@ -126,7 +227,7 @@ class NodeVolumes:
     def on(self, node_name: str) -> VolumesOnNode | None:
         """Return what is to be done on a node that passed; None where nothing was judged, or the node is none."""
         row = self._snapshot.row_of(node_name)
-        if row is None or "outcomes" not in self.__dict__:
+        if row is None or self.outcomes is None:
             return None
         bindings, provisions = [], [*self._selected]
         for match in self._matches:
@@ -139,7 +240,7 @@ class NodeVolumes:
 
     # Claims that have their volumes.
 
-    def _check_bound(self) -> None:
+    def _check_bound(self) -> Generator[None, None, None]:
         standing = np.ones(self._snapshot.n_nodes, dtype=np.bool_)
         seen: set[tuple[Reach, str]] = set()
         for claim in self._claims.bound:
@@ -156,6 +257,7 @@ class NodeVolumes:
             reached = self._reached(volume, plugin, standing)
             self._refuse(standing & ~reached, Refusal.NOT_REACHED)
             standing &= reached
+            yield
 
     def _reached(self, volume: PersistentVolume, plugin: InTreePlugin | None, standing: Bools) -> Bools:
         """Return bool (n_nodes,), which nodes reach a volume; those that have its plugin's CSI driver by the driver's labels."""
@@ -185,24 +287,24 @@ class NodeVolumes:
 
     # Claims that wait for a node.
 
-    def _check_unbound(self) -> None:
+    def _check_unbound(self) -> Generator[None, None, None]:
         """Match claims with volumes, and see whether those that are left can have new ones made."""
         self._selected = [claim for claim in self._claims.unbound if selected_node(claim) is not None]
-        standing = self._nodes_selected()
+        standing = yield from self._nodes_selected()
         self._refuse(~standing, Refusal.NO_VOLUME)
         for _, rows in self._failures:
             standing &= ~rows
         if not standing.any():
             return
         open_claims = [claim for claim in self._claims.unbound if selected_node(claim) is None]
-        found = match_volumes(self._snapshot, open_claims, self._kept)
+        found = yield from match_volumes(self._snapshot, open_claims, self._volumes)
         if isinstance(found, str):
             self._fail(standing, found)
             return
         self._matches = found
-        self._check_provisions(standing)
+        yield from self._check_provisions(standing)
 
-    def _nodes_selected(self) -> Bools:
+    def _nodes_selected(self) -> Generator[None, None, Bools]:
         """Return bool (n_nodes,), all nodes but those that a claim's selected node leaves out."""
         selected = np.ones(self._snapshot.n_nodes, dtype=np.bool_)
         for claim in self._selected:
@@ -211,9 +313,10 @@ class NodeVolumes:
             if row is not None:
                 there[row] = True
             selected &= there
+            yield
         return selected
 
-    def _check_provisions(self, standing: Bools) -> None:
+    def _check_provisions(self, standing: Bools) -> Generator[None, None, None]:
         """Refuse nodes for which a claim's volume cannot be made, where there is none."""
         standing = standing.copy()
         lacking: list[tuple[PersistentVolumeClaim, Match | None]] = [
@@ -229,13 +332,16 @@ class NodeVolumes:
             if rows.all():  # what was said of all nodes is said of the next claim alike
                 everywhere.add(demanded)
             needed = rows & standing
+            yield
             if not needed.any():
                 continue
             storage_class = self._storage.storage_class(claim.class_name)
             assert storage_class is not None, "of a class that is not there claims do not wait for a node"
             offered = needed & self._offered(storage_class)
             self._refuse(needed & ~offered, Refusal.NO_VOLUME)
-            roomy = offered & self._roomy(claim, storage_class) if offered.any() else offered
+            roomy = offered
+            if offered.any():
+                roomy = offered & (yield from self._roomy(claim, storage_class))
             self._refuse(offered & ~roomy, Refusal.NO_ROOM)
             standing &= ~needed | roomy
 
@@ -249,7 +355,9 @@ class NodeVolumes:
                 self._offers[name] = nodes_in(self._snapshot, topologies(storage_class))
         return self._offers[name]
 
-    def _roomy(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Bools:
+    def _roomy(
+        self, claim: PersistentVolumeClaim, storage_class: StorageClass
+    ) -> Generator[None, None, Bools]:
         """Return bool (n_nodes,), where there is room for a claim's volume, as far as its driver tells.
 
         Source:
@@ -259,11 +367,7 @@ class NodeVolumes:
         driver = self._storage.csi_driver(storage_class.provisioner)
         if request.storage is None or driver is None or not driver.spec.storage_capacity:
             return np.ones(self._snapshot.n_nodes, dtype=np.bool_)
-        largest = self._largest.get(claim.class_name)
-        if largest is None:
-            capacities = self._snapshot.objects(CSI_STORAGE_CAPACITIES)
-            largest = self._kept.capacities(claim.class_name, capacities).largest_bytes(self._snapshot)
-            self._largest[claim.class_name] = largest
+        largest = yield from self._capacities[claim.class_name].largest_bytes(self._snapshot)
         roomy: Bools = largest >= max(0, request.quantity.value())
         return roomy
 

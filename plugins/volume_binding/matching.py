@@ -22,9 +22,10 @@ from scheduler.objects.storage import PersistentVolume
 from scheduler.snapshot import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
-    from plugins.volume_binding.candidates import KeptCandidates, VolumeCandidates
+    from plugins.volume_binding.candidates import VolumeCandidates
+    from plugins.volume_binding.places import Selection
     from scheduler.objects.storage import PersistentVolumeClaim
     from scheduler.snapshot import Bools, Int64s, Snapshot
 
@@ -45,14 +46,14 @@ class Match:
     Attributes:
         claim: the claim.
         held: the names of volumes that are held for it, and bool (n_nodes,), on which nodes each would be taken.
-        numbers: int64 (n_nodes,), of all other nodes: places in `names`, or NONE.
-        names: names of volumes.
+        numbers: int64 (n_nodes,), of all other nodes: places in `ranked`, or NONE.
+        ranked: rank and name of volumes.
     """
 
     claim: PersistentVolumeClaim
     held: Sequence[tuple[str, Bools]]
     numbers: Int64s
-    names: Sequence[str]
+    ranked: Sequence[tuple[int, str, int]]
 
     @cached_property
     def is_found(self) -> Bools:
@@ -68,18 +69,24 @@ class Match:
             if rows[row]:
                 return name
         number = int(self.numbers[row])
-        return None if number == NONE else self.names[number]
+        return None if number == NONE else self.ranked[number][1]
 
 
 def match_volumes(
-    snapshot: Snapshot, claims: Iterable[PersistentVolumeClaim], kept: KeptCandidates
-) -> Sequence[Match] | str:
-    """Match claims with volumes on every node, the smallest claim first; on no node is a volume taken twice.
+    snapshot: Snapshot,
+    claims: Iterable[PersistentVolumeClaim],
+    candidates: Mapping[str, VolumeCandidates],
+) -> Generator[None, None, Sequence[Match] | str]:
+    """Match claims with volumes on every node, in steps, the smallest claim first; on no node is a volume taken twice.
+
+    Args:
+        snapshot: the cluster; volumes and nodes may not change between two steps.
+        claims: the claims.
+        candidates: class -> the volumes of it that no claim holds.
 
     Returns:
         A match for each claim, or what is wrong with one of them, in upstream's words.
     """
-    volumes = snapshot.objects(VOLUMES)
     everywhere = np.ones(snapshot.n_nodes, dtype=np.bool_)
     none = np.full(snapshot.n_nodes, NONE, dtype=np.int64)
     none.flags.writeable = False
@@ -94,9 +101,10 @@ def match_volumes(
         held, undecided = _held(snapshot, claim, demand, held_by_earlier, everywhere)
         of_class = picks.get(demand.class_name)
         if of_class is None:
-            candidates = kept.volumes(demand.class_name, volumes)
-            of_class = picks[demand.class_name] = _Picks(snapshot, candidates, none)
-        matches.append(Match(claim, held, of_class.next(demand, undecided), of_class.candidates.names))
+            of_class = picks[demand.class_name] = _Picks(snapshot, candidates[demand.class_name], none)
+        numbers = yield from of_class.next(demand, undecided)
+        matches.append(Match(claim, held, numbers, of_class.candidates.ranked))
+        yield
     return matches
 
 
@@ -140,24 +148,28 @@ class _Picks:
         self.candidates = candidates
         self._snapshot = snapshot
         self._none = none
-        self._fitting: dict[
-            VolumeDemand, tuple[bytes, Bools]
-        ] = {}  # which volumes would do, as bytes and array
-        self._last: dict[bytes, Int64s] = {}  # which volumes would do -> what the last such claim took
+        self._kinds: dict[VolumeDemand, tuple[bytes, Bools]] = {}  # which would do, as bytes and array
+        self._selections: dict[bytes, Selection] = {}  # which would do -> these
+        self._last: dict[bytes, Int64s] = {}  # which would do -> what the last such claim took
         self._taken: list[tuple[bytes, Int64s]] = []
 
-    def next(self, demand: VolumeDemand, undecided: Bools) -> Int64s:
-        """Return what a claim takes of what is left, int64 (n_nodes,); NONE where it is not undecided, or nothing does."""
+    def next(self, demand: VolumeDemand, undecided: Bools) -> Generator[None, None, Int64s]:
+        """Return, in steps, what a claim takes of what is left, int64 (n_nodes,); NONE where it is not undecided, or nothing does."""
         of_any_size = replace(demand, nanos=0)
-        known = self._fitting.get(of_any_size)
+        known = self._kinds.get(of_any_size)
         if known is None:
-            fitting = self.candidates.fitting(demand.admits)
-            known = self._fitting[of_any_size] = fitting.tobytes(), fitting
+            fitting = yield from self.candidates.fitting(of_any_size, demand.admits)
+            known = self._kinds[of_any_size] = fitting.tobytes(), fitting
         kind, fitting = known
         last, smallest = self._last.get(kind), self.candidates.at_least(demand.nanos)
         if last is self._none or smallest == len(fitting) or not fitting[smallest:].any():
             return self._none
-        numbers = self._find(kind, fitting, smallest if last is None else np.maximum(smallest, last + 1))
+        selection = self._selections.get(kind)
+        if selection is None:
+            selection = yield from self.candidates.select(self._snapshot, fitting)
+            self._selections[kind] = selection
+        at_least = smallest if last is None else np.maximum(smallest, last + 1)
+        numbers = yield from self._find(kind, selection, at_least)
         if not undecided.all():
             decided = np.full_like(numbers, -1) if last is None else last
             self._last[kind] = np.where(undecided, numbers, decided)
@@ -170,14 +182,19 @@ class _Picks:
             self._taken.append((kind, numbers))
         return numbers
 
-    def _find(self, kind: bytes, fitting: Bools, at_least: Int64s | int) -> Int64s:
-        """Return the first numbers that no claim of another kind took."""
+    def _find(
+        self, kind: bytes, selection: Selection, at_least: Int64s | int
+    ) -> Generator[None, None, Int64s]:
+        """Return, in steps, the first numbers that no claim of another kind took."""
         others = [numbers for its, numbers in self._taken if its != kind]
         while True:
-            numbers = self.candidates.first(self._snapshot, fitting, at_least)
+            numbers = yield from selection.first(at_least)
+            if not others:
+                return numbers
             taken = np.zeros(len(numbers), dtype=np.bool_)
             for other in others:
                 taken |= (numbers == other) & (numbers != NONE)
+                yield
             if not taken.any():
                 return numbers
             at_least = np.where(taken, numbers + 1, np.minimum(at_least, numbers))

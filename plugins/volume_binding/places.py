@@ -6,11 +6,10 @@ labels that choose their node, and each node knows where its own are; nobody com
 
 from __future__ import annotations
 
-from bisect import insort
 from functools import lru_cache
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from scheduler.objects.selectors import NodeRule, NodeSelector, Operator, node_r
 from scheduler.snapshot import nodes_of_any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.storage import PersistentVolume
@@ -61,19 +60,17 @@ def nodes_in(snapshot: Snapshot, reach: Reach) -> Bools:
 class Places:
     """Numbered things, filed by the nodes that reach them."""
 
-    __slots__ = ("_by_labels", "_nodes", "_others")
+    __slots__ = ("_by_labels", "_others")
 
     def __init__(self) -> None:
         self._by_labels: dict[tuple[str, ...], _Drawer] = {}  # by the keys of the labels that choose nodes
-        self._others: dict[Reach, list[int]] = {}  # ascending, at least one
-        # When the rows were found, and the rows.
-        self._nodes: dict[Reach, tuple[tuple[ChangeLog, int, int], Rows]] = {}
+        self._others = _Others()
 
     def add(self, number: int, reach: Reach) -> None:
         """File a thing."""
         rule = _exact_rule(reach)
         if rule is None:
-            insort(self._others.setdefault(reach, []), number)
+            self._others.add(number, reach)
             return
         drawer = self._by_labels.get(_keys(rule))
         if drawer is None:
@@ -81,32 +78,20 @@ class Places:
         for values in _values(rule):
             drawer.add(number, values)
 
-    def first(self, snapshot: Snapshot, fitting: Bools, numbers: Int64s | int = 0) -> Int64s:
-        """Return the smallest number each node reaches, int64 (n_nodes,); NONE where there is none.
-
-        Args:
-            snapshot: the cluster.
-            fitting: bool (n,), by number, the things that count.
-            numbers: the smallest numbers that count, of all nodes or of each, (n_nodes,).
-        """
-        if isinstance(numbers, int):
-            fitting = fitting.copy()
-            fitting[:numbers] = False
-        at_least = None if isinstance(numbers, int) else np.minimum(numbers, _LAST)
-        found = np.full(snapshot.n_nodes, NONE, dtype=np.int64)
+    def renumber(self, new: Int64s) -> None:
+        """Give all things new numbers, in the same order: `new` is int64 (n,), by old number."""
         for drawer in self._by_labels.values():
-            np.minimum(found, drawer.first(snapshot, fitting, at_least), out=found)
-        for reach, filed in self._others.items():
-            there = np.array(filed, dtype=np.int64)
-            there = np.append(there[fitting[there]], NONE)
-            if len(there) > 1:
-                nodes = self._nodes_in(snapshot, reach)
-                places = 0 if at_least is None else np.searchsorted(there, at_least[nodes])
-                found[nodes] = np.minimum(found[nodes], there[places])
-        return found
+            drawer.renumber(new)
+        self._others.renumber(new)
 
-    def highest(self, snapshot: Snapshot, values: Int64s) -> Int64s:
-        """Return int64 (n_nodes,), the highest value of what each node reaches; -1 where that is nothing.
+    def select(self, snapshot: Snapshot, fitting: Bools) -> Generator[None, None, Selection]:
+        """Return, in steps, some of the things: `fitting` is bool (n,), by number. It is valid until nodes or numbers change."""
+        found = [drawer.select(snapshot, fitting) for drawer in self._by_labels.values()]
+        others = yield from self._others.select(snapshot, fitting)
+        return Selection(snapshot.n_nodes, found, others)
+
+    def highest(self, snapshot: Snapshot, values: Int64s) -> Generator[None, None, Int64s]:
+        """Return, in steps, the highest value of what each node reaches, int64 (n_nodes,); -1 where that is nothing.
 
         Args:
             snapshot: the cluster.
@@ -115,21 +100,51 @@ class Places:
         found = np.full(snapshot.n_nodes, -1, dtype=np.int64)
         for drawer in self._by_labels.values():
             np.maximum(found, drawer.highest(snapshot, values), out=found)
-        for reach, filed in self._others.items():
-            nodes = self._nodes_in(snapshot, reach)
-            found[nodes] = np.maximum(found[nodes], values[filed].max())
+        for nodes, numbers in (
+            yield from self._others.select(snapshot, np.ones(len(values), dtype=np.bool_))
+        ):
+            found[nodes] = np.maximum(found[nodes], values[numbers].max())
+            yield
         return found
 
-    def _nodes_in(self, snapshot: Snapshot, reach: Reach) -> Rows:
-        """Return the rows that reach what is filed under it, looked for again when nodes changed."""
-        log = snapshot.node_changes
-        if log is None:
-            return np.flatnonzero(nodes_in(snapshot, reach))
-        seen = log, log.end, snapshot.n_nodes  # that the last node goes is in no log
-        known = self._nodes.get(reach)
-        if known is None or known[0] != seen:
-            known = self._nodes[reach] = seen, np.flatnonzero(nodes_in(snapshot, reach))
-        return known[1]
+
+class Selection:
+    """Some of the things in `Places`.
+
+    Args:
+        n_nodes: how many nodes there are.
+        on_labels: those on nodes with certain labels.
+        others: rows, and the numbers of the things that these nodes reach, ascending.
+    """
+
+    __slots__ = ("_n_nodes", "_on_labels", "_others")
+
+    def __init__(
+        self, n_nodes: int, on_labels: Sequence[_InColumns], others: Sequence[tuple[Rows, Int64s]]
+    ) -> None:
+        self._n_nodes = n_nodes
+        self._on_labels = on_labels
+        self._others = [(nodes, np.append(numbers, NONE)) for nodes, numbers in others]
+
+    def first(self, numbers: Int64s | int = 0) -> Generator[None, None, Int64s]:
+        """Return, in steps, the smallest number each node reaches, int64 (n_nodes,); NONE where there is none.
+
+        Args:
+            numbers: the smallest numbers that count, of all nodes or of each, (n_nodes,).
+        """
+        at_least = numbers if isinstance(numbers, int) else np.minimum(numbers, _LAST)
+        found: Int64s | None = None
+        for some in self._on_labels:
+            best = some.first(at_least)
+            found = best if found is None else np.minimum(found, best, out=found)
+            yield
+        if found is None:
+            found = np.full(self._n_nodes, NONE, dtype=np.int64)
+        for nodes, filed in self._others:
+            starts = at_least if isinstance(at_least, int) else at_least[nodes]
+            found[nodes] = np.minimum(found[nodes], filed[np.searchsorted(filed, starts)])
+            yield
+        return found
 
 
 _BITS: Final = 31
@@ -140,43 +155,58 @@ _MOST_COMBINATIONS = 64
 
 Values = tuple[str | None, ...]
 """The values of some labels, in the order of their keys; None where a node has none."""
+K = TypeVar("K", bound="Hashable")
 
 
-class _Drawer:
+class _Filed(Generic[K]):
+    """Things in columns, each of which has a key."""
+
+    __slots__ = ("_added", "_columns", "_entries")
+
+    def __init__(self) -> None:
+        self._columns: dict[K, int] = {}
+        self._entries: Int64s = np.zeros(
+            0, dtype=np.int64
+        )  # columns, and numbers in the lower bits; ascending
+        self._added: list[int] = []  # entries that are not among them yet
+
+    def add(self, number: int, key: K) -> None:
+        self._added.append(self._column(key) << _BITS | number)
+
+    def renumber(self, new: Int64s) -> None:
+        entries = self._all_entries()
+        self._entries = entries & ~_LAST | new[entries & _LAST]
+
+    def _all_entries(self) -> Int64s:
+        if self._added:
+            added = np.array(self._added, dtype=np.int64)
+            self._entries = np.sort(np.concatenate((self._entries, added)))
+            self._added = []
+        return self._entries
+
+    def _column(self, key: K) -> int:
+        return self._columns.setdefault(key, len(self._columns))
+
+
+class _Drawer(_Filed[Values]):
     """Things on nodes with certain values of some labels.
 
     Each combination of values has a column, and of each node is known which is its own.
     """
 
-    __slots__ = ("_column_of_row", "_columns", "_entries", "_keys", "_log", "_numbers", "_seen")
+    __slots__ = ("_column_of_row", "_keys", "_log", "_seen")
 
     def __init__(self, keys: tuple[str, ...]) -> None:
+        super().__init__()
         self._keys = keys
-        self._numbers: dict[Values, list[int]] = {}  # ascending, at least one
-        self._columns: dict[Values, int] = {}
-        self._entries: Int64s | None = None  # columns and numbers, ascending; see `_entry`
         self._column_of_row: Rows = np.zeros(0, dtype=np.intp)
         self._log: ChangeLog | None = None  # what was followed
         self._seen = 0
 
-    def add(self, number: int, values: Values) -> None:
-        insort(self._numbers.setdefault(values, []), number)
-        self._entries = None
-
-    def first(self, snapshot: Snapshot, fitting: Bools, at_least: Int64s | None) -> Int64s:
-        """Return int64 (n_nodes,); see `Places.first`. Without smallest numbers of each node all that fit count."""
+    def select(self, snapshot: Snapshot, fitting: Bools) -> _InColumns:
         columns = self._columns_of(snapshot)  # which may add some
         entries = self._all_entries()
-        entries = entries[fitting[entries & _LAST]]
-        if at_least is None:
-            best = np.full(len(self._columns), NONE, dtype=np.int64)
-            entries = entries[::-1]  # of several in a column the one written last stays
-            best[entries >> _BITS] = entries & _LAST
-            return best[columns]
-        wanted = columns.astype(np.int64)
-        entries = np.append(entries, -1)
-        found = entries[np.searchsorted(entries[:-1], wanted << _BITS | at_least)]
-        return np.where(found >> _BITS == wanted, found & _LAST, NONE)
+        return _InColumns(entries[fitting[entries & _LAST]], columns, len(self._columns))
 
     def highest(self, snapshot: Snapshot, values: Int64s) -> Int64s:
         """Return int64 (n_nodes,); see `Places.highest`."""
@@ -186,26 +216,12 @@ class _Drawer:
         np.maximum.at(of_column, entries >> _BITS, values[entries & _LAST])
         return of_column[columns]
 
-    def _all_entries(self) -> Int64s:
-        """Return int64, one for each thing in each column, ascending: the column, and in the lower bits the number."""
-        if self._entries is None:
-            entries = [
-                self._column(values) << _BITS | number
-                for values, numbers in self._numbers.items()
-                for number in numbers
-            ]
-            self._entries = np.sort(np.array(entries, dtype=np.int64))
-        return self._entries
-
-    def _column(self, values: Values) -> int:
-        return self._columns.setdefault(values, len(self._columns))
-
     def _columns_of(self, snapshot: Snapshot) -> Rows:
         """Return the column of each node; only nodes that changed are looked at again."""
         n_nodes, log = snapshot.n_nodes, snapshot.node_changes
         if log is None:
             return np.array([self._column(self._values_of(node)) for node in snapshot.nodes], dtype=np.intp)
-        if len(self._columns) > 1024 + 4 * (n_nodes + len(self._numbers)):
+        if len(self._columns) > 1024 + 4 * (n_nodes + len(self._entries)):
             self._forget_values()
         rows = log.since(self._seen) if self._log is log else None
         self._log, self._seen = log, log.end
@@ -221,9 +237,79 @@ class _Drawer:
 
     def _forget_values(self) -> None:
         """Let go of the values of nodes that are gone."""
-        self._columns.clear()
-        self._entries = None
+        entries = self._all_entries()
+        used = np.unique(entries >> _BITS)
+        values = list(self._columns)  # by column
+        self._columns = {values[column]: new for new, column in enumerate(used.tolist())}
+        self._entries = np.searchsorted(used, entries >> _BITS) << _BITS | entries & _LAST
         self._log = None
+
+
+class _InColumns:
+    """Some of the things in a drawer.
+
+    Args:
+        entries: theirs, as in the drawer.
+        column_of_row: (n_nodes,), the column of each node.
+        n_columns: how many columns there are.
+    """
+
+    __slots__ = ("_column_of_row", "_entries", "_n_columns")
+
+    def __init__(self, entries: Int64s, column_of_row: Rows, n_columns: int) -> None:
+        self._entries, self._column_of_row, self._n_columns = entries, column_of_row, n_columns
+
+    def first(self, at_least: Int64s | int) -> Int64s:
+        """Return int64 (n_nodes,); see `Selection.first`."""
+        entries, columns = self._entries, self._column_of_row
+        if isinstance(at_least, int):
+            numbers = entries & _LAST
+            if at_least:
+                counts = numbers >= at_least
+                entries, numbers = entries[counts], numbers[counts]
+            best = np.full(self._n_columns, NONE, dtype=np.int64)
+            best[entries[::-1] >> _BITS] = numbers[::-1]  # of several in a column the one written last stays
+            return best[columns]
+        wanted = columns.astype(np.int64)
+        entries = np.append(entries, -1)
+        found = entries[np.searchsorted(entries[:-1], wanted << _BITS | at_least)]
+        return np.where(found >> _BITS == wanted, found & _LAST, NONE)
+
+
+class _Others(_Filed[Reach]):
+    """Things whose nodes are said in another way than by the values of labels."""
+
+    __slots__ = ("_nodes",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        # When the rows were found, and the rows.
+        self._nodes: dict[Reach, tuple[tuple[ChangeLog, int, int], Rows]] = {}
+
+    def select(
+        self, snapshot: Snapshot, fitting: Bools
+    ) -> Generator[None, None, Sequence[tuple[Rows, Int64s]]]:
+        """Return, in steps, rows and the numbers of what is filed for them."""
+        entries = self._all_entries()
+        entries = entries[fitting[entries & _LAST]]
+        columns, starts = np.unique(entries >> _BITS, return_index=True)
+        reaches = list(self._columns) if len(columns) else []  # by column
+        found = []
+        for column, numbers in zip(columns.tolist(), np.split(entries & _LAST, starts[1:]), strict=False):
+            found.append((self._nodes_in(snapshot, reaches[column]), numbers))
+            yield
+        return found
+
+    def _nodes_in(self, snapshot: Snapshot, reach: Reach) -> Rows:
+        """Return the rows that reach what is filed under it, looked for again when nodes changed."""
+        log = snapshot.node_changes
+        if log is None:
+            return np.flatnonzero(nodes_in(snapshot, reach))
+        seen = log, log.end, snapshot.n_nodes  # that the last node goes is in no log
+        known = self._nodes.get(reach)
+        if known is None or known[0] != seen:
+            known = self._nodes[reach] = seen, np.flatnonzero(nodes_in(snapshot, reach))
+        return known[1]
 
 
 def _exact_rule(reach: Reach) -> NodeRule | None:

@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from plugins.volume_binding.binding import VolumeBinder
@@ -23,6 +24,7 @@ from plugins.volumes.storage import (
     VOLUMES,
     Storage,
 )
+from plugins.work_in_steps import Work
 from scheduler.errors import FieldError
 from scheduler.framework import (
     SKIP,
@@ -31,6 +33,7 @@ from scheduler.framework import (
     ClusterObjects,
     FilterPlugin,
     Needs,
+    NeedsTime,
     PluginArgs,
     PreBindPlugin,
     PreFilterPlugin,
@@ -39,8 +42,10 @@ from scheduler.framework import (
     ScorePlugin,
     Status,
     TakeTurns,
+    TurnLimit,
     WaitForEvent,
 )
+from scheduler.framework.long_work import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -51,6 +56,8 @@ if TYPE_CHECKING:
 
 _FOUND = "VolumeBinding"
 _CHANGES = "VolumeBinding/changes"
+_MOST_BEGUN = 64
+"""Pods whose judging is kept while others have a turn."""
 
 
 class VolumeBindingArgs(PluginArgs, frozen=True):
@@ -100,7 +107,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         happenings: WaitForEvent,
         turns: TakeTurns,
         clock: Clock,
+        turn_limit: TurnLimit,
     ) -> None:
+        self._work = Work(turn_limit)
+        self._begun: OrderedDict[str, NodeVolumes] = (
+            OrderedDict()
+        )  # pod uid -> what took longer than a call may
         self._binder = VolumeBinder(objects, writer, happenings, turns, clock, args.bind_timeout_seconds)
         self._kept = KeptCandidates()
 
@@ -116,7 +128,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         claims = find_claims(pod, storage)
         if node is None or isinstance(claims, Status):
             return list(why_not_anywhere(pod, storage))
-        return list(why_not_on(snapshot, node, NodeVolumes(snapshot, claims, self._kept)))
+        judged = NodeVolumes(snapshot, claims, self._kept)
+        at_once(judged.judge())
+        return list(why_not_on(snapshot, node, judged))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         if not pod.claims:
@@ -124,11 +138,29 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         claims = find_claims(pod, Storage(snapshot))
         if isinstance(claims, Status):
             return claims
-        state.write(_FOUND, NodeVolumes(snapshot, claims, self._kept))
+        found = self._begun.get(pod.uid)
+        if found is None or not found.go_on(snapshot, claims):
+            found = NodeVolumes(snapshot, claims, self._kept)
+        state.write(_FOUND, found)
         return None
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        return state.read(_FOUND, NodeVolumes).outcomes
+        found = state.read(_FOUND, NodeVolumes)
+        self._work.begin()
+        if (
+            snapshot.node_changes is None
+        ):  # what is found of such rows is of no use to the attempt that begins again
+            self._work.done(found.follow())
+            return at_once(found.judge())
+        try:
+            outcomes = self._work.done(found.judge())
+        except NeedsTime:
+            self._begun[pod.uid] = found
+            if len(self._begun) > _MOST_BEGUN:
+                self._begun.popitem(last=False)
+            raise
+        self._begun.pop(pod.uid, None)
+        return outcomes
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status:
         """Skip Score: what is behind it needs the feature gate StorageCapacityScoring, which is off by default."""

@@ -13,7 +13,7 @@ import msgspec
 from scheduler.objects.decode import typed_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 Object = Mapping[str, Any]
 S = TypeVar("S", bound=msgspec.Struct)
@@ -109,12 +109,27 @@ class Objects(Mapping[str, Object]):
             ObjectError: an object cannot be read as the index wants it.
         """
         found = self._by_index.get(index)
-        if found is None:
-            found = _Found(index)
-            for key in self._objects:
-                found.add(key, self.typed(index.struct, key))
-            self._by_index[index] = found
+        if found is None or found.unread:
+            for _ in self.read(index):
+                pass
+            found = self._by_index[index]
         return found.by_value.get(value, _NONE)
+
+    def read(self, index: Index[S]) -> Generator[None, None, None]:
+        """Have an index read all objects, in steps, so that `indexed` need not; the objects may change between two steps.
+
+        Raises:
+            ObjectError: as `indexed`.
+        """
+        found = self._by_index.get(index)
+        if found is None:
+            found = self._by_index[index] = _Found(index, self._objects)
+        while found.unread:
+            key = found.unread[-1]
+            if key in self._objects and not found.knows(key):
+                found.add(key, self.typed(index.struct, key))
+            found.unread.pop()
+            yield
 
     def companion(self, kind: type[T], make: Callable[[], T]) -> T:
         """Return the one value of a type that is kept beside these objects; it is made when somebody first asks.
@@ -219,14 +234,26 @@ class ObjectStore(Objects, MutableMapping[str, Object]):
 
 
 class _Found:
-    """What one index finds."""
+    """What one index finds.
 
-    __slots__ = ("_values", "by_value", "index")
+    Args:
+        index: the index.
+        keys: of the objects that there are when it begins.
 
-    def __init__(self, index: Index[Any]) -> None:
+    Attributes:
+        unread: the keys that it has not got to yet, the next one last; an object that changes meanwhile is added then.
+    """
+
+    __slots__ = ("_values", "by_value", "index", "unread")
+
+    def __init__(self, index: Index[Any], keys: Iterable[str]) -> None:
         self.index = index
+        self.unread = [*keys][::-1]
         self.by_value: dict[Hashable, dict[str, Any]] = {}
         self._values: dict[str, tuple[Hashable, ...]] = {}  # key -> the values it is found under
+
+    def knows(self, key: str) -> bool:
+        return key in self._values
 
     def add(self, key: str, obj: Any) -> None:
         values = self._values[key] = tuple(self.index.of(obj))

@@ -73,6 +73,7 @@ class Story:
             happenings=fakes.happenings,
             turns=fakes.turns,
             clock=fakes.clock,
+            turn_limit=fakes.turn_limit,
         )
         watch_storage(self.table)
         self.under_way: list[CycleState] = []

@@ -9,7 +9,7 @@ from plugins.volume_binding.plugin import VolumeBinding, VolumeBindingArgs
 from scheduler.app.capabilities import TableObjects
 from scheduler.framework import CycleState, Status
 from scheduler.snapshot import ClusterTable
-from scheduler.testing.fakes import FakeApi, Fakes
+from scheduler.testing.fakes import FakeApi, Fakes, FakeTurnLimit
 from scheduler.testing.storage import DRIVER, mounted, watch_storage
 from tests.builders import node, pod
 
@@ -46,6 +46,7 @@ class Stage:
             "happenings": fakes.happenings,
             "turns": fakes.turns,
             "clock": fakes.clock,
+            "turn_limit": FakeTurnLimit(),
         }
         args = VolumeBindingArgs(bind_timeout_seconds=bind_timeout_seconds)
         self.plugin = VolumeBinding(args=args, objects=TableObjects(self.table), **given | capabilities)

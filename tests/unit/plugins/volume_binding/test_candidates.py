@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from plugins.volume_binding import candidates
-from plugins.volume_binding.candidates import KeptCandidates, VolumeDemand, VolumeTraits
+from plugins.volume_binding.candidates import KeptCandidates, VolumeCandidates, VolumeDemand, VolumeTraits
 from plugins.volume_binding.places import NONE
 from plugins.volumes.storage import VOLUMES
+from scheduler.framework.long_work import at_once
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
 from scheduler.snapshot import ClusterTable
@@ -53,10 +54,16 @@ class Shelf:
         """Look, and return the best volume of each node; "" for none."""
         self.looked_at = 0
         wanted = demand(size)
-        found = self.kept.volumes(wanted.class_name, self.table.watch_kind(VOLUMES))
-        fitting = found.fitting(wanted.admits)
-        numbers = found.first(self.table.snapshot(), fitting, found.at_least(wanted.nanos)).tolist()
-        return ["" if number == NONE else found.names[number] for number in numbers]
+        found = self.volumes(wanted.class_name)
+        fitting = at_once(found.fitting(wanted, wanted.admits))
+        selection = at_once(found.select(self.table.snapshot(), fitting))
+        numbers = at_once(selection.first(found.at_least(wanted.nanos))).tolist()
+        return ["" if number == NONE else found.ranked[number][1] for number in numbers]
+
+    def volumes(self, class_name: str) -> VolumeCandidates:
+        found = self.kept.volumes(class_name)
+        at_once(found.follow(self.table.watch_kind(VOLUMES)))
+        return found
 
 
 @pytest.fixture
@@ -149,18 +156,17 @@ def test_demands_of_any_size_are_met_by_one_look_at_the_volumes(shelf: Shelf):
 
 def test_a_selector_is_compared_once_with_all_volumes_that_have_the_same_labels(shelf: Shelf):
     shelf.put(*(offered(f"v{number}", "n1", f"{number + 1}Gi") for number in range(100)))
-    volumes = shelf.kept.volumes("local", shelf.table.watch_kind(VOLUMES))
+    volumes = shelf.volumes("local")
     asked = []
 
-    volumes.fitting(lambda traits: bool(asked.append(traits)))
+    at_once(volumes.fitting("anything", lambda traits: bool(asked.append(traits))))
 
     assert len(asked) == 1
 
 
 def test_classes_not_asked_about_for_long_are_forgotten(shelf: Shelf, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(candidates, "_MOST_CLASSES", 2)
-    volumes = shelf.table.watch_kind(VOLUMES)
     for name in ("a", "b", "a", "c"):
-        shelf.kept.volumes(name, volumes)
+        shelf.volumes(name)
 
     assert [name for _, name in shelf.kept._kept] == ["a", "c"]

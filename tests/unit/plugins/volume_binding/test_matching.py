@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from plugins.volume_binding import judging
-from plugins.volume_binding.candidates import Candidates, KeptCandidates
+from plugins.volume_binding.candidates import KeptCandidates
 from plugins.volume_binding.matching import match_volumes
+from plugins.volume_binding.places import Selection
+from plugins.volumes.storage import VOLUMES
+from scheduler.framework.long_work import at_once
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import PersistentVolumeClaim
 from scheduler.testing.storage import claim, only_on, storage_class, volume
@@ -79,9 +82,11 @@ def test_claims_of_all_kinds_take_on_each_node_what_they_would_one_by_one(seed: 
     stage = Stage(*volumes)
     snapshot = stage.table.snapshot()
 
-    found = match_volumes(
-        snapshot, [typed_object(each, PersistentVolumeClaim) for each in claims], KeptCandidates()
-    )
+    of_class = KeptCandidates().volumes("local")
+    at_once(of_class.follow(snapshot.objects(VOLUMES)))
+    asking = [typed_object(each, PersistentVolumeClaim) for each in claims]
+
+    found = at_once(match_volumes(snapshot, asking, {"local": of_class}))
 
     assert not isinstance(found, str)
     for row, node in enumerate(snapshot.nodes):
@@ -93,7 +98,7 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.searches = self.comparisons = 0
-        first, nodes_in = Candidates.first, judging.nodes_in
+        first, nodes_in = Selection.first, judging.nodes_in
 
         def counted_first(*args: Any) -> Any:
             self.searches += 1
@@ -103,7 +108,7 @@ class Counted:
             self.comparisons += 1
             return nodes_in(*args)
 
-        monkeypatch.setattr(Candidates, "first", counted_first)
+        monkeypatch.setattr(Selection, "first", counted_first)
         monkeypatch.setattr(judging, "nodes_in", counted_nodes_in)
 
 

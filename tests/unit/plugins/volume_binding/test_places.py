@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.volume_binding.places import NONE, Places, Reach, reaches
+from scheduler.framework.long_work import at_once
 from scheduler.objects.selectors import NodeRule, Operator, Requirement
 from scheduler.snapshot import ClusterTable
 from tests.builders import node
+
+if TYPE_CHECKING:
+    from scheduler.snapshot import Bools, Snapshot
 
 VALUES = ["x", "y", "z"]
 EVERYTHING = np.ones(3000, dtype=np.bool_)
@@ -36,6 +40,11 @@ steps = st.lists(
     ),
     max_size=25,
 )
+
+
+def first(places: Places, snapshot: Snapshot, fitting: Bools, numbers: Any = 0) -> list[int]:
+    selection = at_once(places.select(snapshot, fitting))
+    return at_once(selection.first(numbers)).tolist()
 
 
 def reached(table: ClusterTable, filed: dict[int, Reach]) -> list[list[int]]:
@@ -70,13 +79,13 @@ def test_nodes_reach_the_smallest_of_what_their_labels_choose(story: Any):
             next((each for each in numbers if fitting[each] and each >= start), NONE)
             for numbers, start in zip(here, starts, strict=True)
         ]
-        assert places.first(snapshot, fitting, starts).tolist() == expected
+        assert first(places, snapshot, fitting, starts) == expected
         backwards = np.arange(snapshot.n_nodes, dtype=np.intp)[::-1]
         taken = snapshot.take(backwards)
-        assert places.first(taken, fitting, starts[::-1]).tolist() == expected[::-1]
+        assert first(places, taken, fitting, starts[::-1]) == expected[::-1]
         highest = [max((int(values[each]) for each in numbers), default=-1) for numbers in here]
-        assert places.highest(snapshot, values).tolist() == highest
-        assert places.highest(taken, values).tolist() == highest[::-1]
+        assert at_once(places.highest(snapshot, values)).tolist() == highest
+        assert at_once(places.highest(taken, values)).tolist() == highest[::-1]
 
 
 def on_host(*names: str) -> Reach:
@@ -89,7 +98,7 @@ def test_thousands_of_hosts_have_one_each():
         table.add_node(node(f"n{number}"))
         places.add(2999 - number, on_host(f"n{number}"))
 
-    assert places.first(table.snapshot(), EVERYTHING).tolist() == list(range(2999, -1, -1))
+    assert first(places, table.snapshot(), EVERYTHING) == list(range(2999, -1, -1))
 
 
 def test_hosts_that_are_gone_are_forgotten():
@@ -98,13 +107,13 @@ def test_hosts_that_are_gone_are_forgotten():
     for number in range(6000):
         table.add_node(node(f"n{number}"))
         if number % 100 == 99:
-            first = places.first(table.snapshot(), EVERYTHING)
+            found = first(places, table.snapshot(), EVERYTHING)
             for old in range(number - 99, number):
                 table.remove_node(f"n{old}")
     row = table.row_of("n5999")
 
-    assert first[-1] == 7
-    assert places.first(table.snapshot(), EVERYTHING).tolist() == [
+    assert found[-1] == 7
+    assert first(places, table.snapshot(), EVERYTHING) == [
         7 if place == row else NONE for place in range(table.n_nodes)
     ]
     (drawer,) = places._by_labels.values()
@@ -117,4 +126,4 @@ def test_things_on_more_combinations_of_labels_than_are_worth_a_column_are_found
     table.add_node(node("n2"))
     places.add(3, on_host("n1", *(f"other-{number}" for number in range(100))))
 
-    assert places.first(table.snapshot(), EVERYTHING).tolist() == [3, NONE]
+    assert first(places, table.snapshot(), EVERYTHING) == [3, NONE]
