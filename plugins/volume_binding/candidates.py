@@ -85,6 +85,11 @@ class VolumeDemand:
             None if spec.selector is None else parse_label_selector(spec.selector),
         )
 
+    @property
+    def traits(self) -> Hashable:
+        """What `admits` depends on, of claims of one class."""
+        return self.volume_mode, self.attributes_class, self.access_modes, self.labels
+
     @cached_property
     def matches(self) -> Matcher:
         """Says whether labels of a volume are those that the claim selects."""

@@ -32,13 +32,18 @@ from scheduler.objects.selectors import NodeSelector, NodeSelectorTerm, Operator
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from plugins.volume_binding.candidates import CapacityCandidates, KeptCandidates, VolumeCandidates
+    from plugins.volume_binding.candidates import (
+        Candidates,
+        CapacityCandidates,
+        KeptCandidates,
+        VolumeCandidates,
+    )
     from plugins.volume_binding.claims import PodClaims
     from plugins.volume_binding.matching import Match
     from plugins.volume_binding.places import Reach
     from plugins.volumes.csi_migration import InTreePlugin
     from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-    from scheduler.snapshot import Bools, Snapshot, UInt16s
+    from scheduler.snapshot import Bools, Objects, Snapshot, UInt16s
 
 
 class Refusal(IntFlag):
@@ -103,11 +108,11 @@ class NodeVolumes:
         self._claims = claims
         self._kept = kept
         self._volumes: dict[str, VolumeCandidates] = {}  # class -> those that no claim holds
-        self._capacities: dict[
-            str, CapacityCandidates
-        ] = {}  # class -> what is reported of the room for new ones
-        self._seen: tuple[Any, ...] = ()  # the cluster that was judged, and the volumes
+        self._capacities: dict[str, CapacityCandidates] = {}  # class -> the reports of the room for new ones
+        self._is_following = True
+        self._seen: tuple[Any, ...] | None = None  # the cluster that is judged, while others have a turn
         self._seen_volumes = 0
+        self.outcomes: Outcomes | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -118,7 +123,7 @@ class NodeVolumes:
         self._offers: dict[str, Bools] = {}  # class -> where volumes of it are made
         self._matches: Sequence[Match] = ()
         self._selected: Sequence[PersistentVolumeClaim] = ()
-        self.outcomes: Outcomes | None = None
+        self.outcomes = None
         self._rest = self._compare()
 
     def go_on(self, snapshot: Snapshot, claims: PodClaims) -> bool:
@@ -132,40 +137,69 @@ class NodeVolumes:
     def judge(self) -> Generator[None, None, Outcomes]:
         """Judge all nodes, in steps; return what is said of each.
 
-        The cluster may change between two steps, and where that concerns the pod it is judged anew.
+        The cluster may change between two steps after `pause`: what concerns the pod is then judged anew by the next call,
+        and `is_current` says that there is no use in going on with this one.
         """
-        while True:
-            yield from self.follow()
-            if not self._is_unchanged():
+        if self._seen is None and self.outcomes is not None:
+            return self.outcomes
+        self._is_following = True
+        yield from self.follow()
+        self._is_following = False
+        if self._seen is not None:
+            if not self.is_current():
                 self._begin()
-            self._seen, self._seen_volumes = self._versions(), self._snapshot.objects(VOLUMES).changes
-            for _ in self._rest:
-                yield
-                if (
-                    self._seen_volumes != self._snapshot.objects(VOLUMES).changes
-                    or self._seen != self._versions()
-                ):
-                    break
-            else:
-                assert self.outcomes is not None, "all steps are done"
-                return self.outcomes
+            self.pause()
+        for _ in self._rest:  # not `yield from`, which would end it with this call
+            yield
+        assert self.outcomes is not None, "all steps are done"
+        return self.outcomes
+
+    def pause(self) -> None:
+        """Note which cluster is judged: others have a turn, and may change it."""
+        self._seen, self._seen_volumes = self._versions(), self._snapshot.objects(VOLUMES).changes
+
+    def is_current(self) -> bool:
+        """Say whether the cluster is for the pod as it was at `pause`, or it does not matter yet."""
+        if self._is_following:
+            return True
+        if self._seen != self._versions():
+            return False
+        changed = self._snapshot.objects(VOLUMES).changed_since(self._seen_volumes)
+        if not changed:
+            return changed is not None
+        names = {claim.spec.volume_name for claim in self._claims.bound}
+        names.update(name for match in self._matches for name, _ in match.held)
+        if not names.isdisjoint(changed):
+            return False
+        keys = set(map(key_of, self._claims.unbound))
+        shown = (self._storage.volume(name) for name in changed)
+        return all(volume is None or keys.isdisjoint(HELD_FOR.of(volume)) for volume in shown)
 
     def follow(self) -> Generator[None, None, None]:
         """See, in steps, that what is kept of volumes is as they are."""
+        if not self._claims.unbound:
+            return
         volumes, reports = self._snapshot.objects(VOLUMES), self._snapshot.objects(CSI_STORAGE_CAPACITIES)
-        if self._claims.unbound:
-            yield from volumes.read(HELD_FOR)
-        for claim in self._claims.unbound:
-            if claim.class_name not in self._volumes:
-                self._volumes[claim.class_name] = self._kept.volumes(claim.class_name)
-                self._capacities[claim.class_name] = self._kept.capacities(claim.class_name)
+        yield from volumes.read(HELD_FOR)
+        for name in {claim.class_name for claim in self._claims.unbound}:
+            if name not in self._volumes:
+                self._volumes[name] = self._kept.volumes(name)
+            if name not in self._capacities and self._is_room_reported(name):
+                self._capacities[name] = self._kept.capacities(name)
+        followed: list[tuple[Candidates[Any, Any], Objects]]
+        followed = [(each, volumes) for each in self._volumes.values()]
+        followed += [(each, reports) for each in self._capacities.values()]
         # Until nothing has changed since the last step.
-        while any(each.is_behind(volumes) for each in self._volumes.values()) or any(
-            each.is_behind(reports) for each in self._capacities.values()
-        ):
-            for found, objects in ((self._volumes, volumes), (self._capacities, reports)):
-                for each in found.values():
-                    yield from each.follow(objects)
+        while behind := [(each, objects) for each, objects in followed if each.is_behind(objects)]:
+            for each, objects in behind:
+                yield from each.follow(objects)
+
+    def _is_room_reported(self, class_name: str) -> bool:
+        storage_class = self._storage.storage_class(class_name)
+        if storage_class is None or storage_class.provisioner == NO_PROVISIONER:
+            return False
+        driver = self._storage.csi_driver(storage_class.provisioner)
+        return driver is not None and bool(driver.spec.storage_capacity)
 
     def _versions(self) -> tuple[Any, ...]:
         """Return what is another when something changed that concerns the pod; which volumes are bound or held is not in it."""
@@ -180,22 +214,6 @@ class NodeVolumes:
             *(each.version for each in self._volumes.values()),
             *(each.version for each in self._capacities.values()),
         )
-
-    def _is_unchanged(self) -> bool:
-        """Say whether the cluster is for the pod as it was when its judging began."""
-        if self._seen != self._versions():
-            return False
-        volumes = self._snapshot.objects(VOLUMES)
-        changed = volumes.changed_since(self._seen_volumes)
-        if not changed:
-            return changed is not None
-        names = {claim.spec.volume_name for claim in self._claims.bound}
-        names.update(name for match in self._matches for name, _ in match.held)
-        if not names.isdisjoint(changed):
-            return False
-        keys = set(map(key_of, self._claims.unbound))
-        shown = (self._storage.volume(name) for name in changed)
-        return all(volume is None or keys.isdisjoint(HELD_FOR.of(volume)) for volume in shown)
 
     def _compare(self) -> Generator[None, None, None]:
         """Judge all nodes of a cluster that stays as it is."""

@@ -7,7 +7,7 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,7 @@ from scheduler.objects.storage import PersistentVolume
 from scheduler.snapshot import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 
     from plugins.volume_binding.candidates import VolumeCandidates
     from plugins.volume_binding.places import Selection
@@ -148,18 +148,17 @@ class _Picks:
         self.candidates = candidates
         self._snapshot = snapshot
         self._none = none
-        self._kinds: dict[VolumeDemand, tuple[bytes, Bools]] = {}  # which would do, as bytes and array
+        self._kinds: dict[Hashable, tuple[bytes, Bools]] = {}  # which would do, as bytes and array
         self._selections: dict[bytes, Selection] = {}  # which would do -> these
         self._last: dict[bytes, Int64s] = {}  # which would do -> what the last such claim took
         self._taken: list[tuple[bytes, Int64s]] = []
 
     def next(self, demand: VolumeDemand, undecided: Bools) -> Generator[None, None, Int64s]:
         """Return, in steps, what a claim takes of what is left, int64 (n_nodes,); NONE where it is not undecided, or nothing does."""
-        of_any_size = replace(demand, nanos=0)
-        known = self._kinds.get(of_any_size)
+        known = self._kinds.get(demand.traits)
         if known is None:
-            fitting = yield from self.candidates.fitting(of_any_size, demand.admits)
-            known = self._kinds[of_any_size] = fitting.tobytes(), fitting
+            fitting = yield from self.candidates.fitting(demand.traits, demand.admits)
+            known = self._kinds[demand.traits] = fitting.tobytes(), fitting
         kind, fitting = known
         last, smallest = self._last.get(kind), self.candidates.at_least(demand.nanos)
         if last is self._none or smallest == len(fitting) or not fitting[smallest:].any():

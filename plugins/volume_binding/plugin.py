@@ -153,8 +153,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             self._work.done(found.follow())
             return at_once(found.judge())
         try:
-            outcomes = self._work.done(found.judge())
+            outcomes = self._work.done(found.judge(), found.is_current)
         except NeedsTime:
+            found.pause()
             self._begun[pod.uid] = found
             if len(self._begun) > _MOST_BEGUN:
                 self._begun.popitem(last=False)

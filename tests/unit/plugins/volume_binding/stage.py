@@ -8,6 +8,7 @@ from plugins.volume_binding.judging import NodeVolumes
 from plugins.volume_binding.plugin import VolumeBinding, VolumeBindingArgs
 from scheduler.app.capabilities import TableObjects
 from scheduler.framework import CycleState, Status
+from scheduler.framework.long_work import answered_at_once
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.fakes import FakeApi, Fakes, FakeTurnLimit
 from scheduler.testing.storage import DRIVER, mounted, watch_storage
@@ -92,6 +93,15 @@ class Stage:
         assert found is not None
         bindings = [f"{claim.metadata.name} -> {volume}" for claim, volume in found.bindings]
         return bindings, [claim.metadata.name for claim in found.provisions]
+
+    def chosen(self, waiting: PodInfo, node_name: str) -> list[str]:
+        """Return `claim -> volume` on a node, however long it takes."""
+        state, snapshot = CycleState(), self.table.snapshot()
+        assert self.plugin.pre_filter(state, waiting, snapshot) is None
+        answered_at_once(lambda: self.plugin.filter(state, waiting, snapshot, snapshot.all_rows))
+        found = state.read("VolumeBinding", NodeVolumes).on(node_name)
+        assert found is not None
+        return [f"{claim.metadata.name} -> {volume}" for claim, volume in found.bindings]
 
     def reserved(self, waiting: PodInfo, node_name: str) -> CycleState:
         """Judge a pod, count it on a node, and reserve its volumes there."""

@@ -1,0 +1,231 @@
+"""What takes longer than a call may is done in short steps, and kept: the work is counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugins.volume_binding import candidates, places
+from plugins.volume_binding.candidates import VolumeCandidates
+from plugins.volumes.storage import VOLUMES
+from scheduler.framework import CycleState, NeedsTime, Outcomes
+from scheduler.snapshot import object_store
+from scheduler.testing.fakes import FakeTurnLimit
+from scheduler.testing.storage import (
+    claim,
+    csi_driver,
+    only_on,
+    storage_capacity,
+    storage_class,
+    volume,
+)
+from tests.unit.plugins.volume_binding.stage import HOST, LOCAL, Stage, using
+
+LOCAL_CLASS = storage_class("local", provisioner=LOCAL)
+
+
+def offered(number: int, host: str = "n1", **more: Any) -> dict[str, Any]:
+    spec = {
+        "storageClassName": "local",
+        "capacity": {"storage": f"{number + 1}Gi"},
+        "nodeAffinity": only_on(HOST, host),
+    }
+    return volume(f"v{number}", phase="Available", **spec | more)
+
+
+def selecting(number: int) -> dict[str, Any]:
+    """Return a claim for any volume but the one with a label."""
+    others = [{"key": "number", "operator": "NotIn", "values": [f"{number}"]}]
+    return claim(f"c{number}", class_name="local", selector={"matchExpressions": others})
+
+
+class Counted:
+    """Work since `begin`: objects converted and looked at, traits compared, rules asked of nodes, claims matched."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.work = self.total = self.searches = 0
+        self._count(patch, object_store, "typed_object")
+        self._count(patch, candidates, "traits_of")
+        self._count(patch, candidates.VolumeDemand, "admits")
+        self._count(patch, places, "nodes_in")
+        self._count(patch, places.Selection, "first")
+
+    def _count(self, patch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def counted(*args: Any) -> Any:
+            self.work += 1
+            self.total += 1
+            self.searches += name == "first"
+            return original(*args)
+
+        patch.setattr(owner, name, counted)
+
+    def begin(self) -> None:
+        self.work = 0
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    return Counted(monkeypatch)
+
+
+def impatient(*objects: dict[str, Any]) -> Stage:
+    """Return a stage where each call and each step is over at once."""
+    limit = FakeTurnLimit()
+    limit.slice_seconds, limit.each_reading = 1.0, 1.0
+    return Stage(LOCAL_CLASS, *objects, turn_limit=limit)
+
+
+def judged_in_steps(stage: Stage, waiting: Any, counted: Counted, most: int, between: Any = None) -> Outcomes:
+    """Judge a pod as often as it takes; no step may do more than so much work."""
+    for _ in range(50):
+        state, snapshot = CycleState(), stage.table.snapshot()
+        assert stage.plugin.pre_filter(state, waiting, snapshot) is None
+        counted.begin()
+        try:
+            return stage.plugin.filter(state, waiting, snapshot, snapshot.all_rows)
+        except NeedsTime as needs:
+            assert counted.work <= most
+            counted.begin()
+            for step, _ in enumerate(needs.steps):
+                assert counted.work <= most
+                if between is not None:
+                    between(step)
+                counted.begin()
+    raise AssertionError("no answer")
+
+
+def test_volumes_are_read_in_steps_at_first(counted: Counted) -> None:
+    stage = impatient(*(offered(number) for number in range(300)), claim("data", class_name="local"))
+
+    found = judged_in_steps(stage, using("data"), counted, most=64)
+
+    assert found.passing.tolist() == [True, False, False]
+
+
+def test_a_volume_that_comes_leaves_the_others_as_they_are(counted: Counted) -> None:
+    stage = Stage(
+        LOCAL_CLASS, *(offered(number) for number in range(1, 300)), claim("data", class_name="local")
+    )
+    assert stage.chosen(using("data"), "n1") == ["data -> v1"]
+    stage.show(offered(0))
+    counted.begin()
+
+    assert stage.chosen(using("data"), "n1") == ["data -> v0"]
+    assert counted.work <= 6
+
+
+def test_claims_with_different_selectors_are_compared_in_steps_and_once(counted: Counted) -> None:
+    volumes = [offered(number) for number in range(200)]
+    for number, each in enumerate(volumes):
+        each["metadata"]["labels"] = {"number": f"{number}"}
+    claims = [selecting(number) for number in range(10)]
+    stage = impatient(*volumes, *claims)
+    waiting = using(*(f"c{number}" for number in range(10)))
+
+    found = judged_in_steps(stage, waiting, counted, most=64)
+
+    assert found.passing.tolist() == [True, False, False]
+    assert counted.total <= 2 * 200 + 11 * 200 + 200
+    assert stage.chosen(waiting, "n1") == Stage(LOCAL_CLASS, *volumes, *claims).chosen(waiting, "n1")
+
+
+def test_claims_of_different_sizes_are_matched_in_steps(counted: Counted) -> None:
+    volumes = [offered(number) for number in range(100)]
+    claims = [claim(f"c{number}", class_name="local", storage=f"{number + 1}Gi") for number in range(40)]
+    stage = impatient(*volumes, *claims)
+    waiting = using(*(f"c{number}" for number in range(40)))
+
+    judged_in_steps(stage, waiting, counted, most=64)
+
+    assert stage.chosen(waiting, "n1") == [f"c{number} -> v{number}" for number in range(40)]
+
+
+def test_one_claim_named_very_often_is_matched_in_steps(counted: Counted) -> None:
+    stage = impatient(*(offered(number) for number in range(100)), claim("data", class_name="local"))
+    waiting = using(*["data"] * 60)
+
+    judged_in_steps(stage, waiting, counted, most=64)
+
+    assert stage.chosen(waiting, "n1") == [f"data -> v{number}" for number in range(60)]
+
+
+def test_reports_of_room_that_change_by_thousands_are_taken_in_in_steps(counted: Counted) -> None:
+    def report(number: int, size: int) -> dict[str, Any]:
+        return storage_capacity(f"r{number}", "made", f"{size}Gi", labels={HOST: f"n{1 + number % 3}"})
+
+    stage = impatient(storage_class("made"), csi_driver(), claim("data", class_name="made", storage="50Gi"))
+    for size in (10, 60):
+        stage.show(*(report(number, size if number == 1 else 20) for number in range(300)))
+        found = judged_in_steps(stage, using("data"), counted, most=64)
+
+    assert found.passing.tolist() == [False, True, False]
+
+
+def test_volumes_with_nodes_of_their_own_are_compared_with_nodes_in_steps(counted: Counted) -> None:
+    def elsewhere(number: int) -> dict[str, Any]:
+        terms = [{"matchExpressions": [{"key": f"k{number}", "operator": "DoesNotExist"}]}]
+        return {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
+
+    volumes = [offered(number, **elsewhere(number)) for number in range(200)]
+    stage = impatient(*volumes, claim("data", class_name="local"))
+
+    found = judged_in_steps(stage, using("data"), counted, most=64)
+
+    assert found.passing.all()
+
+
+def test_what_others_do_meanwhile_is_seen_and_the_rest_is_not_begun_again(counted: Counted) -> None:
+    volumes = [offered(number) for number in range(100)]
+    claims = [claim(f"c{number}", class_name="local", storage=f"{number + 1}Gi") for number in range(40)]
+    stage = impatient(*volumes, *claims)
+    waiting = using(*(f"c{number}" for number in range(40)))
+    taken = [30, 20, 10]
+
+    def others(step: int) -> None:
+        if taken and counted.searches > taken[-1]:
+            number = taken.pop()
+            stage.show(offered(number, claimRef={"namespace": "other", "name": "data"}))
+        elif step % 10 == 9:
+            stage.show(volume(f"of-another-class-{step}", phase="Available", storageClassName="other"))
+
+    judged_in_steps(stage, waiting, counted, most=64, between=others)
+
+    assert not taken
+    assert counted.searches < 10 + 20 + 30 + 45
+    assert stage.chosen(waiting, "n1") == Stage(
+        LOCAL_CLASS, *(stage.shown(VOLUMES, f"v{number}") for number in range(100)), *claims
+    ).chosen(waiting, "n1")
+
+
+def test_a_volume_that_is_held_for_the_claim_meanwhile_is_seen(counted: Counted) -> None:
+    claims = [claim(f"c{number}", class_name="local", storage=f"{number + 1}Gi") for number in range(40)]
+    stage = impatient(*(offered(number) for number in range(60)), *claims)
+    waiting = using(*(f"c{number}" for number in range(40)))
+    held = offered(5, claimRef={"namespace": "default", "name": "c0"}) | {"metadata": {"name": "held"}}
+
+    def others(_: int) -> None:
+        if counted.searches > 20 and stage.shown(VOLUMES, "held") is None:
+            stage.show(held)
+
+    judged_in_steps(stage, waiting, counted, most=64, between=others)
+
+    assert stage.shown(VOLUMES, "held") is not None
+    assert stage.chosen(waiting, "n1")[0] == "c0 -> held"
+
+
+def test_volumes_of_the_past_are_forgotten() -> None:
+    stage = Stage(LOCAL_CLASS, offered(0), claim("data", class_name="local"))
+    for number in range(1, 3000):
+        stage.show(offered(number))
+        if number % 100 == 0:
+            stage.chosen(using("data"), "n1")
+        stage.show(offered(number, claimRef={"namespace": "other", "name": "c"}))
+
+    assert stage.chosen(using("data"), "n1") == ["data -> v0"]
+    (found,) = stage.plugin._kept._kept.values()
+    assert isinstance(found, VolumeCandidates)
+    assert len(found.ranked) < 1100
+    assert len(found._traits) < 1100
