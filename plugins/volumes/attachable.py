@@ -18,7 +18,7 @@ from plugins.volumes.storage import claim_not_found, not_made_for, was_made_for
 from scheduler.framework import Code, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
     from plugins.volumes.storage import Storage
     from scheduler.objects.pod import PodInfo
@@ -56,16 +56,29 @@ def attachable_volumes(pod: PodInfo, storage: Storage, *, has_csi_node: bool, is
     Raises:
         UncountableError: a claim is missing or another pod's, or an inline volume makes no sense.
     """
-    found: Volumes = {}
+    found = (
+        attachable(pod, *each, storage, has_csi_node=has_csi_node, is_new=is_new)
+        for each in claims_by_volume(pod)
+    )
+    return dict(each for each in found if each is not None)
+
+
+def claims_by_volume(pod: PodInfo) -> Iterator[tuple[Volume, PodClaim | None]]:
+    """Yield the volumes of a pod that rules of scheduling know, with their claims."""
     claims = iter(pod.claims)
     for volume in pod.storage_volumes:
-        if volume.persistent_volume_claim is None and volume.ephemeral is None:
-            found.update(_inline(volume, has_csi_node=has_csi_node))
-            continue
-        claim = _claim(pod, next(claims), storage, is_new=is_new)
-        if claim is not None:
-            found.update(_of_claim(claim, storage, has_csi_node=has_csi_node))
-    return found
+        has_claim = volume.persistent_volume_claim is not None or volume.ephemeral is not None
+        yield volume, next(claims) if has_claim else None
+
+
+def attachable(
+    pod: PodInfo, volume: Volume, used: PodClaim | None, storage: Storage, *, has_csi_node: bool, is_new: bool
+) -> tuple[str, str] | None:
+    """Return unique name and driver of one volume of a pod; None of one that does not count. See `attachable_volumes`."""
+    if used is None:
+        return _inline(volume, has_csi_node=has_csi_node)
+    claim = _claim(pod, used, storage, is_new=is_new)
+    return None if claim is None else _of_claim(claim, storage, has_csi_node=has_csi_node)
 
 
 def unique_name(driver: str, handle: str) -> str:
@@ -73,16 +86,16 @@ def unique_name(driver: str, handle: str) -> str:
     return f"{driver}/{handle}"
 
 
-def _inline(volume: Volume, *, has_csi_node: bool) -> Mapping[str, str]:
+def _inline(volume: Volume, *, has_csi_node: bool) -> tuple[str, str] | None:
     plugin = in_tree_plugin(volume)
     if plugin is None or not (plugin.is_migrated and has_csi_node):
-        return {}
+        return None
     try:
         handle = inline_handle(volume)
     except ValueError as error:
         problem = f"converting volume({volume.name}) from inline to csi: {error}"
         raise UncountableError(Code.ERROR, problem) from error
-    return {unique_name(plugin.driver, handle): plugin.driver}
+    return unique_name(plugin.driver, handle), plugin.driver
 
 
 def _claim(pod: PodInfo, used: PodClaim, storage: Storage, *, is_new: bool) -> PersistentVolumeClaim | None:
@@ -100,7 +113,9 @@ def _claim(pod: PodInfo, used: PodClaim, storage: Storage, *, is_new: bool) -> P
     return claim
 
 
-def _of_claim(claim: PersistentVolumeClaim, storage: Storage, *, has_csi_node: bool) -> Mapping[str, str]:
+def _of_claim(
+    claim: PersistentVolumeClaim, storage: Storage, *, has_csi_node: bool
+) -> tuple[str, str] | None:
     """Return the volume of a claim, or the one that will be made for it; nothing where no driver attaches it."""
     volume = storage.bound_volume(claim)
     if volume is not None:
@@ -108,7 +123,7 @@ def _of_claim(claim: PersistentVolumeClaim, storage: Storage, *, has_csi_node: b
     else:
         driver = _provisioner(claim, storage, has_csi_node=has_csi_node)
         handle = f"{_NOT_YET}{claim.metadata.namespace}/{claim.metadata.name}"
-    return {unique_name(driver, handle): driver} if driver and handle else {}
+    return (unique_name(driver, handle), driver) if driver and handle else None
 
 
 def _of_volume(volume: PersistentVolume, *, has_csi_node: bool) -> tuple[str, str]:

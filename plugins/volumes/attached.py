@@ -2,42 +2,165 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from plugins.volumes.attachable import UncountableError, Volumes, attachable_volumes, unique_name
-from plugins.volumes.outdated_rows import ATTACHMENTS_OF_NODE, OutdatedRows
+from plugins.volumes.attachable import (
+    UncountableError,
+    Volumes,
+    attachable,
+    attachable_volumes,
+    claims_by_volume,
+    unique_name,
+)
+from plugins.volumes.outdated_rows import ATTACHMENTS_OF_NODE, Outdated, OutdatedRows
 from plugins.volumes.storage import VOLUME_ATTACHMENTS, Storage
+from scheduler.objects.storage import VolumeAttachment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Generator, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
     from scheduler.framework import Outcome
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.storage import CSINode
+    from scheduler.objects.pod_volumes import PodClaim
+    from scheduler.objects.v1 import Volume
     from scheduler.snapshot import Bools, Int64s, Rows, Snapshot, StorageInUse
 
 S = TypeVar("S", bound=np.generic)
 
 _NO_LIMIT = np.int64(2**62)
 
+_Named = tuple[str, str]
+"""The unique name of a volume, and its driver."""
+
 
 class OnNode(NamedTuple):
     """What one node has attached.
 
     Attributes:
-        volumes: of the pods there.
+        volumes: the unique names of those of the pods there.
         counts: driver -> how many volumes, those that are attached without a pod included.
         failure: why the volumes of the pods cannot be counted, if they cannot.
     """
 
-    volumes: Mapping[str, str]
+    volumes: Collection[str]
     counts: Mapping[str, int]
     failure: Outcome | None
+
+
+class _PodVolumes:
+    """The volumes of a pod on a node, each with what was found of it.
+
+    Attributes:
+        pod: the pod.
+        volumes: its volumes and their claims.
+        unread: the places of volumes that are to be looked at.
+        found: by place, what it has its node attach.
+        faults: by place, why that cannot be said.
+        places: claim -> the volumes that name it.
+    """
+
+    __slots__ = ("faults", "found", "places", "pod", "unread", "volumes")
+
+    def __init__(self, pod: PodInfo) -> None:
+        self.pod = pod
+        self.volumes: list[tuple[Volume, PodClaim | None]] = list(claims_by_volume(pod))
+        self.unread = list(range(len(self.volumes)))
+        self.found: list[_Named | None] = [None] * len(self.volumes)
+        self.faults: dict[int, Outcome] = {}
+        self.places: dict[str, list[int]] = {}
+        for place, (_, claim) in enumerate(self.volumes):
+            if claim is not None:
+                self.places.setdefault(claim.key, []).append(place)
+
+    @property
+    def fault(self) -> Outcome | None:
+        """The first one."""
+        return self.faults[min(self.faults)] if self.faults else None
+
+    def look_at(self, place: int, storage: Storage, *, has_csi_node: bool) -> _Named | None:
+        """Look at a volume; return what it has attached now."""
+        self.faults.pop(place, None)
+        volume, claim = self.volumes[place]
+        try:
+            return attachable(self.pod, volume, claim, storage, has_csi_node=has_csi_node, is_new=False)
+        except UncountableError as error:
+            self.faults[place] = error.outcome
+            return None
+
+
+class _Row:
+    """What one node has attached, by what it is attached for.
+
+    Attributes:
+        pods: uid -> the volumes of a pod.
+        incomplete: the uids of those with volumes that are to be looked at.
+        faulty: the uids of those with faults.
+        attachments: VolumeAttachment -> what is attached by it.
+        users: unique name -> how many volumes of pods there have it.
+        holders: unique name -> how many VolumeAttachments there have it.
+        counts: driver -> how many volumes.
+    """
+
+    __slots__ = ("attachments", "counts", "faulty", "holders", "incomplete", "pods", "users")
+
+    def __init__(self) -> None:
+        self.pods: dict[str, _PodVolumes] = {}
+        self.incomplete: dict[str, None] = {}
+        self.faulty: set[str] = set()
+        self.attachments: dict[str, _Named] = {}
+        self.users: dict[str, int] = {}
+        self.holders: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+
+    def use(self, named: _Named, sign: int) -> None:
+        """Count a volume of a pod, or no more."""
+        self._count(self.users, self.holders, named, sign)
+
+    def hold(self, named: _Named, sign: int) -> None:
+        """Count a VolumeAttachment, or no more."""
+        self._count(self.holders, self.users, named, sign)
+
+    def _count(self, mine: dict[str, int], others: Mapping[str, int], named: _Named, sign: int) -> None:
+        name, driver = named
+        before = mine.get(name, 0)
+        if before + sign:
+            mine[name] = before + sign
+        else:
+            del mine[name]
+        if (not before or not before + sign) and name not in others:
+            self.counts[driver] = self.counts.get(driver, 0) + sign
+
+    def mark(self, claims: AbstractSet[str]) -> None:
+        """Have the volumes that name some claims looked at."""
+        for uid, pod in self.pods.items():
+            for key in pod.places.keys() & claims:
+                pod.unread += pod.places[key]
+                self.incomplete[uid] = None
+
+    def failure(self, pods: Iterable[PodInfo]) -> Outcome | None:
+        """Return why the volumes of pods there cannot be counted: what is wrong with the first of these."""
+        if not self.faulty:
+            return None
+        return next((self.pods[pod.uid].fault for pod in pods if pod.uid in self.faulty), None)
+
+    def with_changes(self, changes: Mapping[_Named, int], failure: Outcome | None) -> OnNode:
+        """Return what is attached where so many volumes more or fewer have a name."""
+        counts, volumes = dict(self.counts), set(self.users)
+        for (name, driver), change in changes.items():
+            before = self.users.get(name, 0)
+            is_used = before + change > 0
+            if is_used == bool(before):
+                continue
+            (volumes.add if is_used else volumes.discard)(name)
+            if name not in self.holders:
+                counts[driver] = counts.get(driver, 0) + (1 if is_used else -1)
+        return OnNode(volumes, counts, failure)
 
 
 class AttachedVolumes:
@@ -55,25 +178,157 @@ class AttachedVolumes:
         self.failures: dict[int, Outcome] = {}
         self._counts: dict[str, Int64s] = {}  # driver -> (n_nodes,)
         self._limits: dict[str, Int64s] = {}  # driver -> (n_nodes,)
-        self._holders: defaultdict[str, set[int]] = defaultdict(set)  # unique name -> rows
-        self._on_row: dict[int, OnNode] = {}  # rows that have any
+        self._holders: defaultdict[str, set[int]] = defaultdict(set)  # unique name -> rows where pods have it
+        self._rows: dict[int, _Row] = {}
         self._outdated = OutdatedRows()
+        self._left: dict[int, Outdated] = {}
 
-    def follow(self, snapshot: Snapshot, pods: StorageInUse) -> None:
-        """Count again what changed since the last time.
+    def follow(self, snapshot: Snapshot, pods: StorageInUse) -> Generator[None, None, None]:
+        """Count again, in steps, what changed since the last time; the cluster may change between two steps.
 
         Args:
             snapshot: the cluster, whose pods may be others.
             pods: those that count: of the cluster as it is, or, where nothing was followed before, any.
         """
-        n_nodes = snapshot.n_nodes
-        rows = None if pods.index is None else self._outdated.since_last(snapshot, pods.index)
-        self._resize(n_nodes)
-        # A loop over all nodes at first, and where more happened than is remembered.
-        for row in range(n_nodes) if rows is None else rows:
-            if row < n_nodes:
-                found = self.on_node(row, snapshot, pods.pods_on(row))
-                self._write(row, found, Storage(snapshot).csi_node(snapshot.name_of(row)))
+        yield from self._outdated.read(snapshot)
+        is_told = False
+        while True:
+            self._resize(snapshot.n_nodes)
+            if pods.index is not None:
+                is_told = self._outdated.note(snapshot, pods.index, self._left)
+            if not is_told:
+                # A loop over all nodes at first, and where more happened than is remembered.
+                self._left = {row: Outdated(node=True) for row in range(snapshot.n_nodes)}
+                is_told = True
+            if not self._left:
+                return
+            while self._left:
+                self._look_again(snapshot, pods)
+                yield
+
+    def _look_again(self, snapshot: Snapshot, pods: StorageInUse) -> None:
+        """Take in something of what is left."""
+        row, outdated = next(iter(self._left.items()))
+        if row >= min(snapshot.n_nodes, len(self.has_csi_node)):  # it is gone meanwhile
+            del self._left[row]
+            return
+        storage = Storage(snapshot)
+        if outdated.node:
+            self._begin_row(row, outdated, snapshot, storage)
+        there = self._rows[row]
+        if outdated.pods:
+            self._take_pods(row, there, pods.pods_on(row))
+            outdated.pods = False
+        elif outdated.claims:
+            there.mark(outdated.claims)
+            outdated.claims = set()
+        elif there.incomplete:
+            self._look_at_pod(row, there, storage)
+        elif outdated.attachments:
+            for _ in range(min(_AT_ONCE, len(outdated.attachments))):
+                self._attach(row, there, outdated.attachments.pop(), snapshot, storage)
+        else:
+            failure = there.failure(pods.pods_on(row))
+            if failure is None:
+                self.failures.pop(row, None)
+            else:
+                self.failures[row] = failure
+            del self._left[row]
+
+    def _begin_row(self, row: int, outdated: Outdated, snapshot: Snapshot, storage: Storage) -> None:
+        """Begin with a row from the start."""
+        self._clear(row)
+        self._rows[row] = _Row()
+        name = snapshot.name_of(row)
+        csi_node = storage.csi_node(name)
+        limits = {} if csi_node is None else csi_node.limits
+        self.has_csi_node[row] = csi_node is not None
+        self.has_limits[row] = bool(limits)
+        for driver in limits.keys() - self._limits.keys():
+            self._limits[driver] = np.full(len(self.has_limits), _NO_LIMIT, dtype=np.int64)
+        for driver, column in self._limits.items():
+            column[row] = limits.get(driver, _NO_LIMIT)
+        outdated.node, outdated.pods = False, True
+        outdated.attachments.update(snapshot.objects(VOLUME_ATTACHMENTS).indexed(ATTACHMENTS_OF_NODE, name))
+
+    def _take_pods(self, row: int, there: _Row, pods: Collection[PodInfo]) -> None:
+        """Take in pods that came to a row, and let go of those that left."""
+        now = {pod.uid: pod for pod in pods}
+        for uid in there.pods.keys() - now.keys():
+            for named in there.pods.pop(uid).found:
+                if named is not None:
+                    self._use(row, there, named, -1)
+            there.incomplete.pop(uid, None)
+            there.faulty.discard(uid)
+        for uid, pod in now.items():
+            if uid not in there.pods:
+                there.pods[uid] = _PodVolumes(pod)
+                there.incomplete[uid] = None
+
+    def _look_at_pod(self, row: int, there: _Row, storage: Storage) -> None:
+        """Look at some volumes of a pod."""
+        uid = next(iter(there.incomplete))
+        pod, has_csi_node = there.pods[uid], bool(self.has_csi_node[row])
+        for _ in range(min(_AT_ONCE, len(pod.unread))):
+            place = pod.unread.pop()
+            before, now = pod.found[place], pod.look_at(place, storage, has_csi_node=has_csi_node)
+            pod.found[place] = now
+            if before != now:
+                for named, sign in ((before, -1), (now, 1)):
+                    if named is not None:
+                        self._use(row, there, named, sign)
+        (there.faulty.add if pod.faults else there.faulty.discard)(uid)
+        if not pod.unread:
+            del there.incomplete[uid]
+
+    def _use(self, row: int, there: _Row, named: _Named, sign: int) -> None:
+        name, driver = named
+        there.use(named, sign)
+        if name in there.users:
+            self._holders[name].add(row)
+        else:
+            self._holders[name].discard(row)
+            if not self._holders[name]:
+                del self._holders[name]
+        self._write(row, there, driver)
+
+    def _attach(self, row: int, there: _Row, key: str, snapshot: Snapshot, storage: Storage) -> None:
+        """Look at a VolumeAttachment."""
+        attachment = snapshot.objects(VOLUME_ATTACHMENTS).typed(VolumeAttachment, key)
+        is_here = attachment is not None and attachment.spec.node_name == snapshot.name_of(row)
+        before, now = there.attachments.pop(key, None), _attached(attachment, storage) if is_here else None
+        if now is not None:
+            there.attachments[key] = now
+        for named, sign in ((before, -1), (now, 1)):
+            if named is not None:
+                there.hold(named, sign)
+                self._write(row, there, named[1])
+
+    def _write(self, row: int, there: _Row, driver: str) -> None:
+        column = self._counts.get(driver)
+        if column is None:
+            column = self._counts[driver] = np.zeros(len(self.has_csi_node), dtype=np.int64)
+        column[row] = there.counts.get(driver, 0)
+
+    def changed(self, row: int, snapshot: Snapshot, pods: Collection[PodInfo]) -> OnNode:
+        """Return what a node has attached if these are the pods there, and not those that were followed."""
+        there, storage = self._rows[row], Storage(snapshot)
+        has_csi_node, now = bool(self.has_csi_node[row]), {pod.uid for pod in pods}
+        leaving = (there.pods[uid].found for uid in there.pods.keys() - now)
+        changes = Counter(named for found in leaving for named in found if named is not None)
+        changes = Counter({named: -count for named, count in changes.items()})
+        failure: Outcome | None = None
+        for pod in pods:
+            known = there.pods.get(pod.uid)
+            try:
+                if known is None:
+                    new = attachable_volumes(pod, storage, has_csi_node=has_csi_node, is_new=False)
+                    changes.update(new.items())
+                else:
+                    failure = failure or known.fault
+            except UncountableError as error:
+                failure = failure or error.outcome
+        return there.with_changes(changes, failure)
 
     @staticmethod
     def on_node(row: int, snapshot: Snapshot, pods: Iterable[PodInfo]) -> OnNode:
@@ -87,8 +342,10 @@ class AttachedVolumes:
                 volumes |= attachable_volumes(pod, storage, has_csi_node=has_csi_node, is_new=False)
         except UncountableError as error:
             volumes, failure = {}, error.outcome
+        attachments = snapshot.objects(VOLUME_ATTACHMENTS).indexed(ATTACHMENTS_OF_NODE, name).values()
+        attached = dict(found for each in attachments if (found := _attached(each, storage)) is not None)
         counts: dict[str, int] = {}
-        for driver in {**_attached_to(name, snapshot, storage), **volumes}.values():
+        for driver in {**attached, **volumes}.values():
             counts[driver] = counts.get(driver, 0) + 1
         return OnNode(volumes, counts, failure)
 
@@ -118,7 +375,7 @@ class AttachedVolumes:
         """Have a place for each row; rows that are no more hold nothing."""
         if n_nodes == len(self.has_csi_node):
             return
-        for row in [row for row in self._on_row if row >= n_nodes]:
+        for row in [row for row in self._rows if row >= n_nodes]:
             self._clear(row)
         self.has_csi_node = _resized(self.has_csi_node, n_nodes, fill=False)
         self.has_limits = _resized(self.has_limits, n_nodes, fill=False)
@@ -129,48 +386,34 @@ class AttachedVolumes:
 
     def _clear(self, row: int) -> None:
         self.failures.pop(row, None)
-        before = self._on_row.pop(row, None)
+        before = self._rows.pop(row, None)
         if before is None:
             return
         for driver in before.counts:
             self._counts[driver][row] = 0
-        for name in before.volumes:
+        for name in before.users:
             self._holders[name].remove(row)
             if not self._holders[name]:
                 del self._holders[name]
 
-    def _write(self, row: int, found: OnNode, csi_node: CSINode | None) -> None:
-        self._clear(row)
-        self._on_row[row] = found
-        if found.failure is not None:
-            self.failures[row] = found.failure
-        for name in found.volumes:
-            self._holders[name].add(row)
-        n_nodes = len(self.has_csi_node)
-        for driver, count in found.counts.items():
-            self._counts.setdefault(driver, np.zeros(n_nodes, dtype=np.int64))[row] = count
-        limits = {} if csi_node is None else csi_node.limits
-        self.has_csi_node[row] = csi_node is not None
-        self.has_limits[row] = bool(limits)
-        for driver in limits.keys() - self._limits.keys():
-            self._limits[driver] = np.full(n_nodes, _NO_LIMIT, dtype=np.int64)
-        for driver, column in self._limits.items():
-            column[row] = limits.get(driver, _NO_LIMIT)
+
+_AT_ONCE = 16
+"""So many volumes of a pod at most are looked at at once."""
 
 
-def _attached_to(name: str, snapshot: Snapshot, storage: Storage) -> Volumes:
-    """Return the volumes that a node has attached, whoever asked for them.
+def _attached(attachment: VolumeAttachment | None, storage: Storage) -> _Named | None:
+    """Return the volume that a VolumeAttachment has a node attach, whoever asked for it.
 
     Source:
         kube-scheduler v1.36, plugins/nodevolumelimits/csi.go, getNodeVolumeAttachmentInfo.
     """
-    found: Volumes = {}
-    for attachment in snapshot.objects(VOLUME_ATTACHMENTS).indexed(ATTACHMENTS_OF_NODE, name).values():
-        driver, volume_name = attachment.spec.attacher, attachment.spec.source.persistent_volume_name
-        volume = storage.volume(volume_name) if driver and volume_name is not None else None
-        if volume is not None and volume.spec.csi is not None:
-            found[unique_name(driver, volume.spec.csi.volume_handle)] = driver
-    return found
+    if attachment is None:
+        return None
+    driver, volume_name = attachment.spec.attacher, attachment.spec.source.persistent_volume_name
+    volume = storage.volume(volume_name) if driver and volume_name is not None else None
+    if volume is None or volume.spec.csi is None:
+        return None
+    return unique_name(driver, volume.spec.csi.volume_handle), driver
 
 
 def _resized(array: NDArray[S], length: int, *, fill: Any) -> NDArray[S]:

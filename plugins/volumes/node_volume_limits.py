@@ -28,6 +28,7 @@ from plugins.volumes.storage import (
     claims_awaited,
     key_brought,
 )
+from plugins.work_in_steps import Work
 from scheduler.framework import (
     PASS,
     SKIP,
@@ -43,8 +44,10 @@ from scheduler.framework import (
     PreFilterPlugin,
     QueueingHint,
     Status,
+    TurnLimit,
     reads_nothing,
 )
+from scheduler.framework.long_work import at_once
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import CSINode, VolumeAttachment
 from scheduler.snapshot import object_key
@@ -70,8 +73,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     needs = Needs(kinds=frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, VOLUME_ATTACHMENTS}))
     keeps_rows_apart = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, turn_limit: TurnLimit) -> None:
         self._attached = AttachedVolumes()
+        self._work = Work(turn_limit)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         return (
@@ -138,7 +142,11 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         pods = snapshot.storage
         attached = AttachedVolumes() if pods.index is None else self._attached
-        attached.follow(snapshot, pods if pods.index is None else pods.index)
+        self._work.begin()
+        if pods.index is None:
+            at_once(attached.follow(snapshot, pods))
+        else:
+            self._work.done(attached.follow(snapshot, pods.index))
         wanted = _wanted(pod, snapshot, has_csi_node=True)
         if isinstance(wanted, Outcome):
             return _refused(attached, wanted, _wanted(pod, snapshot, has_csi_node=False))
@@ -146,7 +154,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         changed = set(pods.changed_rows)
         if changed:
             changed.intersection_update(rows.tolist())
-        there = {row: attached.on_node(row, snapshot, pods.pods_on(row)) for row in changed}
+        there = {row: attached.changed(row, snapshot, pods.pods_on(row)) for row in changed}
         index, table = np.zeros(snapshot.n_nodes, dtype=np.uint16), [PASS, _FULL]
         index[attached.full(wanted, there)] = 1
         failures = {**attached.failures, **{row: on_node.failure for row, on_node in there.items()}}

@@ -1,7 +1,8 @@
-"""Which nodes have to be looked at again for what they have attached."""
+"""What has to be looked at again of what nodes have attached."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.volumes.storage import CLAIMS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUMES
@@ -10,7 +11,7 @@ from scheduler.objects.storage import PersistentVolumeClaim, VolumeAttachment
 from scheduler.snapshot import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from scheduler.snapshot import Objects, Snapshot, StorageIndex
 
@@ -22,7 +23,30 @@ _ATTACHMENTS_OF_VOLUME = Index(
 )
 _CLAIMS_OF_VOLUME = Index(PersistentVolumeClaim, lambda claim: (claim.spec.volume_name,))
 _CLAIMS_OF_CLASS = Index(PersistentVolumeClaim, lambda claim: (claim.class_name,))
+_INDEXES: Final[tuple[tuple[str, Index[Any]], ...]] = (
+    (VOLUME_ATTACHMENTS, ATTACHMENTS_OF_NODE),
+    (VOLUME_ATTACHMENTS, _ATTACHMENTS_OF_VOLUME),
+    (CLAIMS, _CLAIMS_OF_VOLUME),
+    (CLAIMS, _CLAIMS_OF_CLASS),
+)
 _KINDS = (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, VOLUME_ATTACHMENTS)
+
+
+@dataclass(slots=True)
+class Outdated:
+    """What changed of one row.
+
+    Attributes:
+        node: whether everything did.
+        pods: whether pods came or went.
+        claims: the keys of claims of pods there.
+        attachments: the keys of VolumeAttachments.
+    """
+
+    node: bool = False
+    pods: bool = False
+    claims: set[str] = field(default_factory=set)
+    attachments: set[str] = field(default_factory=set)
 
 
 class OutdatedRows:
@@ -31,12 +55,17 @@ class OutdatedRows:
     def __init__(self) -> None:
         self._pods: StorageIndex | None = None  # of the cluster that is followed
         self._seen: dict[str, int] = {}  # what is followed -> how many changes were taken in
-        self._node_of: dict[
-            str, str
-        ] = {}  # VolumeAttachment -> its node, while nobody tells of those that go
+        # VolumeAttachment -> its node, while nobody tells of those that go.
+        self._node_of: dict[str, str] = {}
 
-    def since_last(self, snapshot: Snapshot, pods: StorageIndex) -> set[int] | None:
-        """Return the rows that something happened to since the last time; None if that cannot be told."""
+    @staticmethod
+    def read(snapshot: Snapshot) -> Generator[None, None, None]:
+        """Read, in steps, the objects that `note` looks for."""
+        for kind, index in _INDEXES:
+            yield from snapshot.objects(kind).read(index)
+
+    def note(self, snapshot: Snapshot, pods: StorageIndex, outdated: dict[int, Outdated]) -> bool:
+        """Add what changed since the last time, by row; False if that cannot be told."""
         stores = {kind: snapshot.objects(kind) for kind in _KINDS}
         nodes = snapshot.node_changes
         assert nodes is not None, "rows are those of the cluster itself"
@@ -44,41 +73,70 @@ class OutdatedRows:
         self._pods = pods
         self._seen = {kind: store.changes for kind, store in stores.items()}
         self._seen |= {"nodes": nodes.end, "pods": pods.changes.end}
+        if seen == self._seen:
+            return True
         if seen:
             changed = {kind: store.changed_since(seen[kind]) for kind, store in stores.items()}
             moved, came = nodes.since(seen["nodes"]), pods.changes.since(seen["pods"])
             if moved is not None and came is not None and None not in changed.values():
-                return {*moved, *came, *self._rows_of(changed, stores, snapshot, pods)}
+                for row in moved:
+                    _of(outdated, row).node = True
+                for row in came:
+                    _of(outdated, row).pods = True
+                self._note_objects(changed, stores, snapshot, pods, outdated)
+                return True
         self._node_of = {key: _node_of(stores[VOLUME_ATTACHMENTS], key) for key in stores[VOLUME_ATTACHMENTS]}
-        return None
+        return False
 
-    def _rows_of(
+    def _note_objects(
         self,
         changed: Mapping[str, Any],
         stores: Mapping[str, Objects],
         snapshot: Snapshot,
         pods: StorageIndex,
-    ) -> Iterable[int]:
-        """Return the rows of what changed, kind -> keys."""
-        claims, attachments = stores[CLAIMS], stores[VOLUME_ATTACHMENTS]
-        names, keys = set(changed[CSI_NODES]), set(changed[CLAIMS])
+        outdated: dict[int, Outdated],
+    ) -> None:
+        """Add the rows of objects that changed, kind -> keys."""
+        for name in changed[CSI_NODES]:
+            if (row := snapshot.row_of(name)) is not None:
+                _of(outdated, row).node = True
+        for name, key in self._changed_attachments(changed, stores[VOLUME_ATTACHMENTS]):
+            if (row := snapshot.row_of(name)) is not None:
+                _of(outdated, row).attachments.add(key)
+        for key in _changed_claims(changed, stores[CLAIMS]):
+            for kind in (CLAIM, EPHEMERAL_CLAIM):
+                for row in pods.holders(StorageUse(kind, key)):
+                    _of(outdated, row).claims.add(key)
+
+    def _changed_attachments(
+        self, changed: Mapping[str, Any], attachments: Objects
+    ) -> Iterator[tuple[str, str]]:
+        """Yield nodes, and keys of VolumeAttachments that came there, left, or are of another volume now."""
         for key in changed[VOLUME_ATTACHMENTS]:
-            names.add(self._node_of.pop(key, ""))
+            yield self._node_of.pop(key, ""), key
             if key in attachments:
                 self._node_of[key] = _node_of(attachments, key)
-                names.add(self._node_of[key])
+                yield self._node_of[key], key
         for volume in changed[VOLUMES]:
-            keys.update(claims.indexed(_CLAIMS_OF_VOLUME, volume))
-            names.update(
-                each.spec.node_name for each in attachments.indexed(_ATTACHMENTS_OF_VOLUME, volume).values()
-            )
-        for storage_class in changed[STORAGE_CLASSES]:
-            keys.update(claims.indexed(_CLAIMS_OF_CLASS, storage_class))
-        rows = {row for row in map(snapshot.row_of, names) if row is not None}
-        for key in keys:
-            rows.update(pods.holders(StorageUse(CLAIM, key)))
-            rows.update(pods.holders(StorageUse(EPHEMERAL_CLAIM, key)))
-        return rows
+            for key, each in attachments.indexed(_ATTACHMENTS_OF_VOLUME, volume).items():
+                yield each.spec.node_name, key
+
+
+def _changed_claims(changed: Mapping[str, Any], claims: Objects) -> set[str]:
+    """Return the keys of claims that changed, or have another volume or class now."""
+    keys = set(changed[CLAIMS])
+    for volume in changed[VOLUMES]:
+        keys.update(claims.indexed(_CLAIMS_OF_VOLUME, volume))
+    for storage_class in changed[STORAGE_CLASSES]:
+        keys.update(claims.indexed(_CLAIMS_OF_CLASS, storage_class))
+    return keys
+
+
+def _of(outdated: dict[int, Outdated], row: int) -> Outdated:
+    found = outdated.get(row)
+    if found is None:
+        found = outdated[row] = Outdated()
+    return found
 
 
 def _node_of(attachments: Objects, key: str) -> str:

@@ -13,6 +13,7 @@ from plugins.volumes.volume_restrictions import VolumeRestrictions
 from plugins.volumes.volume_zone import VolumeZone
 from scheduler.framework import CycleState
 from scheduler.snapshot import ClusterTable
+from scheduler.testing.fakes import FakeTurnLimit
 from scheduler.testing.storage import (
     claim,
     csi_node,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 LOOPS = (
     (VolumeRestrictions, loops.restrictions),
-    (NodeVolumeLimits, loops.limits),
+    (lambda: NodeVolumeLimits(turn_limit=FakeTurnLimit()), loops.limits),
     (VolumeZone, loops.zones),
 )
 STEPS = 200

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plugins.volumes.node_volume_limits import NodeVolumeLimits
 from plugins.volumes.volume_restrictions import VolumeRestrictions
 from plugins.volumes.volume_zone import VolumeZone
+from scheduler.testing.fakes import FakeTurnLimit
 from scheduler.testing.storage import (
     DRIVER,
     claim,
@@ -101,11 +102,11 @@ def test_a_full_driver_is_told_with_its_numbers():
     )  # fmt: skip
     waiting = pod("p", volumes=mounted("cv2", "cv3", "cv4"))
 
-    assert told(NodeVolumeLimits(), waiting, table, "a") == [
+    assert told(NodeVolumeLimits(turn_limit=FakeTurnLimit()), waiting, table, "a") == [
         f"driver {DRIVER} has 3 of at most 3 volumes attached on this node, and the pod needs 2 more",
         "what would help: 2 fewer attached there, or a higher limit in its CSINode",
     ]
-    assert told(NodeVolumeLimits(), waiting, table, "b") == []
+    assert told(NodeVolumeLimits(turn_limit=FakeTurnLimit()), waiting, table, "b") == []
 
 
 def test_what_cannot_be_counted_on_a_node_is_told():
@@ -116,7 +117,9 @@ def test_what_cannot_be_counted_on_a_node_is_told():
         pods=(pod("p", volumes=ephemeral, nodeName="a"),),
     )  # fmt: skip
 
-    assert told(NodeVolumeLimits(), pod("q", volumes=mounted("data")), table, "a") == [
+    assert told(
+        NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("q", volumes=mounted("data")), table, "a"
+    ) == [
         (
             "what the pods on this node have attached cannot be counted: "
             "PVC default/p-e was not created for pod default/p (pod is not owner)"

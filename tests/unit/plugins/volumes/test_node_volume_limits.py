@@ -7,6 +7,7 @@ import pytest
 from plugins.volumes.attached import AttachedVolumes
 from plugins.volumes.node_volume_limits import NodeVolumeLimits
 from scheduler.framework import SKIP, ActionType, EventResource, QueueingHint
+from scheduler.testing.fakes import FakeTurnLimit
 from scheduler.testing.storage import (
     DRIVER,
     claim,
@@ -42,8 +43,8 @@ def on_a(name: str, *claims: str, **fields: Any) -> Any:
 def test_pods_without_volumes_that_count_are_skipped_and_alike(source: str):
     each = pod("p", volumes=[{"name": "v", source: {}}])
 
-    assert judged(NodeVolumeLimits(), each, cluster_of()) is SKIP
-    assert NodeVolumeLimits().signature(each) == ()
+    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), each, cluster_of()) is SKIP
+    assert NodeVolumeLimits(turn_limit=FakeTurnLimit()).signature(each) == ()
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_pods_without_volumes_that_count_are_skipped_and_alike(source: str):
 def test_pods_with_others_are_not(source: str):
     each = pod("p", volumes=[{"name": "v", source: {}}])
 
-    assert NodeVolumeLimits().signature(each) is None
+    assert NodeVolumeLimits(turn_limit=FakeTurnLimit()).signature(each) is None
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_a_node_that_cannot_attach_all_volumes_is_refused(
 ):
     table = cluster_of(*bound("x", "y", "z"), csi_node("a", {DRIVER: limit}), pods=(on_a("u", *there),))
 
-    found = judged(NodeVolumeLimits(), pod("p", volumes=mounted(*wanted)), table)
+    found = judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted(*wanted)), table)
 
     assert found == (SKIP if not wanted else {"a": FULL} if refused else {})
 
@@ -84,14 +85,14 @@ def test_pods_that_share_a_volume_attach_it_once():
     users = on_a("one", "x"), on_a("two", "x")
     table = cluster_of(*bound("x", "y"), csi_node("a", {DRIVER: 2}), pods=users)
 
-    assert judged(NodeVolumeLimits(), pod("p", volumes=mounted("y")), table) == {}
+    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("y")), table) == {}
 
 
 def test_each_driver_has_its_own_limit():
     objects = [claim("x", "x"), volume("x", driver="one"), claim("y", "y"), volume("y", driver="two")]
     table = cluster_of(*objects, csi_node("a", {"one": 1, "two": 1}), pods=(on_a("u", "x"),))
 
-    assert judged(NodeVolumeLimits(), pod("p", volumes=mounted("y")), table) == {}
+    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("y")), table) == {}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_volumes_that_are_attached_without_a_pod_count(attachment: Any, refused:
     others = volume("nfs", csi=None, nfs={"server": "s"})
     table = cluster_of(*bound("x", "y"), others, csi_node("a", {DRIVER: 1}), attachment)
 
-    found = judged(NodeVolumeLimits(), pod("p", volumes=mounted("y")), table)
+    found = judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("y")), table)
 
     assert found == ({"a": FULL} if refused else {})
 
@@ -121,7 +122,9 @@ def test_a_volume_that_is_attached_for_a_pod_counts_once():
 
     assert (
         judged(
-            NodeVolumeLimits(), pod("p", volumes=mounted("y")), cluster_of(*objects, pods=(on_a("u", "x"),))
+            NodeVolumeLimits(turn_limit=FakeTurnLimit()),
+            pod("p", volumes=mounted("y")),
+            cluster_of(*objects, pods=(on_a("u", "x"),)),
         )
         == {}
     )
@@ -131,7 +134,9 @@ def test_the_attachment_of_the_pods_own_volume_takes_a_place_all_the_same():
     """As upstream: only volumes of pods are taken off what the new pod needs."""
     objects = [*bound("x"), csi_node("a", {DRIVER: 1}), volume_attachment("v", node="a", volume="x")]
 
-    assert judged(NodeVolumeLimits(), pod("p", volumes=mounted("x")), cluster_of(*objects)) == {"a": FULL}
+    assert judged(
+        NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x")), cluster_of(*objects)
+    ) == {"a": FULL}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +155,9 @@ def test_a_volume_that_is_still_to_be_made_counts_for_who_will_make_it(
         storage_class("c", provisioner=provisioner), claim("x", class_name="c"), csi_node("a", {driver: 0})
     ]  # fmt: skip
 
-    found = judged(NodeVolumeLimits(), pod("p", volumes=mounted("x")), cluster_of(*objects))
+    found = judged(
+        NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x")), cluster_of(*objects)
+    )
 
     assert found == ({"a": FULL} if counts else {})
 
@@ -175,13 +182,22 @@ def test_a_volume_that_is_still_to_be_made_counts_for_who_will_make_it(
 def test_what_no_driver_attaches_does_not_count(objects: list[Any]):
     limits = csi_node("a", {DRIVER: 0, "disk.csi.azure.com": 0, "csi.vsphere.vmware.com": 0})
 
-    assert judged(NodeVolumeLimits(), pod("p", volumes=mounted("x")), cluster_of(*objects, limits)) == {}
+    assert (
+        judged(
+            NodeVolumeLimits(turn_limit=FakeTurnLimit()),
+            pod("p", volumes=mounted("x")),
+            cluster_of(*objects, limits),
+        )
+        == {}
+    )
 
 
 def test_a_claim_whose_volume_is_gone_counts_for_its_class():
     objects = [claim("x", "gone", class_name="c"), storage_class("c"), csi_node("a", {DRIVER: 0})]
 
-    assert judged(NodeVolumeLimits(), pod("p", volumes=mounted("x")), cluster_of(*objects)) == {"a": FULL}
+    assert judged(
+        NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x")), cluster_of(*objects)
+    ) == {"a": FULL}
 
 
 @pytest.mark.parametrize(
@@ -201,15 +217,19 @@ def test_disks_of_in_tree_plugins_count_for_their_drivers(source: Any, limits: A
     claimed = pod("q", volumes=mounted("x"))
     table = cluster_of(claim("x", "x"), volume("x", csi=None, **source), csi_node("a", limits))
 
-    assert judged(NodeVolumeLimits(), inline, table) == ({"a": FULL} if refused else {})
-    assert judged(NodeVolumeLimits(), claimed, table) == ({"a": FULL} if refused else {})
+    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), inline, table) == (
+        {"a": FULL} if refused else {}
+    )
+    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), claimed, table) == (
+        {"a": FULL} if refused else {}
+    )
 
 
 def test_an_ephemeral_volume_counts_through_the_claim_that_the_pod_owns():
     wants = pod("p", volumes=[{"name": "v", "ephemeral": {}}])
     objects = [claim("p-v", "x", owner=wants), volume("x"), csi_node("a", {DRIVER: 0})]
 
-    assert judged(NodeVolumeLimits(), wants, cluster_of(*objects)) == {"a": FULL}
+    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), wants, cluster_of(*objects)) == {"a": FULL}
 
 
 ALL_NODES = ("a", "b")
@@ -252,7 +272,11 @@ ALL_NODES = ("a", "b")
 def test_a_pod_whose_volumes_make_no_sense_is_told_so_of_each_node(
     volumes: Any, objects: list[Any], where: tuple[str, ...], answer: str
 ):
-    found = judged(NodeVolumeLimits(), pod("p", volumes=volumes), cluster_of(*objects, csi_node("a", {})))
+    found = judged(
+        NodeVolumeLimits(turn_limit=FakeTurnLimit()),
+        pod("p", volumes=volumes),
+        cluster_of(*objects, csi_node("a", {})),
+    )
 
     assert {name: told for name, told in found.items() if told == answer} == dict.fromkeys(where, answer)
 
@@ -268,7 +292,7 @@ def test_a_node_whose_pods_volumes_make_no_sense_cannot_be_judged(limits: Any, t
     astray = pod("u", node="a", volumes=[{"name": "v", "ephemeral": {}}])
     table = cluster_of(*bound("x"), claim("u-v"), csi_node("a", limits), pods=(astray,))
 
-    found = judged(NodeVolumeLimits(), pod("p", volumes=mounted("x")), table)
+    found = judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x")), table)
 
     words = "Error: PVC default/u-v was not created for pod default/u (pod is not owner)"
     assert found == ({"a": words} if told else {})
@@ -277,7 +301,7 @@ def test_a_node_whose_pods_volumes_make_no_sense_cannot_be_judged(limits: Any, t
 def test_a_claim_that_a_pod_on_a_node_has_lost_does_not_count():
     table = cluster_of(*bound("x"), csi_node("a", {DRIVER: 1}), pods=(on_a("u", "lost"),))
 
-    assert judged(NodeVolumeLimits(), pod("p", volumes=mounted("x")), table) == {}
+    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x")), table) == {}
 
 
 # Nodes are counted again only where something changed.
@@ -332,26 +356,26 @@ def test_only_nodes_that_something_happened_to_are_counted_again(
         csi_node("b", {DRIVER: 1}), volume_attachment("v", node="c", volume="x"),
         pods=(user, OWNER), nodes=(node("a"), node("b"), node("c")),
     )  # fmt: skip
-    plugin, wants = NodeVolumeLimits(), pod("p", volumes=mounted("y"))
+    plugin, wants = NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("y"))
     judged(plugin, wants, table)
-    counted: list[int] = []
-    on_node = AttachedVolumes.on_node
+    counted = set[int]()
+    look_again = AttachedVolumes._look_again
 
-    def noting(row: int, *rest: Any) -> Any:
-        counted.append(row)
-        return on_node(row, *rest)
+    def noting(attached: AttachedVolumes, *rest: Any) -> None:
+        counted.update(row for row in attached._left if row < table.n_nodes)
+        look_again(attached, *rest)
 
-    monkeypatch.setattr(AttachedVolumes, "on_node", staticmethod(noting))
+    monkeypatch.setattr(AttachedVolumes, "_look_again", noting)
 
     change(table)
     found = judged(plugin, wants, table)
 
     assert sorted(counted) == rows
-    assert found == judged(NodeVolumeLimits(), wants, table)
+    assert found == judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), wants, table)
 
 
 def test_another_cluster_is_counted_from_the_start():
-    plugin, wants = NodeVolumeLimits(), pod("p", volumes=mounted("x"))
+    plugin, wants = NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x"))
 
     for limit, expected in ((0, {"a": FULL}), (1, {}), (0, {"a": FULL})):
         table = cluster_of(*bound("x"), csi_node("a", {DRIVER: limit}))
@@ -360,7 +384,7 @@ def test_another_cluster_is_counted_from_the_start():
 
 def test_after_more_changes_than_are_remembered_all_is_counted_again():
     table = cluster_of(*bound("x"), csi_node("a", {DRIVER: 0}))
-    plugin, wants = NodeVolumeLimits(), pod("p", volumes=mounted("x"))
+    plugin, wants = NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x"))
     assert judged(plugin, wants, table) == {"a": FULL}
 
     watch_storage(table, csi_node("a", {DRIVER: 1}))
@@ -393,14 +417,29 @@ WANTS = pod("p", volumes=mounted("x"))
 )
 def test_a_node_that_can_attach_more_wakes_pods(before: Any, after: Any, helps: bool):
     found = asked(
-        NodeVolumeLimits(), EventResource.CSI_NODE, UPDATE, WANTS, csi_node("n", before), csi_node("n", after)
+        NodeVolumeLimits(turn_limit=FakeTurnLimit()),
+        EventResource.CSI_NODE,
+        UPDATE,
+        WANTS,
+        csi_node("n", before),
+        csi_node("n", after),
     )
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
 
 def test_any_new_csi_node_wakes_pods():
-    assert asked(NodeVolumeLimits(), EventResource.CSI_NODE, ADD, WANTS, None, csi_node("n", {})) is None
+    assert (
+        asked(
+            NodeVolumeLimits(turn_limit=FakeTurnLimit()),
+            EventResource.CSI_NODE,
+            ADD,
+            WANTS,
+            None,
+            csi_node("n", {}),
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -425,7 +464,7 @@ def test_any_new_csi_node_wakes_pods():
     ],
 )
 def test_a_pod_that_goes_wakes_others_if_its_volumes_took_places(gone: Any, helps: bool):
-    found = asked(NodeVolumeLimits(), EventResource.POD, DELETE, WANTS, gone, None)
+    found = asked(NodeVolumeLimits(turn_limit=FakeTurnLimit()), EventResource.POD, DELETE, WANTS, gone, None)
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
@@ -441,7 +480,7 @@ def test_a_pod_that_goes_wakes_others_if_its_volumes_took_places(gone: Any, help
 )
 def test_a_new_claim_wakes_the_pod_that_uses_it(added: Any, helps: bool):
     waiting = pod("p", volumes=[*mounted("x"), {"name": "v", "ephemeral": {}}])
-    plugin, kind = NodeVolumeLimits(), EventResource.PERSISTENT_VOLUME_CLAIM
+    plugin, kind = NodeVolumeLimits(turn_limit=FakeTurnLimit()), EventResource.PERSISTENT_VOLUME_CLAIM
 
     assert asked(plugin, kind, ADD, waiting, None, added) is (
         QueueingHint.QUEUE if helps else QueueingHint.SKIP
@@ -466,7 +505,7 @@ def test_a_new_claim_wakes_the_pod_that_uses_it(added: Any, helps: bool):
 def test_a_volume_that_is_detached_wakes_pods_it_may_make_room_for(source: Any, attacher: str, helps: bool):
     waiting = pod("p", volumes=[{"name": "v", **source}])
     detached = volume_attachment("v", node="a", volume="x", attacher=attacher)
-    plugin, kind = NodeVolumeLimits(), EventResource.VOLUME_ATTACHMENT
+    plugin, kind = NodeVolumeLimits(turn_limit=FakeTurnLimit()), EventResource.VOLUME_ATTACHMENT
 
     assert asked(plugin, kind, DELETE, waiting, detached, None) is (
         QueueingHint.QUEUE if helps else QueueingHint.SKIP
