@@ -209,7 +209,7 @@ class NodeVolumes:
         return (
             log or snapshot,
             log and log.end,
-            snapshot.n_nodes,
+            len(snapshot.nodes),  # that the last node goes is in no log
             *(snapshot.objects(kind).changes for kind in kinds),
             *(each.version for each in self._volumes.values()),
             *(each.version for each in self._capacities.values()),

@@ -193,12 +193,13 @@ class AttachedVolumes:
         yield from self._outdated.read(snapshot)
         is_told = False
         while True:
-            self._resize(snapshot.n_nodes)
+            n_nodes = len(snapshot.nodes)  # as they are now, unlike `n_nodes` of a snapshot
+            self._resize(n_nodes)
             if pods.index is not None:
                 is_told = self._outdated.note(snapshot, pods.index, self._left)
             if not is_told:
                 # A loop over all nodes at first, and where more happened than is remembered.
-                self._left = {row: Outdated(node=True) for row in range(snapshot.n_nodes)}
+                self._left = {row: Outdated(node=True) for row in range(n_nodes)}
                 is_told = True
             if not self._left:
                 return
@@ -209,7 +210,7 @@ class AttachedVolumes:
     def _look_again(self, snapshot: Snapshot, pods: StorageInUse) -> None:
         """Take in something of what is left."""
         row, outdated = next(iter(self._left.items()))
-        if row >= min(snapshot.n_nodes, len(self.has_csi_node)):  # it is gone meanwhile
+        if row >= min(len(snapshot.nodes), len(self.has_csi_node)):  # it is gone meanwhile
             del self._left[row]
             return
         storage = Storage(snapshot)

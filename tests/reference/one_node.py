@@ -58,6 +58,7 @@ def verdicts(outcomes: Outcomes) -> list[Verdict]:
 def filtered(plugin: Plugin, pod: PodInfo, snapshot: Snapshot) -> list[Verdict] | str:
     """Run PreFilter and Filter over all nodes; "Skip", or PreFilter's reasons, where that ends it."""
     from scheduler.framework import CycleState, FilterPlugin, PreFilterPlugin, Status
+    from scheduler.framework.long_work import answered_at_once
 
     state = CycleState()
     if isinstance(plugin, PreFilterPlugin):
@@ -65,7 +66,7 @@ def filtered(plugin: Plugin, pod: PodInfo, snapshot: Snapshot) -> list[Verdict] 
         if isinstance(answer, Status) and not answer.is_success:
             return answer.code.value if not answer.reasons else answer.message
     assert isinstance(plugin, FilterPlugin)
-    return verdicts(plugin.filter(state, pod, snapshot, snapshot.all_rows))
+    return verdicts(answered_at_once(lambda: plugin.filter(state, pod, snapshot, snapshot.all_rows)))
 
 
 def scored(plugin: Plugin, pod: PodInfo, snapshot: Snapshot) -> list[int] | str:

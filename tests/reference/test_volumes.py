@@ -30,9 +30,18 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
 
+
+def impatient() -> FakeTurnLimit:
+    """Return a limit by which each call and each step is over at once."""
+    limit = FakeTurnLimit()
+    limit.slice_seconds, limit.each_reading = 1.0, 1.0
+    return limit
+
+
 LOOPS = (
     (VolumeRestrictions, loops.restrictions),
     (lambda: NodeVolumeLimits(turn_limit=FakeTurnLimit()), loops.limits),
+    (lambda: NodeVolumeLimits(turn_limit=impatient()), loops.limits),
     (VolumeZone, loops.zones),
 )
 STEPS = 200
@@ -253,7 +262,7 @@ class Story:
             for row, each in enumerate(nodes)
         ]
         without = snapshot.overlay(remove=pairs)
-        restrictions, limits, _ = self.plugins
+        restrictions, limits, *_ = self.plugins
 
         assert filtered(limits, waiting, without) == loops.limits(waiting, left, self.objects)
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import pytest
 
+from plugins.volumes import attached
 from plugins.volumes.attached import AttachedVolumes
 from plugins.volumes.node_volume_limits import NodeVolumeLimits
-from scheduler.framework import SKIP, ActionType, EventResource, QueueingHint
+from scheduler.framework import SKIP, ActionType, CycleState, EventResource, NeedsTime, QueueingHint
 from scheduler.testing.fakes import FakeTurnLimit
 from scheduler.testing.storage import (
     DRIVER,
@@ -361,9 +363,9 @@ def test_only_nodes_that_something_happened_to_are_counted_again(
     counted = set[int]()
     look_again = AttachedVolumes._look_again
 
-    def noting(attached: AttachedVolumes, *rest: Any) -> None:
-        counted.update(row for row in attached._left if row < table.n_nodes)
-        look_again(attached, *rest)
+    def noting(each: AttachedVolumes, *rest: Any) -> None:
+        counted.update(row for row in each._left if row < table.n_nodes)
+        look_again(each, *rest)
 
     monkeypatch.setattr(AttachedVolumes, "_look_again", noting)
 
@@ -392,6 +394,104 @@ def test_after_more_changes_than_are_remembered_all_is_counted_again():
         watch_storage(table, csi_node("b", {}))
 
     assert judged(plugin, wants, table) == {}
+
+
+class Looks:
+    """How often a volume of a pod, or a VolumeAttachment, is looked at."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.number = 0
+        for name in ("attachable", "_attached"):
+            self._count(patch, name, getattr(attached, name))
+
+    def _count(self, patch: pytest.MonkeyPatch, name: str, original: Any) -> None:
+        def counted(*args: Any, **options: Any) -> Any:
+            self.number += 1
+            return original(*args, **options)
+
+        patch.setattr(attached, name, counted)
+
+    def begin(self) -> None:
+        self.number = 0
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(monkeypatch)
+
+
+def crowded(attachments: int = 0) -> ClusterTable:
+    """Return a cluster where a pod on node a has 300 volumes, and other pods there have one each."""
+    many = [f"m{number}" for number in range(300)]
+    few = [f"f{number}" for number in range(20)]
+    return cluster_of(
+        *bound("x", *many, *few), csi_node("a", {DRIVER: 321}),
+        *(volume_attachment(f"v{number}", node="a", volume=f"m{number}") for number in range(attachments)),
+        pods=(on_a("heavy", *many), *(on_a(name, name) for name in few)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "looked_at"),
+    [
+        pytest.param(lambda table: table.add_pod(0, on_a("new", "m1")), 1, id="a pod that comes"),
+        pytest.param(lambda table: table.remove_pod(0, on_a("f7").uid), 0, id="a pod that goes"),
+        pytest.param(put(claim("m7", "m8")), 1, id="a claim"),
+        pytest.param(put(volume("m7", driver="other")), 2, id="a volume"),
+        pytest.param(put(volume_attachment("v7", node="a", volume="x")), 1, id="a volume that is attached"),
+        pytest.param(remove("storage.k8s.io/v1/volumeattachments", "v7"), 0, id="one that is detached"),
+    ],
+)
+def test_of_a_node_with_very_many_volumes_only_those_that_changed_are_looked_at(
+    change: Callable[[ClusterTable], Any], looked_at: int, looks: Looks
+):
+    table, wants = crowded(attachments=100), pod("p", volumes=mounted("x"))
+    plugin = NodeVolumeLimits(turn_limit=FakeTurnLimit())
+    judged(plugin, wants, table)
+    looks.begin()
+    change(table)
+
+    found = judged(plugin, wants, table)
+
+    assert looks.number == looked_at
+    assert found == judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), wants, table)
+
+
+def test_volumes_of_pods_are_looked_at_in_steps(looks: Looks):
+    limit = FakeTurnLimit()
+    limit.slice_seconds, limit.each_reading = 1.0, 1.0
+    table, wants = crowded(attachments=100), pod("p", volumes=mounted("x"))
+    plugin, snapshot = NodeVolumeLimits(turn_limit=limit), table.snapshot()
+
+    with pytest.raises(NeedsTime) as needs:
+        plugin.filter(CycleState(), wants, snapshot, snapshot.all_rows)
+    for step, _ in enumerate(needs.value.steps):
+        assert looks.number <= 16
+        looks.begin()
+        if step % 5 == 0:  # the cluster does not stand still meanwhile
+            table.add_pod(0, on_a(f"new-{step}", "f1"))
+        if step == 11:
+            table.remove_pod(0, on_a("heavy").uid)
+        if step == 13:
+            table.remove_node("b")
+
+    found = judged(plugin, wants, table)
+    assert found == judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), wants, table)
+    assert plugin._attached._rows[0].users == {f"{DRIVER}/f{number}": ANY for number in range(20)}
+
+
+def test_a_dry_run_without_a_pod_looks_at_no_volume(looks: Looks):
+    table, wants = crowded(), pod("p", volumes=mounted("x"))
+    watch_storage(table, csi_node("a", {DRIVER: 320}))
+    plugin = NodeVolumeLimits(turn_limit=FakeTurnLimit())
+    assert judged(plugin, wants, table) == {"a": FULL}
+    looks.begin()
+    heavy = next(each for each in table.snapshot().pods_on(0) if each.name == "heavy")
+
+    overlay = table.snapshot().overlay([], [(0, heavy)])
+
+    assert plugin.filter(CycleState(), wants, overlay, overlay.all_rows).passing.all()
+    assert looks.number == 0
 
 
 # Hints.
