@@ -254,26 +254,41 @@ class _InColumns:
         n_columns: how many columns there are.
     """
 
-    __slots__ = ("_column_of_row", "_entries", "_n_columns")
+    __slots__ = ("_at_least", "_column_of_row", "_entries", "_n_columns", "_numbers", "_places")
 
     def __init__(self, entries: Int64s, column_of_row: Rows, n_columns: int) -> None:
-        self._entries, self._column_of_row, self._n_columns = entries, column_of_row, n_columns
+        self._column_of_row, self._n_columns = column_of_row, n_columns
+        self._entries = np.append(entries, NONE)
+        self._numbers = np.append(entries & _LAST, NONE)
+        # What was asked last, and (n_nodes,), the places of what was found.
+        self._at_least: Int64s | int = 0
+        self._places: Rows | None = None
 
     def first(self, at_least: Int64s | int) -> Int64s:
         """Return int64 (n_nodes,); see `Selection.first`."""
-        entries, columns = self._entries, self._column_of_row
+        columns = self._column_of_row
         if isinstance(at_least, int):
-            numbers = entries & _LAST
+            places = np.arange(len(self._entries) - 1)[::-1]
             if at_least:
-                counts = numbers >= at_least
-                entries, numbers = entries[counts], numbers[counts]
-            best = np.full(self._n_columns, NONE, dtype=np.int64)
-            best[entries[::-1] >> _BITS] = numbers[::-1]  # of several in a column the one written last stays
-            return best[columns]
-        wanted = columns.astype(np.int64)
-        entries = np.append(entries, -1)
-        found = entries[np.searchsorted(entries[:-1], wanted << _BITS | at_least)]
-        return np.where(found >> _BITS == wanted, found & _LAST, NONE)
+                places = places[self._numbers[places] >= at_least]
+            first = np.full(self._n_columns, len(self._entries) - 1, dtype=np.intp)
+            first[self._entries[places] >> _BITS] = (
+                places  # of several in a column the one written last stays
+            )
+            self._at_least, self._places = at_least, first[columns]
+            return self._numbers[self._places]
+        self._places = self._places_from(columns << _BITS | at_least, at_least)
+        self._at_least = at_least
+        is_there = self._entries[self._places] >> _BITS == columns
+        return np.where(is_there, self._numbers[self._places], NONE)
+
+    def _places_from(self, wanted: Int64s, at_least: Int64s) -> Rows:
+        """Return the places of the first entries that are not below the wanted ones; mostly it is the next one or the same."""
+        if self._places is not None and (at_least >= self._at_least).all():
+            places = self._places + (self._entries[self._places] < wanted)
+            if (self._entries[places] >= wanted).all():
+                return places
+        return np.searchsorted(self._entries, wanted)
 
 
 class _Others(_Filed[Reach]):
@@ -291,6 +306,8 @@ class _Others(_Filed[Reach]):
     ) -> Generator[None, None, Sequence[tuple[Rows, Int64s]]]:
         """Return, in steps, rows and the numbers of what is filed for them."""
         entries = self._all_entries()
+        if not len(entries):
+            return ()
         entries = entries[fitting[entries & _LAST]]
         columns, starts = np.unique(entries >> _BITS, return_index=True)
         reaches = list(self._columns) if len(columns) else []  # by column
