@@ -258,8 +258,10 @@ class _InColumns:
 
     def __init__(self, entries: Int64s, column_of_row: Rows, n_columns: int) -> None:
         self._column_of_row, self._n_columns = column_of_row, n_columns
-        self._entries = np.append(entries, NONE)
-        self._numbers = np.append(entries & _LAST, NONE)
+        self._entries = np.empty(len(entries) + 1, dtype=np.int64)
+        self._entries[:-1], self._entries[-1] = entries, NONE
+        self._numbers = self._entries & _LAST
+        self._numbers[-1] = NONE
         # What was asked last, and (n_nodes,), the places of what was found.
         self._at_least: Int64s | int = 0
         self._places: Rows | None = None

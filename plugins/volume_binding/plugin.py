@@ -135,7 +135,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         if not pod.claims:
             return SKIP
-        claims = find_claims(pod, Storage(snapshot))
+        storage = Storage(snapshot)
+        self._work.begin()
+        self._work.done(storage.read(pod.claim_keys))
+        claims = find_claims(pod, storage)
         if isinstance(claims, Status):
             return claims
         found = self._begun.get(pod.uid)

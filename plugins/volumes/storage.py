@@ -15,7 +15,7 @@ from scheduler.objects.storage import (
 from scheduler.snapshot import object_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Generator, Mapping
 
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects
@@ -56,6 +56,13 @@ class Storage:
     def bound_volume(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
         """Return the volume that a claim names, if it names one that is there."""
         return self.volume(claim.spec.volume_name) if claim.spec.volume_name else None
+
+    def read(self, claims: Collection[str]) -> Generator[None, None, None]:
+        """Convert some claims and the volumes that they are bound to, in steps, so that nobody else need."""
+        yield from self._source.objects(CLAIMS).convert(PersistentVolumeClaim, claims)
+        found = map(self.claim, claims)
+        bound = (claim.spec.volume_name for claim in found if claim is not None)
+        yield from self._source.objects(VOLUMES).convert(PersistentVolume, filter(None, bound))
 
     def storage_class(self, name: str) -> StorageClass | None:
         return self._source.objects(STORAGE_CLASSES).typed(StorageClass, name)

@@ -21,6 +21,7 @@ from plugins.volumes.storage import (
     named_claims,
     uses_read,
 )
+from plugins.work_in_steps import Work
 from scheduler.framework import (
     PASS,
     SKIP,
@@ -36,9 +37,10 @@ from scheduler.framework import (
     PreFilterPlugin,
     QueueingHint,
     Status,
+    TurnLimit,
 )
 from scheduler.objects.pod_volumes import CLAIM, EPHEMERAL_CLAIM, StorageUse, disk_uses
-from scheduler.objects.storage import READ_WRITE_ONCE_POD
+from scheduler.objects.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -90,6 +92,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     needs = Needs(kinds=frozenset({CLAIMS}))
     keeps_rows_apart = True
 
+    def __init__(self, *, turn_limit: TurnLimit) -> None:
+        self._work = Work(turn_limit)
+
     def signature(self, pod: PodInfo) -> Hashable | None:
         return None if pod.storage_volumes else ()  # where a claim is in use is no matter of one node
 
@@ -125,6 +130,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         storage = Storage(snapshot)
+        if pod.claims:
+            self._work.begin()
+            self._work.done(snapshot.objects(CLAIMS).convert(PersistentVolumeClaim, pod.claim_keys))
         for name in named_claims(pod):
             if storage.claim(f"{pod.namespace}/{name}") is None:
                 return Status.unschedulable(claim_not_found(name), resolvable=False)

@@ -102,6 +102,17 @@ class Objects(Mapping[str, Object]):
             value = known[key] = typed_object(self._objects[key], struct)
         return value
 
+    def convert(self, struct: type[S], keys: Iterable[str]) -> Generator[None, None, None]:
+        """Convert some objects in steps, so that `typed` need not: no step where all are converted.
+
+        Raises:
+            ObjectError: as `typed`.
+        """
+        for key in keys:
+            if key not in self._typed.setdefault(struct, {}) and key in self._objects:
+                self.typed(struct, key)
+                yield
+
     def indexed(self, index: Index[S], value: Hashable) -> Mapping[str, S]:
         """Return the objects that an index finds under a value, `namespace/name` -> typed object.
 

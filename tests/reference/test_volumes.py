@@ -39,7 +39,7 @@ def impatient() -> FakeTurnLimit:
 
 
 LOOPS = (
-    (VolumeRestrictions, loops.restrictions),
+    (lambda: VolumeRestrictions(turn_limit=FakeTurnLimit()), loops.restrictions),
     (lambda: NodeVolumeLimits(turn_limit=FakeTurnLimit()), loops.limits),
     (lambda: NodeVolumeLimits(turn_limit=impatient()), loops.limits),
     (VolumeZone, loops.zones),

@@ -29,6 +29,7 @@ class Stage:
 
     Attributes:
         table: the cluster.
+        limit: how long its calls may take.
         plugin: VolumeBinding, which writes to `api`.
     """
 
@@ -42,12 +43,13 @@ class Stage:
         self.show(*objects)
         fakes = Fakes()
         self.api: FakeApi = capabilities.get("writer", fakes.api)
+        self.limit: FakeTurnLimit = capabilities.get("turn_limit", FakeTurnLimit())
         given = {
             "writer": self.api,
             "happenings": fakes.happenings,
             "turns": fakes.turns,
             "clock": fakes.clock,
-            "turn_limit": FakeTurnLimit(),
+            "turn_limit": self.limit,
         }
         args = VolumeBindingArgs(bind_timeout_seconds=bind_timeout_seconds)
         self.plugin = VolumeBinding(args=args, objects=TableObjects(self.table), **given | capabilities)
@@ -62,10 +64,10 @@ class Stage:
     def judged(self, waiting: PodInfo) -> tuple[CycleState, Status | None]:
         """Run PreFilter, and Filter where it lets go on."""
         state, snapshot = CycleState(), self.table.snapshot()
-        answer = self.plugin.pre_filter(state, waiting, snapshot)
+        answer = answered_at_once(lambda: self.plugin.pre_filter(state, waiting, snapshot))
         assert answer is None or isinstance(answer, Status)
         if answer is None:
-            self.plugin.filter(state, waiting, snapshot, snapshot.all_rows)
+            answered_at_once(lambda: self.plugin.filter(state, waiting, snapshot, snapshot.all_rows))
         return state, answer
 
     def pre_filter(self, waiting: PodInfo) -> Status | None:
@@ -97,7 +99,7 @@ class Stage:
     def chosen(self, waiting: PodInfo, node_name: str) -> list[str]:
         """Return `claim -> volume` on a node, however long it takes."""
         state, snapshot = CycleState(), self.table.snapshot()
-        assert self.plugin.pre_filter(state, waiting, snapshot) is None
+        assert answered_at_once(lambda: self.plugin.pre_filter(state, waiting, snapshot)) is None
         answered_at_once(lambda: self.plugin.filter(state, waiting, snapshot, snapshot.all_rows))
         found = state.read("VolumeBinding", NodeVolumes).on(node_name)
         assert found is not None

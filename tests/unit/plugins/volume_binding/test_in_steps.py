@@ -9,6 +9,7 @@ import pytest
 from plugins.volume_binding import candidates, places
 from plugins.volume_binding.candidates import VolumeCandidates
 from plugins.volumes.storage import VOLUMES
+from plugins.volumes.volume_restrictions import VolumeRestrictions
 from scheduler.framework import CycleState, NeedsTime, Outcomes
 from scheduler.snapshot import object_store
 from scheduler.testing.fakes import FakeTurnLimit
@@ -82,9 +83,9 @@ def judged_in_steps(stage: Stage, waiting: Any, counted: Counted, most: int, bet
     """Judge a pod as often as it takes; no step may do more than so much work."""
     for _ in range(50):
         state, snapshot = CycleState(), stage.table.snapshot()
-        assert stage.plugin.pre_filter(state, waiting, snapshot) is None
         counted.begin()
         try:
+            assert stage.plugin.pre_filter(state, waiting, snapshot) is None
             return stage.plugin.filter(state, waiting, snapshot, snapshot.all_rows)
         except NeedsTime as needs:
             assert counted.work <= most
@@ -214,6 +215,25 @@ def test_a_volume_that_is_held_for_the_claim_meanwhile_is_seen(counted: Counted)
 
     assert stage.shown(VOLUMES, "held") is not None
     assert stage.chosen(waiting, "n1")[0] == "c0 -> held"
+
+
+def test_claims_and_volumes_of_a_pod_that_has_very_many_are_read_in_steps(counted: Counted) -> None:
+    names = [f"d{number}" for number in range(300)]
+    stage = impatient(*(volume(name) for name in names), *(claim(name, name) for name in names))
+    waiting, steps = using(*names), 0
+    restrictions = VolumeRestrictions(turn_limit=stage.limit)
+
+    for plugin in (restrictions, stage.plugin):
+        counted.begin()
+        with pytest.raises(NeedsTime) as needs:
+            plugin.pre_filter(CycleState(), waiting, stage.table.snapshot())
+        for _ in needs.value.steps:
+            assert counted.work <= 2
+            counted.begin()
+            steps += 1
+
+    assert steps >= 2 * 299
+    assert stage.feasible(waiting) == {"n1", "n2", "n3"}
 
 
 def test_volumes_of_the_past_are_forgotten() -> None:

@@ -72,12 +72,17 @@ def test_a_claim_for_one_pod_is_told_with_who_has_it_and_where():
     table = cluster_of(claim("data", "pv", modes=["ReadWriteOncePod"]), pods=(holder,))
 
     for name in ("a", "b"):
-        assert told(VolumeRestrictions(), WANTS, table, name) == [
+        assert told(VolumeRestrictions(turn_limit=FakeTurnLimit()), WANTS, table, name) == [
             "claim data is for one pod only (ReadWriteOncePod), and in use by default/holder on node b",
             "what would help: default/holder going away, or the access mode ReadWriteOnce",
         ]
-    assert told(VolumeRestrictions(), WANTS, cluster_of(claim("data", "pv")), "a") == []
-    assert told(VolumeRestrictions(), WANTS, table, None) is None, "the reason names the claim"
+    assert (
+        told(VolumeRestrictions(turn_limit=FakeTurnLimit()), WANTS, cluster_of(claim("data", "pv")), "a")
+        == []
+    )
+    assert told(VolumeRestrictions(turn_limit=FakeTurnLimit()), WANTS, table, None) is None, (
+        "the reason names the claim"
+    )
 
 
 def test_a_disk_is_told_with_who_uses_it():
@@ -87,10 +92,10 @@ def test_a_disk_is_told_with_who_uses_it():
 
     table = cluster_of(pods=(using_disk("holder", nodeName="b"),))
 
-    assert told(VolumeRestrictions(), using_disk("p"), table, "b") == [
+    assert told(VolumeRestrictions(turn_limit=FakeTurnLimit()), using_disk("p"), table, "b") == [
         "disk GCEPersistentDisk pd is in use on this node by default/holder, and cannot be shared with it"
     ]
-    assert told(VolumeRestrictions(), using_disk("p"), table, "a") == []
+    assert told(VolumeRestrictions(turn_limit=FakeTurnLimit()), using_disk("p"), table, "a") == []
 
 
 def test_a_full_driver_is_told_with_its_numbers():

@@ -6,6 +6,7 @@ import pytest
 
 from plugins.volumes.volume_restrictions import VolumeRestrictions
 from scheduler.framework import SKIP, ActionType, CycleState, EventResource, QueueingHint
+from scheduler.testing.fakes import FakeTurnLimit
 from scheduler.testing.storage import claim, mounted
 from tests.builders import pod
 from tests.unit.plugins.volumes.clusters import asked, cluster_of, judged, refusals
@@ -45,7 +46,7 @@ def rbd(*monitors: str, pool: str = "rbd", image: str = "i", **fields: Any) -> l
 def test_a_pod_whose_volumes_can_be_nobody_elses_is_skipped(volumes: Any):
     table = cluster_of(RWOP, pods=(pod("on-a", node="a", volumes=mounted("other")),))
 
-    assert judged(VolumeRestrictions(), pod("p", volumes=volumes), table) is SKIP
+    assert judged(VolumeRestrictions(turn_limit=FakeTurnLimit()), pod("p", volumes=volumes), table) is SKIP
 
 
 @pytest.mark.parametrize(
@@ -89,13 +90,17 @@ def test_a_pod_whose_volumes_can_be_nobody_elses_is_skipped(volumes: Any):
 def test_a_node_where_the_same_disk_is_in_use_is_refused(wanted: Any, there: Any, conflict: bool):
     table = cluster_of(pods=(pod("on-a", node="a", namespace="other", volumes=there),))
 
-    found = judged(VolumeRestrictions(), pod("p", volumes=wanted), table)
+    found = judged(VolumeRestrictions(turn_limit=FakeTurnLimit()), pod("p", volumes=wanted), table)
 
     assert found == ({"a": DISK} if conflict else {})
 
 
 def test_a_claim_that_is_not_there_refuses_the_pod():
-    found = judged(VolumeRestrictions(), pod("p", volumes=mounted("data", "nowhere")), cluster_of(RWO))
+    found = judged(
+        VolumeRestrictions(turn_limit=FakeTurnLimit()),
+        pod("p", volumes=mounted("data", "nowhere")),
+        cluster_of(RWO),
+    )
 
     assert found == 'UnschedulableAndUnresolvable: persistentvolumeclaim "nowhere" not found'
 
@@ -120,7 +125,7 @@ def test_a_claim_that_is_not_there_refuses_the_pod():
 def test_a_claim_for_one_pod_is_refused_everywhere_while_it_is_in_use(data: Any, user: Any, refused: bool):
     wants = pod("p", volumes=mounted(data["metadata"]["name"]))
 
-    found = judged(VolumeRestrictions(), wants, cluster_of(data, pods=(user,)))
+    found = judged(VolumeRestrictions(turn_limit=FakeTurnLimit()), wants, cluster_of(data, pods=(user,)))
 
     assert found == ({"a": ONE_POD, "b": ONE_POD} if refused else SKIP)
 
@@ -129,13 +134,16 @@ def test_of_two_reasons_the_disk_is_told():
     volumes = [*mounted("data"), *gce()]
     table = cluster_of(RWOP, pods=(pod("on-a", node="a", volumes=volumes),))
 
-    assert judged(VolumeRestrictions(), pod("p", volumes=volumes), table) == {"a": DISK, "b": ONE_POD}
+    assert judged(VolumeRestrictions(turn_limit=FakeTurnLimit()), pod("p", volumes=volumes), table) == {
+        "a": DISK,
+        "b": ONE_POD,
+    }
 
 
 def test_the_node_whose_pod_leaves_with_the_claim_is_free():
     user = pod("user", node="b", volumes=mounted("data"))
     wants, table = pod("p", volumes=mounted("data")), cluster_of(RWOP, pods=(user,))
-    snapshot, state, plugin = table.snapshot(), CycleState(), VolumeRestrictions()
+    snapshot, state, plugin = table.snapshot(), CycleState(), VolumeRestrictions(turn_limit=FakeTurnLimit())
     plugin.pre_filter(state, wants, snapshot)
     twin = state.clone()
 
@@ -154,7 +162,7 @@ def test_pods_that_come_and_go_are_counted_by_the_claims_name_whatever_their_nam
         for name, namespace in (("user", "default"), ("other", "x"))
     )
     wants, table = pod("p", volumes=mounted("data")), cluster_of(RWOP, pods=(user, other))
-    snapshot, state, plugin = table.snapshot(), CycleState(), VolumeRestrictions()
+    snapshot, state, plugin = table.snapshot(), CycleState(), VolumeRestrictions(turn_limit=FakeTurnLimit())
     plugin.pre_filter(state, wants, snapshot)
 
     plugin.remove_pods(state, wants, [(0, other)], snapshot)
@@ -175,7 +183,7 @@ def test_pods_that_come_and_go_are_counted_by_the_claims_name_whatever_their_nam
 def test_a_pod_that_goes_wakes_those_that_want_what_it_had(waiting: Any, gone: Any, helps: bool):
     found = [
         asked(
-            VolumeRestrictions(),
+            VolumeRestrictions(turn_limit=FakeTurnLimit()),
             EventResource.POD,
             ActionType.DELETE,
             pod("p", volumes=waiting),
@@ -199,7 +207,7 @@ def test_a_pod_that_goes_wakes_those_that_want_what_it_had(waiting: Any, gone: A
 )
 def test_a_new_claim_wakes_the_pod_that_names_it(added: Any, helps: bool):
     waiting = pod("p", volumes=[*mounted("data"), {"name": "v1", "ephemeral": {}}])
-    plugin, kind = VolumeRestrictions(), EventResource.PERSISTENT_VOLUME_CLAIM
+    plugin, kind = VolumeRestrictions(turn_limit=FakeTurnLimit()), EventResource.PERSISTENT_VOLUME_CLAIM
 
     found = asked(plugin, kind, ActionType.ADD, waiting, None, added)
 
@@ -207,7 +215,7 @@ def test_a_new_claim_wakes_the_pod_that_names_it(added: Any, helps: bool):
 
 
 def test_any_new_node_wakes_a_pod():
-    plugin = VolumeRestrictions()
+    plugin = VolumeRestrictions(turn_limit=FakeTurnLimit())
 
     assert asked(plugin, EventResource.NODE, ActionType.ADD, pod("p"), None, None) is None
 
@@ -215,5 +223,9 @@ def test_any_new_node_wakes_a_pod():
 def test_pods_without_storage_are_all_alike():
     files = pod("p", volumes=[{"name": "t", "projected": {}}])
 
-    assert VolumeRestrictions().signature(files) == VolumeRestrictions().signature(pod("q")) == ()
-    assert VolumeRestrictions().signature(pod("r", volumes=mounted("data"))) is None
+    assert (
+        VolumeRestrictions(turn_limit=FakeTurnLimit()).signature(files)
+        == VolumeRestrictions(turn_limit=FakeTurnLimit()).signature(pod("q"))
+        == ()
+    )
+    assert VolumeRestrictions(turn_limit=FakeTurnLimit()).signature(pod("r", volumes=mounted("data"))) is None
