@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler.testing.storage import claim, mounted, storage_class, volume
+from scheduler.testing.storage import claim, csi_driver, mounted, storage_capacity, storage_class, volume
 from tests.hostile.scenario import scenario
 from tests.hostile.scenarios.affinity import judged
 
@@ -93,3 +93,86 @@ async def waiting_claims(it: Stage) -> None:
     async with it.meanwhile(10, relabel):
         await it.innocents()
         await it.pause(15)
+
+
+@scenario()
+async def very_many_volumes(it: Stage) -> None:
+    """10,000 free volumes with labels of their own, further ones that come, and pods with 50 selectors, 100 sizes and 1000 times one claim"""
+    name, count = it.namespace, it.n(10_000, least=20)
+    await it.api.create(storage_class(name, provisioner=NOBODY))
+
+    def labelled(number: int) -> Json:
+        host = {"key": "kubernetes.io/hostname", "operator": "In", "values": [it.node(number)]}
+        made = available(f"{name}-{number}", name, [{"matchExpressions": [host]}])
+        made["metadata"]["labels"] = {"number": f"{number}"}
+        return made
+
+    def claims(kind: str, number: int) -> Json:
+        other = {"key": "number", "operator": "NotIn", "values": [f"{number}"]}
+        differs = {"selector": {"matchExpressions": [other]}} if kind == "selector" else {}
+        size = f"{number + 1}Mi" if kind == "size" else "1Mi"
+        return bare(
+            claim(f"{kind}-{number}", namespace=it.namespace, class_name=name, storage=size, **differs)
+        )
+
+    await it.api.create_all(map(labelled, range(count)))
+    pods = {"selector": it.n(50, least=3), "size": it.n(100, least=3), "one": 1}
+    for kind, number in pods.items():
+        await it.api.create_all(claims(kind, each) for each in range(number))
+        names = ["one-0"] * it.n(1000, least=5) if kind == "one" else [f"{kind}-{n}" for n in range(number)]
+        await it.api.create(it.pod(kind, volumes=mounted(*names)))
+
+    async def one_more(number: int) -> None:
+        await it.api.create(labelled(count + number))
+
+    async with it.meanwhile(5, one_more):
+        await it.innocents()
+        for kind in pods:
+            it.expect(await it.wait_for(kind, judged, 60), f"the pod with the claims {kind} is not judged")
+
+
+@scenario()
+async def claims_of_bound_pods(it: Stage) -> None:
+    """15 pods created on one node with 1000 claims each, which change, and 100 pods with a claim"""
+    name, pods, count = it.namespace, it.n(15, least=2), it.n(1000, least=5)
+    await it.api.create(storage_class(name, provisioner="hostile.example.com"))
+    for number in range(pods):
+        claims = [f"b-{number}-{place}" for place in range(count)]
+        await it.api.create_all(bare(claim(each, namespace=it.namespace, class_name=name)) for each in claims)
+        await it.api.create(it.pod(f"b-{number}", on=it.node(0), volumes=mounted(*claims)))
+
+    async def change(number: int) -> None:
+        label = {"metadata": {"labels": {"churn": f"{number}"}}}
+        path = f"/api/v1/namespaces/{it.namespace}/persistentvolumeclaims"
+        await it.api.patch(f"{path}/b-{number % pods}-{number % count}", label)
+
+    async with it.meanwhile(50, change):
+        for number in range(it.n(100, least=2)):
+            await pvc(it, f"c-{number}", name)
+            await it.api.create(it.pod(f"c-{number}", volumes=mounted(f"c-{number}")))
+        await it.innocents()
+        it.expect(await it.wait_for("c-0", judged, 60), "the claimant is not judged")
+
+
+@scenario()
+async def reports_of_room(it: Stage) -> None:
+    """5000 reports of the room for new volumes, all of which change again and again, and 100 claims that wait for room"""
+    name, count = it.namespace, it.n(5000, least=5)
+    await it.api.create(storage_class(name, provisioner=name))
+    await it.api.create(bare(csi_driver(name)))
+    await it.api.create_all(
+        storage_capacity(f"r-{number}", name, "1Mi", labels={"kubernetes.io/hostname": it.node(number)})
+        | {"metadata": {"name": f"r-{number}", "namespace": it.namespace}}
+        for number in range(count)
+    )
+
+    async def change(number: int) -> None:
+        path = f"/apis/storage.k8s.io/v1/namespaces/{it.namespace}/csistoragecapacities"
+        await it.api.patch(f"{path}/r-{number % count}", {"capacity": f"{1 + number % 7}Mi"})
+
+    async with it.meanwhile(200, change):
+        for number in range(it.n(100, least=2)):
+            await pvc(it, f"c-{number}", name)
+            await it.api.create(it.pod(f"c-{number}", volumes=mounted(f"c-{number}")))
+        await it.innocents()
+        it.expect(await it.wait_for("c-0", judged, 60), "the claimant is not judged")
