@@ -112,6 +112,8 @@ class NodeVolumes:
         self._is_following = True
         self._seen: tuple[Any, ...] | None = None  # the cluster that is judged, while others have a turn
         self._seen_volumes = 0
+        self._keys: set[str] = set()  # of claims that volumes may be held for
+        self._names: set[str] = set()  # of volumes that are the pod's, or held for it
         self.outcomes: Outcomes | None = None
         self._begin()
 
@@ -156,7 +158,17 @@ class NodeVolumes:
 
     def pause(self) -> None:
         """Note which cluster is judged: others have a turn, and may change it."""
-        self._seen, self._seen_volumes = self._versions(), self._snapshot.objects(VOLUMES).changes
+        if (
+            self._is_following
+        ):  # what was compared before, if anything was, is of the cluster that was noted then
+            self._seen = self._seen or ()
+            return
+        volumes = self._snapshot.objects(VOLUMES)
+        self._seen, self._seen_volumes = self._versions(), volumes.changes
+        self._keys = set(map(key_of, self._claims.unbound))
+        self._names = {claim.spec.volume_name for claim in self._claims.bound}
+        for key in self._keys:
+            self._names.update(volumes.indexed(HELD_FOR, key))
 
     def is_current(self) -> bool:
         """Say whether the cluster is for the pod as it was at `pause`, or it does not matter yet."""
@@ -167,13 +179,10 @@ class NodeVolumes:
         changed = self._snapshot.objects(VOLUMES).changed_since(self._seen_volumes)
         if not changed:
             return changed is not None
-        names = {claim.spec.volume_name for claim in self._claims.bound}
-        names.update(name for match in self._matches for name, _ in match.held)
-        if not names.isdisjoint(changed):
-            return False
-        keys = set(map(key_of, self._claims.unbound))
         shown = (self._storage.volume(name) for name in changed)
-        return all(volume is None or keys.isdisjoint(HELD_FOR.of(volume)) for volume in shown)
+        return self._names.isdisjoint(changed) and all(
+            volume is None or self._keys.isdisjoint(HELD_FOR.of(volume)) for volume in shown
+        )
 
     def follow(self) -> Generator[None, None, None]:
         """See, in steps, that what is kept of volumes is as they are."""
@@ -181,7 +190,7 @@ class NodeVolumes:
             return
         volumes, reports = self._snapshot.objects(VOLUMES), self._snapshot.objects(CSI_STORAGE_CAPACITIES)
         yield from volumes.read(HELD_FOR)
-        for name in {claim.class_name for claim in self._claims.unbound}:
+        for name in dict.fromkeys(claim.class_name for claim in self._claims.unbound):
             if name not in self._volumes:
                 self._volumes[name] = self._kept.volumes(name)
             if name not in self._capacities and self._is_room_reported(name):

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 _FOUND = "VolumeBinding"
 _CHANGES = "VolumeBinding/changes"
-_MOST_BEGUN = 64
+_MOST_BEGUN = 8
 """Pods whose judging is kept while others have a turn."""
 
 

@@ -201,20 +201,43 @@ def test_what_others_do_meanwhile_is_seen_and_the_rest_is_not_begun_again(counte
     ).chosen(waiting, "n1")
 
 
-def test_a_volume_that_is_held_for_the_claim_meanwhile_is_seen(counted: Counted) -> None:
+@pytest.mark.parametrize(("before", "after"), [("other", "c0"), ("c0", "other")])
+def test_a_volume_that_is_held_for_another_claim_meanwhile_is_seen(
+    before: str, after: str, counted: Counted
+) -> None:
+    def held_for(name: str) -> dict[str, Any]:
+        return offered(5, claimRef={"namespace": "default", "name": name}) | {"metadata": {"name": "held"}}
+
     claims = [claim(f"c{number}", class_name="local", storage=f"{number + 1}Gi") for number in range(40)]
-    stage = impatient(*(offered(number) for number in range(60)), *claims)
+    stage = impatient(*(offered(number) for number in range(60)), *claims, held_for(before))
     waiting = using(*(f"c{number}" for number in range(40)))
-    held = offered(5, claimRef={"namespace": "default", "name": "c0"}) | {"metadata": {"name": "held"}}
+    left = [held_for(after)]
 
     def others(_: int) -> None:
-        if counted.searches > 20 and stage.shown(VOLUMES, "held") is None:
-            stage.show(held)
+        if left and counted.searches > 20:
+            stage.show(left.pop())
 
     judged_in_steps(stage, waiting, counted, most=64, between=others)
 
-    assert stage.shown(VOLUMES, "held") is not None
-    assert stage.chosen(waiting, "n1")[0] == "c0 -> held"
+    assert not left
+    assert stage.chosen(waiting, "n1")[0] == ("c0 -> held" if after == "c0" else "c0 -> v0")
+
+
+def test_what_was_compared_is_given_up_where_volumes_have_to_be_followed_for_long(counted: Counted) -> None:
+    volumes = [offered(number) for number in range(60)]
+    claims = [claim(f"c{number}", class_name="local", storage=f"{number + 1}Gi") for number in range(40)]
+    stage = impatient(*volumes, *claims)
+    waiting = using(*(f"c{number}" for number in range(40)))
+    left = [[offered(number, claimRef={"namespace": "other", "name": "data"}) for number in range(40)]]
+
+    def others(_: int) -> None:
+        if left and counted.searches > 20:
+            stage.show(*left.pop())
+
+    judged_in_steps(stage, waiting, counted, most=64, between=others)
+
+    assert not left
+    assert stage.chosen(waiting, "n1") == [f"c{number} -> v{number + 40}" for number in range(20)]
 
 
 def test_claims_and_volumes_of_a_pod_that_has_very_many_are_read_in_steps(counted: Counted) -> None:
