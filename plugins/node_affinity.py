@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from plugins.node_terms import has_many_terms, nodes_demanded, worth_of_preferences
+from plugins.work_in_steps import Work
 from scheduler.framework import (
     PASS,
     SKIP,
@@ -28,6 +30,7 @@ from scheduler.framework import (
     QueueingHint,
     ScorePlugin,
     Status,
+    TurnLimit,
     default_normalize_score,
 )
 from scheduler.objects.label_keys import (
@@ -48,7 +51,7 @@ from scheduler.objects.selectors import (
 from scheduler.objects.selectors import (
     NodeAffinity as NodeAffinityTerms,
 )
-from scheduler.snapshot import nodes_of_any, nodes_required, weigh_nodes
+from scheduler.snapshot import nodes_of_any, weigh_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -108,7 +111,8 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
     reads_pods = False
     Args = NodeAffinityArgs
 
-    def __init__(self, *, args: NodeAffinityArgs) -> None:
+    def __init__(self, *, args: NodeAffinityArgs, turn_limit: TurnLimit) -> None:
+        self._work = Work(turn_limit)
         added = args.added_affinity or NodeAffinityTerms()
         required = added.required_during_scheduling_ignored_during_execution
         self._added_required = None if required is None else node_rules(required)
@@ -126,6 +130,8 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
         added = self._added_required
         if added is not None and not any(rule.matches(new.name, new.labels) for rule in added):
             return QueueingHint.SKIP
+        if has_many_terms(pod):
+            return QueueingHint.QUEUE  # asked for each event, so trying the pod again costs less
         required = pod.required_node_affinity
         if required.matches(new.name, new.labels):
             helps = old is None or not required.matches(old.name, old.labels)
@@ -148,7 +154,8 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
         return PreFilterResult(names)
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        index = (~nodes_required(snapshot, pod.required_node_affinity)).astype(np.uint16) * np.uint16(2)
+        self._work.begin()
+        index = (~nodes_demanded(snapshot, pod, self._work)).astype(np.uint16) * np.uint16(2)
         if self._added_required is not None:
             index[~nodes_of_any(snapshot, self._added_required)] = 1
         return Outcomes(index, _TABLE)
@@ -158,6 +165,9 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
         if not (preferred or self._prefers):
             return SKIP
         try:
+            if has_many_terms(pod):
+                self._weigh_many(pod, snapshot)
+                return None
             rules = _preferred_rules(preferred)
         except SelectorError as error:
             return Status.failed(str(error), error)
@@ -166,9 +176,15 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
         """Return the sum of the weights of the terms that hold."""
+        if has_many_terms(pod):
+            return self._weigh_many(pod, snapshot) + weigh_nodes(snapshot, self._added_preferred)
         rules: tuple[tuple[int, NodeRule], ...]
         rules = state.read(_PRE_SCORE, tuple) if _PRE_SCORE in state else _preferred_rules(_preferred(pod))
         return weigh_nodes(snapshot, (*self._added_preferred, *rules))
+
+    def _weigh_many(self, pod: PodInfo, snapshot: Snapshot) -> Int64s:
+        self._work.begin()
+        return worth_of_preferences(snapshot, pod, self._work)
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
         return default_normalize_score(scores, feasible)
@@ -190,6 +206,8 @@ def _brought(old: NodeObject | None, new: NodeObject) -> set[LabelKey]:
 
 
 def _awaited(pod: PodInfo) -> set[LabelKey] | None:
+    if has_many_terms(pod):
+        return None
     required = pod.required_node_affinity
     if required.has_faults:
         return None
@@ -233,11 +251,11 @@ def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
     names: set[str] = set()
     for term in terms:
         named = [
-            frozenset(requirement.values)
+            requirement.values
             for requirement in term.match_fields
             if requirement.key == METADATA_NAME and requirement.operator == Operator.IN.value
         ]
         if not named:
             return None
-        names |= named[0].intersection(*named[1:])
+        names.update(named[0] if len(named) == 1 else set(named[0]).intersection(*named[1:]))
     return frozenset(names) if terms else None

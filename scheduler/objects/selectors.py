@@ -275,18 +275,40 @@ def parse_node_term(term: NodeSelectorTerm, path: str = "") -> NodeRule:
         kube-scheduler v1.36, staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
         newNodeSelectorTerm.
     """
+    labels: list[Requirement] = []
+    fields: list[Requirement] = []
+    for read in read_node_term(term, path):
+        if read is not None:
+            is_field, requirement = read
+            (fields if is_field else labels).append(requirement)
+    return NodeRule(_all_of(labels), _all_of(fields))
+
+
+def read_node_term(term: NodeSelectorTerm, path: str = "") -> Iterator[tuple[bool, Requirement] | None]:
+    """Yield the requirements of a term one by one, each with whether it is about a field, until one is not valid.
+
+    Yields None where reading the values of one takes longer than reading a few.
+
+    Raises:
+        SelectorError: as of `parse_node_term`, in the end.
+    """
     faults: list[FieldError] = []
-    labels = [
-        _parse(written, f"{path}.matchExpressions[{index}]", _OPERATORS, faults)
-        for index, written in enumerate(term.match_expressions)
-    ]
-    fields = [
-        _parse_field(written, f"{path}.matchFields[{index}]", faults)
-        for index, written in enumerate(term.match_fields)
-    ]
+    for index, written in enumerate(term.match_expressions):
+        place = f"{path}.matchExpressions[{index}]".removeprefix(".")
+        _check_key(written, place, faults)
+        for start in range(0, len(written.values), _VALUES_A_STEP):
+            if start:
+                yield None
+            _check_values(written, place, faults, start)
+        requirement = _rule(written, place, _OPERATORS, faults)
+        if not faults:
+            yield False, requirement
+    for index, written in enumerate(term.match_fields):
+        requirement = _parse_field(written, f"{path}.matchFields[{index}]", faults)
+        if not faults:
+            yield True, requirement
     if faults:
         raise SelectorError(faults)
-    return NodeRule(_all_of(labels), _all_of(fields))
 
 
 def node_rules(selector: NodeSelector, faulty: list[NodeSelectorTerm] | None = None) -> tuple[NodeRule, ...]:
@@ -359,6 +381,8 @@ def merged(requirements: Iterable[Requirement], *, every: bool) -> Iterator[Requ
 
 _FEW = 16
 """So many rules or requirements are asked one by one."""
+_VALUES_A_STEP = 1024
+"""How many values of a requirement are checked in one step; it takes about a millisecond."""
 
 
 def required_node_affinity(
@@ -384,14 +408,32 @@ def _parse(
 ) -> Requirement:
     """Return the rule; what is wrong is added to the faults."""
     path = path.removeprefix(".")
+    _check_key(written, path, faults)
+    for start in range(0, len(written.values), _VALUES_A_STEP):
+        _check_values(written, path, faults, start)
+    return _rule(written, path, operators, faults)
+
+
+def _check_key(written: SelectorRequirement, path: str, faults: list[FieldError]) -> None:
     if not is_label_key(written.key):
         faults.append(FieldError(f"{path}.key", f"must be a label's key, was {written.key!r}"))
-    if not all(map(is_label_value, written.values)):
+
+
+def _check_values(written: SelectorRequirement, path: str, faults: list[FieldError], start: int) -> None:
+    """Check the values from one place on, as many as are checked in one step."""
+    values = written.values[start : start + _VALUES_A_STEP]
+    if not all(map(is_label_value, values)):
         faults.extend(
             FieldError(f"{path}.values[{index}]", f"must be a label's value, was {value!r}")
-            for index, value in enumerate(written.values)
+            for index, value in enumerate(values, start)
             if not is_label_value(value)
         )
+
+
+def _rule(
+    written: SelectorRequirement, path: str, operators: tuple[Operator, ...], faults: list[FieldError]
+) -> Requirement:
+    """Return the rule of a requirement whose key and values are checked."""
     operator = _operator(written, path, operators, faults)
     if operator is None:
         return _NO_RULE

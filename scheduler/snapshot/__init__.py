@@ -9,10 +9,17 @@ from scheduler.snapshot.arrays import Bools, Float64s, Int32s, Int64s, Rows, UIn
 from scheduler.snapshot.change_log import ChangeLog
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.interning import Interned
+from scheduler.snapshot.node_tally import NodeTally, WeighedTerms
 from scheduler.snapshot.object_store import Index, Objects, ObjectStore, object_key, resource_version
 from scheduler.snapshot.pod_counts import PodQuery, PodsIn
 from scheduler.snapshot.pod_tally import NamespaceLabels, TalliedTerm, Tally, TallyTerms
-from scheduler.snapshot.selection import nodes_of, nodes_of_any, nodes_required, weigh_nodes
+from scheduler.snapshot.selection import (
+    nodes_of,
+    nodes_of_any,
+    nodes_required,
+    nodes_with_labels,
+    weigh_nodes,
+)
 from scheduler.snapshot.snapshot import NodeInfo, ResourceArrays, Snapshot
 from scheduler.snapshot.storage_index import StorageIndex, StorageInUse
 from scheduler.snapshot.table import ClusterTable
@@ -32,6 +39,7 @@ __all__ = [
     "Interned",
     "NamespaceLabels",
     "NodeInfo",
+    "NodeTally",
     "ObjectStore",
     "Objects",
     "PodQuery",
@@ -48,10 +56,12 @@ __all__ = [
     "TermsInUse",
     "TermsThatMean",
     "UInt16s",
+    "WeighedTerms",
     "conditions",
     "nodes_of",
     "nodes_of_any",
     "nodes_required",
+    "nodes_with_labels",
     "object_key",
     "resource_version",
     "weigh_nodes",

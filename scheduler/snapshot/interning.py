@@ -161,8 +161,8 @@ class Interned(Generic[T]):
         return spread
 
     def among(self, values: Collection[T]) -> Bools:
-        """Return where a node's value is one of these, bool (n_nodes,); how many others there are costs nothing."""
-        if self.code_of is None:
+        """Return where a node's value is one of these, bool (n_nodes,); it costs by these or by the distinct ones."""
+        if self.code_of is None or len(values) > len(self.values):
             return self.judge(values.__contains__)
         verdicts = np.zeros(len(self.values), dtype=np.bool_)
         verdicts[[self.code_of[value] for value in values if value in self.code_of]] = True

@@ -42,6 +42,7 @@ class OtherPods:
         self.n_nodes, self.node_changes, self.row_of = base.n_nodes, base.node_changes, base.row_of
         self.allocatable, self.unschedulable, self.taints = base.allocatable, base.unschedulable, base.taints
         self.declared_features, self.label = base.declared_features, base.label
+        self.node_tally = base.node_tally
         self.images, self.images_on_nodes = base.images, base.images_on_nodes
         self.resources, self.has_label, self.objects = base.resources, base.has_label, base.objects
         self._pods: dict[int, dict[str, PodInfo]] = {}  # changed row -> pod uid -> pod

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scheduler.objects.selectors import METADATA_NAME, Operator
+from scheduler.objects.selectors import Operator
+from scheduler.snapshot.node_tally import NUMBERS, nodes_with_field, nodes_with_label
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def nodes_required(snapshot: Snapshot, affinity: RequiredNodeAffinity) -> Bools:
     """Return bool (n_nodes,), where a pod's nodeSelector and required node affinity hold."""
-    chosen = _all_labels(snapshot, affinity.labels)
+    chosen = nodes_with_labels(snapshot, affinity.labels)
     if affinity.terms is not None:
         chosen &= nodes_of_any(snapshot, affinity.terms)
     return chosen
@@ -42,9 +43,9 @@ def nodes_of_any(snapshot: Snapshot, rules: Iterable[NodeRule]) -> Bools:
 
 def nodes_of(snapshot: Snapshot, rule: NodeRule) -> Bools:
     """Return bool (n_nodes,), where a node selector term holds."""
-    chosen = _all_labels(snapshot, rule.labels)
+    chosen = nodes_with_labels(snapshot, rule.labels)
     for requirement in rule.fields:
-        chosen &= _field(snapshot, requirement)
+        chosen &= nodes_with_field(snapshot, requirement)
     return chosen
 
 
@@ -94,7 +95,7 @@ class _Weights:
             sign = 1 if operator is Operator.IN else -1
             for value in requirement.values:
                 self.of_value[value] += sign * weight
-        elif operator in _COMPARES:
+        elif operator in NUMBERS:
             self.bounds[operator, requirement.bound] += weight
         else:
             self.absent += weight if operator is Operator.DOES_NOT_EXIST else -weight
@@ -106,7 +107,7 @@ class _Weights:
     def of_numbers(self, is_number: Bools, numbers: Int64s) -> Int64s:
         """Return int64, by number, more for a label with it; 0 for what is no number."""
         found = np.zeros(len(numbers), dtype=np.int64)
-        for operator in _COMPARES:
+        for operator in NUMBERS:
             weighed = sorted(
                 (bound, weight) for (its, bound), weight in self.bounds.items() if its is operator
             )
@@ -119,7 +120,6 @@ class _Weights:
         return found * is_number
 
 
-_COMPARES = (Operator.GT, Operator.LT)
 _FEW_NODES = 4
 """A term that names labels of so few nodes is asked about these alone."""
 _FEW_TERMS = 32
@@ -181,36 +181,13 @@ def _may_hold(snapshot: Snapshot, rule: NodeRule) -> bool:
     return all(snapshot.has_label(requirement.key) or requirement.admits(None) for requirement in rule.labels)
 
 
-def _all_labels(snapshot: Snapshot, requirements: Iterable[Requirement]) -> Bools:
+def nodes_with_labels(snapshot: Snapshot, requirements: Iterable[Requirement]) -> Bools:
+    """Return bool (n_nodes,), where all requirements about labels hold; it ends at one that holds nowhere."""
     chosen = np.ones(snapshot.n_nodes, dtype=np.bool_)
     for requirement in requirements:
-        if not snapshot.has_label(requirement.key):
-            if not requirement.admits(None):
-                chosen[:] = False
-                break
-            continue
-        label = snapshot.label(requirement.key)
-        if requirement.operator is Operator.IN:
-            chosen &= label.among(requirement.values)
-        elif requirement.operator is Operator.NOT_IN:
-            chosen &= ~label.among(requirement.values)
-        elif requirement.operator in _COMPARES:
-            is_number, numbers = label.numbers()
-            is_above = requirement.operator is Operator.GT
-            beyond = numbers > requirement.bound if is_above else numbers < requirement.bound
-            chosen &= label.spread(is_number & beyond)
-        else:
-            chosen &= label.judge(requirement.admits)
+        if snapshot.has_label(requirement.key):
+            chosen &= nodes_with_label(snapshot.label(requirement.key), requirement)
+        elif not requirement.admits(None):
+            chosen[:] = False
+            break
     return chosen
-
-
-def _field(snapshot: Snapshot, requirement: Requirement) -> Bools:
-    """Judge the one field that nodes have, their name; of all others the value reads as empty."""
-    if requirement.key != METADATA_NAME:
-        return np.full(snapshot.n_nodes, requirement.admits(""), dtype=np.bool_)
-    named = np.zeros(snapshot.n_nodes, dtype=np.bool_)
-    for name in requirement.values:
-        row = snapshot.row_of(name)
-        if row is not None:
-            named[row] = True
-    return named if requirement.operator is Operator.IN else ~named

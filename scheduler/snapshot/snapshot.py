@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.change_log import ChangeLog
     from scheduler.snapshot.images import ImagesOnNodes
     from scheduler.snapshot.interning import Interned
+    from scheduler.snapshot.node_tally import NodeTally, WeighedTerms
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.pod_tally import Tally, TallyTerms
@@ -195,6 +196,10 @@ class Snapshot:
     def tally(self, terms: TallyTerms) -> Tally:
         """Return what the pods on nodes, assumed ones included, are worth to very many terms; kept as a column is."""
         return self._source.tally(terms)
+
+    def node_tally(self, terms: WeighedTerms) -> NodeTally:
+        """Return what very many node selector terms are worth on each node; the last few are kept."""
+        return self._source.node_tally(terms)
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         """Return the inter-pod affinity terms that pods on nodes have, assumed ones included."""

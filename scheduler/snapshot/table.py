@@ -18,6 +18,7 @@ from scheduler.snapshot.change_log import ChangeLog
 from scheduler.snapshot.images import ImageColumns
 from scheduler.snapshot.interning import InternedColumn
 from scheduler.snapshot.names_in_use import NamesInUse
+from scheduler.snapshot.node_tally import NodeTallies
 from scheduler.snapshot.object_store import ObjectStore
 from scheduler.snapshot.pod_counts import PodCounts
 from scheduler.snapshot.pod_tally import PodTallies
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
     from scheduler.snapshot.images import ImagesOnNodes, ImageState
     from scheduler.snapshot.interning import Interned
+    from scheduler.snapshot.node_tally import KeptNodeTally, WeighedTerms
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.pod_tally import PodTally, TallyTerms
@@ -99,6 +101,7 @@ class ClusterTable:
         self._nonzero_on: list[list[int]] = []  # by row: milliCPU and bytes
         self._changes = ChangeLog()
         self._node_changes = ChangeLog()
+        self._node_tallies = NodeTallies(self, self._node_changes)
         self._snapshot: Snapshot | None = None
 
     # Reading.
@@ -196,6 +199,9 @@ class ClusterTable:
 
     def tally(self, terms: TallyTerms) -> PodTally:
         return self._pod_tallies.of(terms)
+
+    def node_tally(self, terms: WeighedTerms) -> KeptNodeTally:
+        return self._node_tallies.of(terms)
 
     def affinity_terms(self, kind: TermKind) -> TermIndex:
         return self._affinity.of(kind)

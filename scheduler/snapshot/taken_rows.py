@@ -8,6 +8,7 @@ import numpy as np
 
 from scheduler.snapshot.affinity_index import TakenTerms
 from scheduler.snapshot.images import ImageState
+from scheduler.snapshot.node_tally import TakenNodeTally
 from scheduler.snapshot.pod_tally import TakenTally
 from scheduler.snapshot.storage_index import TakenStorage
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.arrays import Bools, Int64s, Rows
     from scheduler.snapshot.images import ImagesOnNodes
     from scheduler.snapshot.interning import Interned
+    from scheduler.snapshot.node_tally import NodeTally, WeighedTerms
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.pod_tally import Tally, TallyTerms
     from scheduler.snapshot.source import Source
@@ -112,6 +114,9 @@ class TakenRows:
 
     def tally(self, terms: TallyTerms) -> Tally:
         return TakenTally(self._base.tally(terms), self._rows, self._base.n_nodes)
+
+    def node_tally(self, terms: WeighedTerms) -> NodeTally:
+        return TakenNodeTally(self._base.node_tally(terms), self._rows)
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
         return TakenTerms(self._base.affinity_terms(kind), self._rows, self._base.n_nodes)

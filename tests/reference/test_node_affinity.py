@@ -6,12 +6,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from plugins.node_affinity import NodeAffinity, NodeAffinityArgs
 from scheduler.framework import CycleState, PreFilterResult, Status
 from scheduler.snapshot import nodes_required
+from scheduler.testing.fakes import FakeTurnLimit
 from tests.builders import pod
 from tests.clusters import Cluster, many_node_selector_terms, node_affinities, wild_clusters, wild_pods
 from tests.reference.go import default_normalize_score
@@ -150,13 +152,20 @@ def narrowed(pod: PodInfo) -> set[str] | None:
     return names if terms else None
 
 
+@pytest.fixture(params=["at once", "in steps"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge terms all at once or in steps, whatever their number."""
+    monkeypatch.setattr("plugins.node_terms._MOST_BYTES", -1 if request.param == "in steps" else 1 << 30)
+
+
+@pytest.mark.usefixtures("way")
 @given(wild_clusters("labels"), wild_pods("labels"), st.one_of(st.none(), node_affinities))
 def test_the_filter_says_what_the_loop_says(cluster: Cluster, pod: PodInfo, added: dict | None):
     args = msgspec.convert({"addedAffinity": added}, NodeAffinityArgs)
     enforced = (added or {}).get(REQUIRED)
     assume(not list(args.faults()))  # such a configuration is refused
 
-    found = filtered(NodeAffinity(args=args), pod, cluster.snapshot())
+    found = filtered(NodeAffinity(args=args, turn_limit=FakeTurnLimit()), pod, cluster.snapshot())
 
     if found == "Skip":
         assert REQUIRED not in affinity_of(pod)
@@ -185,7 +194,9 @@ def test_the_filter_says_what_the_loop_says(cluster: Cluster, pod: PodInfo, adde
 
 @given(wild_pods("labels"))
 def test_pre_filter_narrows_to_the_names_the_loop_finds(pod: PodInfo):
-    answer = NodeAffinity(args=NodeAffinityArgs()).pre_filter(CycleState(), pod, Cluster([]).snapshot())
+    answer = NodeAffinity(args=NodeAffinityArgs(), turn_limit=FakeTurnLimit()).pre_filter(
+        CycleState(), pod, Cluster([]).snapshot()
+    )
 
     if isinstance(answer, PreFilterResult):
         assert answer.node_names == narrowed(pod)
@@ -195,6 +206,7 @@ def test_pre_filter_narrows_to_the_names_the_loop_finds(pod: PodInfo):
         assert narrowed(pod) is None
 
 
+@pytest.mark.usefixtures("way")
 @given(wild_clusters("labels"), wild_pods("labels"))
 def test_the_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo):
     terms = affinity_of(pod).get(PREFERRED, [])
@@ -203,7 +215,7 @@ def test_the_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo):
     except ParseError:
         scores = None
 
-    found = scored(NodeAffinity(args=NodeAffinityArgs()), pod, cluster.snapshot())
+    found = scored(NodeAffinity(args=NodeAffinityArgs(), turn_limit=FakeTurnLimit()), pod, cluster.snapshot())
 
     if not terms:
         assert found == "Skip"
@@ -226,6 +238,7 @@ def test_very_many_terms_mean_what_each_of_them_means(cluster: Cluster, terms: l
     assert [affinity.matches(node.name, node.labels) for node in cluster.nodes] == expected
 
 
+@pytest.mark.usefixtures("way")
 @given(wild_clusters("labels"), st.data())
 def test_very_many_preferences_are_worth_what_each_of_them_is(cluster: Cluster, data: st.DataObject):
     terms = []
@@ -242,4 +255,9 @@ def test_very_many_preferences_are_worth_what_each_of_them_is(cluster: Cluster, 
 
     scores = [preferred_score(terms, node) for node in cluster.nodes]
     expected = default_normalize_score(scores, reverse=False)
-    assert scored(NodeAffinity(args=NodeAffinityArgs()), preferring, cluster.snapshot()) == expected
+    assert (
+        scored(
+            NodeAffinity(args=NodeAffinityArgs(), turn_limit=FakeTurnLimit()), preferring, cluster.snapshot()
+        )
+        == expected
+    )

@@ -11,9 +11,12 @@ from scheduler.framework import (
     Code,
     CycleState,
     EventResource,
+    NeedsTime,
     PreFilterResult,
     QueueingHint,
 )
+from scheduler.objects.selectors import Requirement
+from scheduler.testing.fakes import FakeTurnLimit
 from tests.builders import node, pod
 from tests.clusters import cluster
 from tests.unit.plugins.running import faults, hint, made, reasons, scores
@@ -244,3 +247,68 @@ def test_it_registers_for_upstreams_events():
     (registered,) = affinity().events()
 
     assert registered.event.action == ActionType.ADD | ActionType.UPDATE_NODE_LABEL
+
+
+class TestVeryManyTerms:
+    """A tenant may write thousands of terms: they are judged in steps, and queueing hints do not read them."""
+
+    many = required(*[labels(expression("zone", "Gt", str(number))) for number in range(5000, 4000, -1)])
+    liked = preferred(*[(2, labels(expression("zone", "Gt", str(number)))) for number in range(1000)])
+
+    def impatient(self) -> NodeAffinity:
+        limit = FakeTurnLimit()
+        limit.slice_seconds, limit.each_reading = 1.0, 1.0
+        return NodeAffinity(args=NodeAffinityArgs(), turn_limit=limit)
+
+    def test_nodes_are_judged_in_steps_and_then_at_once(self):
+        plugin, each, snapshot = self.impatient(), asking(self.many, self.liked), NODES.snapshot()
+        with pytest.raises(NeedsTime) as needs:
+            plugin.filter(CycleState(), each, snapshot, snapshot.all_rows)
+        assert sum(1 for _ in needs.value.steps) > 20
+        assert not plugin.filter(CycleState(), each, snapshot, snapshot.all_rows).passing.any()
+
+        with pytest.raises(NeedsTime) as needs:
+            plugin.pre_score(CycleState(), each, snapshot, snapshot.all_rows)
+        assert sum(1 for _ in needs.value.steps) > 20
+        state = CycleState()
+        assert plugin.pre_score(state, each, snapshot, snapshot.all_rows) is None
+        # Zone 1 is above 0, and zone 2 above 0 and 1.
+        assert plugin.score(state, each, snapshot, snapshot.all_rows).tolist() == [2, 4, 0]
+
+    def test_preferred_terms_of_which_one_is_not_valid_fail_in_the_end(self):
+        wrong = preferred(
+            *[(1, labels(expression("zone", "Gt", "1")))] * 1000, (1, labels(expression("zone", "Gt", "x")))
+        )
+        plugin, snapshot = self.impatient(), NODES.snapshot()
+        with pytest.raises(NeedsTime) as needs:
+            plugin.pre_score(CycleState(), asking(wrong), snapshot, snapshot.all_rows)
+        for _ in needs.value.steps:
+            pass
+
+        answer = plugin.pre_score(CycleState(), asking(wrong), snapshot, snapshot.all_rows)
+
+        assert answer is not None
+        assert answer.code is Code.ERROR
+        assert answer.message.startswith("[1000].matchExpressions[0].values[0]: Invalid value")
+
+    def test_very_many_labels_of_a_node_selector_are_read_up_to_the_first_that_no_node_has(
+        self, monkeypatch: pytest.MonkeyPatch
+    ):
+        read = []
+        monkeypatch.setattr(
+            "plugins.node_terms.Requirement", lambda *args: read.append(args[0]) or Requirement(*args)
+        )
+        selector = {"zone": "1", **{f"none-{number}": "x" for number in range(1000)}}
+
+        assert len(reasons(affinity(), asking(**selector), NODES)) == 3
+        assert read == ["zone", "none-0"]
+
+    def test_hints_requeue_the_pod_without_reading_its_terms(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr("scheduler.objects.pod.required_node_affinity", None)
+        new = node("new", labels={"zone": "1"})
+        (event,) = affinity().events()
+        each = asking(self.many)
+
+        assert hint(affinity(), EventResource.NODE, each, None, new) is QueueingHint.QUEUE
+        assert event.awaits is not None
+        assert event.awaits(each) is None
