@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -13,19 +14,22 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
+from plugins.node_terms import nodes_demanded
+from scheduler.framework.long_work import at_once
 from scheduler.objects.remembered import Remembered
 from scheduler.objects.selectors import (
     LabelRule,
     Operator,
     Requirement,
-    parse_label_selector,
+    SelectorError,
+    read_label_selector,
 )
 from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE
 from scheduler.objects.topology_spread import HONOR
-from scheduler.snapshot import PodQuery, PodsIn, TalliedTerm, nodes_required
+from scheduler.snapshot import PodQuery, PodsIn, TalliedTerm
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 
     from plugins.work_in_steps import Work
     from scheduler.objects.pod import PodInfo
@@ -33,6 +37,12 @@ if TYPE_CHECKING:
     from scheduler.objects.topology_spread import TopologySpreadConstraint
     from scheduler.snapshot import Bools, Int64s, Interned, Rows, Snapshot, Tally
 
+_MOST_WORDS: Final = 256
+"""Constraints with more requirements, values and label keys together are read in steps."""
+_WORDS_A_STEP: Final = 256
+"""So many are read in one step; it takes about a millisecond."""
+_MOST_READINGS: Final = 8
+"""How many long lists of constraints are kept; the one not asked for the longest goes first."""
 _ENCODER = msgspec.msgpack.Encoder()
 MOST_REQUIREMENTS: Final = 128
 """The pods of constraints that have more together are counted for all of them at once."""
@@ -73,28 +83,32 @@ class ConstraintReader:
 
     def __init__(self) -> None:
         self._read: Remembered[tuple[object, ...], tuple[SpreadConstraint, ...]] = Remembered()
+        self._long: OrderedDict[tuple[object, ...], _Reading] = OrderedDict()
 
-    def of_pod(self, pod: PodInfo, action: str) -> tuple[SpreadConstraint, ...]:
+    def of_pod(self, pod: PodInfo, action: str, work: Work) -> tuple[SpreadConstraint, ...]:
         """Return the pod's own constraints with an action, DO_NOT_SCHEDULE or SCHEDULE_ANYWAY.
 
         Raises:
+            NeedsTime: they are so long that reading them takes longer than one call may.
             SelectorError: a selector of theirs is no rule.
         """
         written, labels = pod.pod.spec.topology_spread_constraints, pod.labels
         named = tuple((key, labels.get(key)) for each in written for key in each.match_label_keys)
         content = _ENCODER.encode(written)
         place = (action, pod.namespace, content, named)
+        if are_long(pod):
+            reading = self._long.get(place)
+            if reading is None:
+                reading = self._long[place] = _Reading(pod, action)
+                if len(self._long) > _MOST_READINGS:
+                    self._long.popitem(last=False)
+            self._long.move_to_end(place)
+            work.begin()
+            work.done(reading.steps())
+            return reading.result()
         found = self._read.get(place)
         if found is None:
-            found = tuple(
-                _read(
-                    each,
-                    _merged(each.match_label_keys, labels, parse_label_selector(each.label_selector)),
-                    pod,
-                )
-                for each in written
-                if each.when_unsatisfiable == action
-            )
+            found = at_once(_in_steps(pod, action))
             self._read.keep(place, found, len(content))
         return found
 
@@ -108,6 +122,83 @@ class ConstraintReader:
             found = tuple(_read(each, rule, pod) for each in written if each.when_unsatisfiable == action)
             self._read.keep(place, found, rule.length)
         return found
+
+
+class _Reading:
+    """Reads long constraints of a pod, in steps that may be interrupted; arguments as of `ConstraintReader.of_pod`."""
+
+    def __init__(self, pod: PodInfo, action: str) -> None:
+        self._pod, self._action = pod, action
+        self._found: tuple[SpreadConstraint, ...] | SelectorError | None = None
+        self._reading: Generator[None, None, tuple[SpreadConstraint, ...]] | None = None
+
+    def steps(self) -> Generator[None, None, None]:
+        """Go on reading."""
+        while self._found is None:
+            reading = self._reading or _in_steps(self._pod, self._action)
+            self._reading = None  # an error breaks it off
+            try:
+                next(reading)
+            except StopIteration as end:
+                self._found = end.value
+            except SelectorError as error:
+                self._found = error
+            else:
+                self._reading = reading
+            yield
+
+    def result(self) -> tuple[SpreadConstraint, ...]:
+        """Return the constraints; only after all steps.
+
+        Raises:
+            SelectorError: a selector of theirs is no rule.
+        """
+        assert self._found is not None, "asked before all steps"
+        if isinstance(self._found, SelectorError):
+            raise self._found
+        return self._found
+
+
+def are_long(pod: PodInfo) -> bool:
+    """Say whether reading the constraints of a pod may take longer than one call may."""
+    words = 0
+    for each in pod.pod.spec.topology_spread_constraints:
+        words += 1 + len(each.match_label_keys)
+        if each.label_selector is not None:
+            words += len(each.label_selector.match_labels)
+            for requirement in each.label_selector.match_expressions:
+                words += 1 + len(requirement.values)
+                if words > _MOST_WORDS:
+                    break
+        if words > _MOST_WORDS:
+            return True
+    return False
+
+
+def _in_steps(pod: PodInfo, action: str) -> Generator[None, None, tuple[SpreadConstraint, ...]]:
+    """Read the constraints of a pod with an action, in steps."""
+    found: list[SpreadConstraint] = []
+    words = 0
+    for each in pod.pod.spec.topology_spread_constraints:
+        if each.when_unsatisfiable != action:
+            continue
+        rule = LabelRule(None)
+        if each.label_selector is not None:
+            requirements: list[Requirement] = []
+            for requirement in read_label_selector(each.label_selector):
+                words += 1
+                if requirement is None or words % _WORDS_A_STEP == 0:
+                    yield
+                if requirement is not None:
+                    requirements.append(requirement)
+            rule = LabelRule(tuple(requirements))
+        rule = _merged(each.match_label_keys, pod.labels, rule)
+        found.append(_read(each, rule, pod))
+        words += 1 + len(each.match_label_keys)
+        if words > _WORDS_A_STEP:
+            words = 0
+            yield
+    return tuple(found)
 
 
 def _read(written: TopologySpreadConstraint, rule: LabelRule, pod: PodInfo) -> SpreadConstraint:
@@ -154,9 +245,11 @@ class CountedNodes:
         snapshot: the cluster.
         pod: whose node affinity and tolerations hold.
         within: bool (n_nodes,), the nodes that no constraint looks beyond; None is all.
+        work: does what may take long; so everything may raise NeedsTime.
     """
 
-    def __init__(self, snapshot: Snapshot, pod: PodInfo, within: Bools | None) -> None:
+    def __init__(self, snapshot: Snapshot, pod: PodInfo, within: Bools | None, work: Work) -> None:
+        self._work = work
         self._snapshot = snapshot
         self._pod = pod
         self._within = within
@@ -179,7 +272,8 @@ class CountedNodes:
     def _required(self) -> Bools | None:
         if not self._pod.pod.spec.node_selector and self._pod.node_affinity is None:
             return None
-        return nodes_required(self._snapshot, self._pod.required_node_affinity)
+        self._work.begin()
+        return nodes_demanded(self._snapshot, self._pod, self._work)
 
     @cached_property
     def _open(self) -> Bools:

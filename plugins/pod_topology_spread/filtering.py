@@ -134,12 +134,12 @@ class SpreadState:
         """Count the pods of every constraint, of nodes that have all the topology keys.
 
         Raises:
-            NeedsTime: the constraints have so many requirements that it takes longer than one call may.
+            NeedsTime: the constraints or the pod's node affinity are so long that it takes longer than one call may.
         """
         missing = [n for n, each in enumerate(constraints, 1) if not snapshot.has_label(each.topology_key)]
         if missing:
             constraints = constraints[: missing[0]]  # no node is left for the others to refuse
-        nodes = CountedNodes(snapshot, pod, nodes_with_keys(snapshot, constraints))
+        nodes = CountedNodes(snapshot, pod, nodes_with_keys(snapshot, constraints), work)
         pods = CountedPods(snapshot, constraints, work)
         counts = [
             DomainCounts(each, snapshot, pods.of(each), nodes.of(each), itself=bool(itself))

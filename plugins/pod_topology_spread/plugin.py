@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plugins.pod_topology_spread.args import PodTopologySpreadArgs
-from plugins.pod_topology_spread.constraints import ConstraintReader, has_keys
+from plugins.pod_topology_spread.constraints import ConstraintReader, are_long, has_keys
 from plugins.pod_topology_spread.default_selector import KINDS, DefaultSelectors
 from plugins.pod_topology_spread.filtering import SpreadState
 from plugins.pod_topology_spread.keys import ANYBODY, brought_by_node, brought_by_pod
@@ -87,6 +87,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     def _after_pod_change(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> QueueingHint:
         if not all(_is_involved(each, pod) for each in (old, new) if each is not None):
             return QueueingHint.SKIP
+        if are_long(pod):
+            return QueueingHint.QUEUE  # asked for each event, so trying the pod again costs less
         try:
             constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         except SelectorError:
@@ -110,6 +112,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     def _after_node_change(
         self, pod: PodInfo, old: NodeObject | None, new: NodeObject | None
     ) -> QueueingHint:
+        if are_long(pod):
+            return QueueingHint.QUEUE
         try:
             constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         except SelectorError:
@@ -133,6 +137,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         """Return all that the hints read of a waiting pod."""
         if self._may_change(pod):
             return pod.namespace, frozenset(pod.labels.items())
+        if are_long(pod):
+            return pod.namespace, None
         try:
             return pod.namespace, self._constraints(pod, DO_NOT_SCHEDULE)
         except SelectorError:
@@ -141,7 +147,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     def _awaited_of_pods(self, pod: PodInfo) -> set[Hashable]:
         """Return the labels of which others in the namespace must have one to be counted, or that they be there."""
         anybody: set[Hashable] = {(pod.namespace, ANYBODY)}
-        if self._may_change(pod):
+        if self._may_change(pod) or are_long(pod):
             return anybody
         try:
             counted = [keys_of_rule(each.rule) for each in self._constraints(pod, DO_NOT_SCHEDULE)]
@@ -153,6 +159,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
     def _awaited_of_nodes(self, pod: PodInfo) -> set[str] | None:
         """Return the topology keys of a pod's constraints."""
+        if are_long(pod):
+            return None
         try:
             constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         except SelectorError:
@@ -218,13 +226,14 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         """Return the constraints of a pod with an action: its own, or else the configuration's.
 
         Raises:
+            NeedsTime: they are so long that reading them takes longer than one call may.
             SelectorError: a selector of the pod's is no rule.
 
         Source:
             kube-scheduler v1.36, plugins/podtopologyspread/common.go, buildDefaultConstraints.
         """
         if pod.pod.spec.topology_spread_constraints:
-            return self._reader.of_pod(pod, action)
+            return self._reader.of_pod(pod, action, self._work)
         if all(constraint.when_unsatisfiable != action for constraint in self._defaults):
             return ()
         rule = self._selectors.of(pod)

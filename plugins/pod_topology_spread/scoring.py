@@ -65,7 +65,7 @@ class ScoreState:
         self._snapshot = snapshot
         self._needs_all_keys = needs_all_keys
         self._compared = nodes_with_keys(snapshot, constraints) if needs_all_keys else None
-        self._nodes = CountedNodes(snapshot, pod, self._compared)
+        self._nodes = CountedNodes(snapshot, pod, self._compared, work)
         # Where no node is compared, all that is added up is left out again.
         self._added = constraints if self._compared is None or self._compared.any() else ()
         self._pods = CountedPods(snapshot, self._added, work)

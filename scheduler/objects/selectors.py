@@ -21,7 +21,7 @@ from scheduler.objects.labels import is_label_key, is_label_value
 from scheduler.objects.meta import ApiStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
 METADATA_NAME = "metadata.name"
 """The one field of nodes that `matchFields` knows."""
@@ -253,16 +253,29 @@ def parse_label_selector(selector: LabelSelector | None, path: str = "") -> Labe
     """
     if selector is None:
         return LabelRule(None)
+    return LabelRule(tuple(each for each in read_label_selector(selector, path) if each is not None))
+
+
+def read_label_selector(selector: LabelSelector, path: str = "") -> Iterator[Requirement | None]:
+    """Yield the requirements of a label selector one by one, until one is not valid.
+
+    Yields None where reading the values of one takes longer than reading a few.
+
+    Raises:
+        SelectorError: as of `parse_label_selector`, in the end.
+    """
     faults: list[FieldError] = []
-    rules = []
     for key, value in selector.match_labels.items():
-        written = SelectorRequirement(key, Operator.IN.value, (value,))
-        rules.append(_parse(written, f"{path}.matchLabels", _LABEL_OPERATORS, faults))
+        labelled = SelectorRequirement(key, Operator.IN.value, (value,))
+        requirement = _parse(labelled, f"{path}.matchLabels", _LABEL_OPERATORS, faults)
+        if not faults:
+            yield requirement
     for index, written in enumerate(selector.match_expressions):
-        rules.append(_parse(written, f"{path}.matchExpressions[{index}]", _LABEL_OPERATORS, faults))
+        read = yield from _read(written, f"{path}.matchExpressions[{index}]", _LABEL_OPERATORS, faults)
+        if not faults:
+            yield read
     if faults:
         raise SelectorError(faults)
-    return LabelRule(tuple(rules))
 
 
 def parse_node_term(term: NodeSelectorTerm, path: str = "") -> NodeRule:
@@ -294,15 +307,9 @@ def read_node_term(term: NodeSelectorTerm, path: str = "") -> Iterator[tuple[boo
     """
     faults: list[FieldError] = []
     for index, written in enumerate(term.match_expressions):
-        place = f"{path}.matchExpressions[{index}]".removeprefix(".")
-        _check_key(written, place, faults)
-        for start in range(0, len(written.values), _VALUES_A_STEP):
-            if start:
-                yield None
-            _check_values(written, place, faults, start)
-        requirement = _rule(written, place, _OPERATORS, faults)
+        read = yield from _read(written, f"{path}.matchExpressions[{index}]", _OPERATORS, faults)
         if not faults:
-            yield False, requirement
+            yield False, read
     for index, written in enumerate(term.match_fields):
         requirement = _parse_field(written, f"{path}.matchFields[{index}]", faults)
         if not faults:
@@ -409,8 +416,21 @@ def _parse(
     """Return the rule; what is wrong is added to the faults."""
     path = path.removeprefix(".")
     _check_key(written, path, faults)
+    _check_values(written, path, faults, 0, len(written.values))
+    return _rule(written, path, operators, faults)
+
+
+def _read(
+    written: SelectorRequirement, path: str, operators: tuple[Operator, ...], faults: list[FieldError]
+) -> Generator[None, None, Requirement]:
+    """Return the rule as `_parse` does, with a step after so many values."""
+    if len(written.values) <= _VALUES_A_STEP:
+        return _parse(written, path, operators, faults)
+    path = path.removeprefix(".")
+    _check_key(written, path, faults)
     for start in range(0, len(written.values), _VALUES_A_STEP):
-        _check_values(written, path, faults, start)
+        _check_values(written, path, faults, start, start + _VALUES_A_STEP)
+        yield
     return _rule(written, path, operators, faults)
 
 
@@ -419,9 +439,11 @@ def _check_key(written: SelectorRequirement, path: str, faults: list[FieldError]
         faults.append(FieldError(f"{path}.key", f"must be a label's key, was {written.key!r}"))
 
 
-def _check_values(written: SelectorRequirement, path: str, faults: list[FieldError], start: int) -> None:
-    """Check the values from one place on, as many as are checked in one step."""
-    values = written.values[start : start + _VALUES_A_STEP]
+def _check_values(
+    written: SelectorRequirement, path: str, faults: list[FieldError], start: int, end: int
+) -> None:
+    """Check some of the values, from one place on up to another."""
+    values = written.values[start:end]
     if not all(map(is_label_value, values)):
         faults.extend(
             FieldError(f"{path}.values[{index}]", f"must be a label's value, was {value!r}")

@@ -14,6 +14,7 @@ from plugins.inter_pod_affinity.terms import NAMESPACES
 from plugins.pod_topology_spread import constraints
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.framework import SKIP, CycleState, EventResource, NeedsTime, QueueingHint
+from scheduler.objects import selectors
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod_affinity import LongTerms
 from scheduler.objects.selectors import Requirement
@@ -395,3 +396,91 @@ class TestHints:
         old, new = (builders.pod("new", namespace="shop", labels=each, node_name="node-0") for each in labels)
 
         assert hint(made(InterPodAffinity), EventResource.POD, pod, old, new) is QueueingHint.QUEUE
+
+
+class TestLongConstraints:
+    """Topology spread constraints of thousands of requirements are read in steps, and not by queueing hints."""
+
+    def test_they_are_read_in_steps_and_then_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        read = []
+        rule = selectors._rule
+        monkeypatch.setattr(selectors, "_rule", lambda *args: read.append(args[1]) or rule(*args))
+        plugin, table = impatient(PodTopologySpread), cluster()
+        each = spreading(SPREAD_SHAPES["keys that are not there"], 3000, "DoNotSchedule")
+
+        state, most, asked = CycleState(), 0, 0
+        while asked < 10:
+            try:
+                assert plugin.pre_filter(state, each, table.snapshot()) is None
+            except NeedsTime as needs:
+                asked, before = asked + 1, len(read)
+                for _ in needs.steps:
+                    most, before = max(most, len(read) - before), len(read)
+            else:
+                break
+
+        assert most <= 256
+        assert asked > 1
+        assert len(read) == 2 * 3000
+        found = answers(made(PodTopologySpread), each, table.snapshot())
+        monkeypatch.setattr(constraints, "_MOST_WORDS", 1 << 30)
+        assert found == answers(made(PodTopologySpread), each, table.snapshot())
+
+    def test_one_that_is_not_valid_fails_in_the_end(self) -> None:
+        wrong = spreading(SPREAD_SHAPES["keys that are not there"], 300, "DoNotSchedule", {"topologyKey": "zone", "labelSelector": {"matchExpressions": [requirement("a b", "Exists")]}})  # fmt: skip
+        plugin, table = impatient(PodTopologySpread), cluster()
+        with pytest.raises(NeedsTime) as needs:
+            plugin.pre_filter(CycleState(), wrong, table.snapshot())
+        for _ in needs.value.steps:
+            pass
+
+        answer = plugin.pre_filter(CycleState(), wrong, table.snapshot())
+
+        assert (
+            "hard topology spread constraints: matchExpressions[0].key: must be a label's key"
+            in answer.message
+        )
+
+    def test_reading_that_an_error_broke_off_is_begun_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        plugin, table = made(PodTopologySpread), cluster()
+        each = spreading(SPREAD_SHAPES["keys that are not there"], 300, "DoNotSchedule")
+        with monkeypatch.context() as patch:
+            patch.setattr(constraints, "read_label_selector", lambda _: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                plugin.pre_filter(CycleState(), each, table.snapshot())
+
+        assert plugin.pre_filter(CycleState(), each, table.snapshot()) is None
+
+    def test_hints_requeue_the_pod_without_reading_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(constraints, "read_label_selector", None)
+        each, plugin = (
+            spreading(SPREAD_SHAPES["a popular key"], 300, "DoNotSchedule"),
+            made(PodTopologySpread),
+        )
+        new, there = (
+            builders.node("new", labels={"zone": "1"}),
+            builders.pod("x", namespace="shop", node="node-1"),
+        )
+
+        assert hint(plugin, EventResource.NODE, each, None, new) is QueueingHint.QUEUE
+        assert hint(plugin, EventResource.POD, each, None, there) is QueueingHint.QUEUE
+        elsewhere = builders.pod("x", namespace="bank", node="node-1")
+        assert hint(plugin, EventResource.POD, each, None, elsewhere) is QueueingHint.SKIP
+        of_pods, of_nodes = plugin.events()
+        assert of_pods.awaits(each) == of_pods.brings(None, builders.pod("y", namespace="shop", node="n"))
+        assert of_nodes.awaits(each) is None
+        assert of_pods.alike(each) == of_nodes.alike(each) == ("shop", None)
+
+    def test_node_affinity_that_narrows_what_is_counted_is_judged_in_steps(self) -> None:
+        terms = [{"matchExpressions": [requirement("zone", "NotIn", f"x-{place}")]} for place in range(1000)]
+        made_up = builders.pod_object("evil", namespace="shop", labels={"app": "web"})
+        made_up["spec"] |= {
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}},
+            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}],
+        }  # fmt: skip
+        each = decode_pod(msgspec.json.encode(made_up))
+
+        with pytest.raises(NeedsTime) as needs:
+            impatient(PodTopologySpread).pre_filter(CycleState(), each, cluster().snapshot())
+
+        assert sum(1 for _ in needs.value.steps) > 20
