@@ -6,29 +6,30 @@ Source:
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 
-from scheduler.objects.matchers import matcher
 from scheduler.objects.selectors import LabelSelector, SelectorError, parse_label_selector
 from scheduler.snapshot import Objects
-from scheduler.snapshot.rule_index import RuleIndex
+from scheduler.snapshot.arrays import Column
+from scheduler.snapshot.term_columns import TermColumns, conditions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
-    from scheduler.objects.matchers import Matcher
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.selectors import LabelRule
+    from scheduler.snapshot import Conditions, Int32s, Int64s
 
 BUDGETS = "policy/v1/poddisruptionbudgets"
+_NONE: Final = np.zeros(0, dtype=np.int32)
 
-_MOST_LABELS = 4096
-"""Kinds of pods of a namespace whose budgets are kept; beyond that they are found anew."""
+_MOST_NUMBERS: Final = 1 << 20
+"""How many numbers of budgets are kept by the labels of pods, in each namespace; beyond that all are found again."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,69 +37,91 @@ class Budget:
     """One PodDisruptionBudget.
 
     Attributes:
-        rule: which pods of its namespace it protects.
-        matches: says by the labels of a pod whether it is one of them.
-        allowed: how many of them may go.
+        needs: what a pod of its namespace must meet to be protected.
+        allowed: how many of its pods may go.
         disrupted: names of pods whose eviction the API server has already counted.
     """
 
-    rule: LabelRule
-    matches: Matcher
+    needs: Conditions
     allowed: int
     disrupted: AbstractSet[str]
 
 
-class _Namespace:
-    """The budgets of one namespace.
+class NamespaceBudgets:
+    """The budgets of one namespace that protect anything, by number.
 
     Attributes:
         version: of the objects that they were read from; 0 before all were.
+        allowed: int64, by number of a budget, how many of its pods may go.
     """
 
-    __slots__ = ("_budgets", "_by_labels", "_index", "version")
+    __slots__ = ("_by_labels", "_columns", "_disrupted", "_kept_numbers", "_read", "allowed", "version")
 
     def __init__(self) -> None:
         self.version = 0
-        # Key of an object -> the object, and what it says; None where it protects nothing.
-        self._budgets: dict[str, tuple[Mapping[str, Any], Budget | None]] = {}
-        self._index: RuleIndex[Budget] = RuleIndex()
-        self._by_labels: dict[frozenset[tuple[str, str]], Sequence[Budget]] = {}
+        # Key of an object -> the object, and what it says with its number; None where it protects nothing.
+        self._read: dict[str, tuple[Mapping[str, Any], tuple[int, Budget] | None]] = {}
+        self._columns = TermColumns()
+        self._disrupted: dict[int, AbstractSet[str]] = {}
+        self.allowed: Column[np.int64] = Column(np.int64)
+        self._by_labels: dict[frozenset[tuple[str, str]], Int32s] = {}
+        self._kept_numbers = 0
 
     def follow(self, version: int, found: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
         """Take in what changed, one budget a step; where that is not gone through to the end, it goes on the next time."""
-        for key in self._budgets.keys() - found.keys():
+        for key in self._read.keys() - found.keys():
             self._forget(key)
         for key, obj in found.items():
-            known = self._budgets.get(key)
+            known = self._read.get(key)
             if known is not None and known[0] is obj:
                 continue
             if known is not None:
                 self._forget(key)
             budget = _read(obj)
-            self._budgets[key] = obj, budget
-            if budget is not None:
-                self._by_labels.clear()
-                self._index.add(budget.rule, budget)
+            self._read[key] = obj, None if budget is None else (self._add(budget), budget)
             yield
         self.version = version
 
-    def _forget(self, key: str) -> None:
-        _, budget = self._budgets.pop(key)
-        if budget is not None:
-            self._by_labels.clear()
-            self._index.remove(budget.rule, budget)
+    def _add(self, budget: Budget) -> int:
+        self._forget_labels()
+        number = self._columns.add(budget.needs)
+        self.allowed.reserve(number + 1)
+        self.allowed.cells[number] = budget.allowed
+        if budget.disrupted:
+            self._disrupted[number] = budget.disrupted
+        return number
 
-    def matching(self, labels: Mapping[str, str]) -> Sequence[Budget]:
-        """Return the budgets whose rule matches labels; pods alike ask once."""
+    def _forget(self, key: str) -> None:
+        _, known = self._read.pop(key)
+        if known is not None:
+            self._forget_labels()
+            number, budget = known
+            self._columns.remove([(number, budget.needs.places)])
+            self._disrupted.pop(number, None)
+
+    def _forget_labels(self) -> None:
+        self._by_labels.clear()
+        self._kept_numbers = 0
+
+    def protecting(self, pod: PodInfo) -> Int32s:
+        """Return the numbers of the budgets that protect a pod, without those that counted its eviction already."""
+        numbers = self._matching(pod)
+        counted = [number for number, names in self._disrupted.items() if pod.name in names]
+        return numbers[~np.isin(numbers, counted)] if counted else numbers
+
+    def _matching(self, pod: PodInfo) -> Int32s:
+        labels = pod.labels
         if not labels:
-            return ()
+            return _NONE
         alike = frozenset(labels.items())
         found = self._by_labels.get(alike)
         if found is None:
-            if len(self._by_labels) >= _MOST_LABELS:
-                self._by_labels.clear()
-            candidates = self._index.candidates(labels)
-            found = [budget for budget in candidates if budget.matches(labels)]
+            few, many = self._columns.candidates(pod.namespace, labels)
+            candidates: Int32s = np.concatenate([np.array(few, dtype=np.int32), *many])
+            found = self._columns.meaning(candidates, pod.namespace, labels, {}) if candidates.size else _NONE
+            self._kept_numbers += 1 + len(found)
+            if self._kept_numbers > _MOST_NUMBERS:
+                self._forget_labels()
             self._by_labels[alike] = found
         return found
 
@@ -108,7 +131,7 @@ class DisruptionBudgets:
 
     def __init__(self) -> None:
         self._objects = Objects()
-        self._read: dict[str, _Namespace] = {}
+        self._read: dict[str, NamespaceBudgets] = {}
 
     def look_at(self, objects: Objects) -> None:
         """Note where the PodDisruptionBudgets are."""
@@ -121,32 +144,52 @@ class DisruptionBudgets:
 
         There may be thousands of budgets, with thousands of requirements each, and all are read before victims are chosen.
         """
+        return all(has_time() for _ in self.reading(objects))
+
+    def reading(self, objects: Objects) -> Generator[None, None, None]:
+        """Read what changed, one budget a step; where that is not gone through to the end, it goes on the next time."""
         self.look_at(objects)
         for namespace, version in objects.versions.items():
             known = self._read.get(namespace)
             if known is None or known.version != version:
-                known = self._read.setdefault(namespace, _Namespace())
-                for _ in known.follow(version, objects.in_namespace(namespace)):
-                    if not has_time():
-                        return False
-        return True
+                known = self._read.setdefault(namespace, NamespaceBudgets())
+                yield from known.follow(version, objects.in_namespace(namespace))
 
-    def protecting(self, pod: PodInfo) -> Sequence[Budget]:
-        """Return those that protect a pod; one without a selector, or with one that is no rule, protects nothing."""
-        namespace = pod.namespace
+    def of(self, namespace: str) -> NamespaceBudgets | None:
+        """Return the budgets of a namespace; one without a selector, or with one that is no rule, protects nothing."""
         version = self._objects.version(namespace)
         known = self._read.get(namespace)
         if known is None or known.version != version:
             found = self._objects.in_namespace(namespace)
             if not found:
                 self._read.pop(namespace, None)
-                return ()
-            known = self._read.setdefault(namespace, _Namespace())
+                return None
+            known = self._read.setdefault(namespace, NamespaceBudgets())
             deque(known.follow(version, found), maxlen=0)
-        matching = known.matching(pod.labels)
-        if not any(budget.disrupted for budget in matching):
-            return matching
-        return [budget for budget in matching if pod.name not in budget.disrupted]
+        return known
+
+
+class Evictions:
+    """Counts pods that are thought to go one after another, each using up every budget that protects it."""
+
+    def __init__(self, budgets: DisruptionBudgets) -> None:
+        self._budgets = budgets
+        self._used: dict[
+            str, Int64s
+        ] = {}  # namespace -> by number of a budget, how many of its pods have gone
+
+    def breaks(self, pod: PodInfo) -> bool:
+        """Count a pod, and say whether its eviction breaks a budget."""
+        found = self._budgets.of(pod.namespace)
+        if found is None:
+            return False
+        allowed = found.allowed.cells
+        used = self._used.get(pod.namespace)
+        if used is None:
+            used = self._used[pod.namespace] = np.zeros(len(allowed), dtype=np.int64)
+        numbers = found.protecting(pod)
+        used[numbers] += 1
+        return bool((used[numbers] > allowed[numbers]).any())
 
 
 def _read(found: Mapping[str, Any]) -> Budget | None:
@@ -156,28 +199,21 @@ def _read(found: Mapping[str, Any]) -> Budget | None:
         rule = parse_label_selector(msgspec.convert(selector, LabelSelector | None))
     except (SelectorError, msgspec.ValidationError):
         return None
-    if not rule.requirements:
+    needs = conditions_of(None, rule) if rule.requirements else None
+    if needs is None:
         return None
     return Budget(
-        rule,
-        matcher(rule),
+        needs,
         status.get("disruptionsAllowed") or 0,
         frozenset(status.get("disruptedPods") or ()),
     )
 
 
 def split(pods: Iterable[PodInfo], budgets: DisruptionBudgets) -> tuple[list[PodInfo], list[PodInfo]]:
-    """Return the pods whose eviction would break a budget, and the others, both in the order given.
-
-    The pods are thought to go one after another, each using up every budget that protects it.
-    """
-    used: Counter[Budget] = Counter()  # how many of its pods have gone
+    """Return the pods whose eviction would break a budget, and the others, both in the order given; see `Evictions`."""
+    evictions = Evictions(budgets)
     violating: list[PodInfo] = []
     others: list[PodInfo] = []
     for pod in pods:
-        breaks = False
-        for budget in budgets.protecting(pod):
-            used[budget] += 1
-            breaks = breaks or used[budget] > budget.allowed
-        (violating if breaks else others).append(pod)
+        (violating if evictions.breaks(pod) else others).append(pod)
     return violating, others

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from plugins.preemption.disruption_budgets import Evictions
 from scheduler.framework import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from plugins.preemption.disruption_budgets import DisruptionBudgets
     from plugins.preemption.units import Unit
-    from scheduler.framework import FitsWithout
+    from scheduler.framework import FitsWithout, LongWork
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -35,6 +36,7 @@ async def choose_victims(
     snapshot: Snapshot,
     budgets: DisruptionBudgets,
     fits_without: FitsWithout,
+    work: LongWork,
 ) -> Sequence[PodInfo] | Status:
     """Return the pods that have to leave, or why that would not help.
 
@@ -44,6 +46,7 @@ async def choose_victims(
         snapshot: the cluster.
         budgets: the disruption budgets; those who break none leave first.
         fits_without: whether the group fits without some pods.
+        work: does what may take long.
     """
     if not units:
         return Status.unschedulable(NO_VICTIMS, resolvable=False)
@@ -55,7 +58,7 @@ async def choose_victims(
     for chosen in widening:
         if await fits_without([*leaving, *_pods(chosen)]) is not None:
             search = _Search(leaving, fits_without, max(1, _MOST_DECISIONS // len(members)))
-            violating, others = _split(chosen, budgets)
+            violating, others = await work.done(_split(chosen, budgets))
             return [*leaving, *_pods(await search.needed([*violating, *others]))]
     return Status.unschedulable(STILL_UNSCHEDULABLE)
 
@@ -104,17 +107,18 @@ def _pods(units: Sequence[Unit]) -> list[PodInfo]:
     return [pod for unit in units for pod in unit.pods]
 
 
-def _split(units: Sequence[Unit], budgets: DisruptionBudgets) -> tuple[list[Unit], list[Unit]]:
+def _split(
+    units: Sequence[Unit], budgets: DisruptionBudgets
+) -> Generator[None, None, tuple[list[Unit], list[Unit]]]:
     """Return the units whose leaving would break a disruption budget, and the others, both in the order given."""
     violating: list[Unit] = []
     others: list[Unit] = []
-    used: dict[object, int] = {}  # budget -> how many of its pods have gone
+    evictions = Evictions(budgets)
     for unit in units:
         breaks = False
         for pod in unit.pods:
-            for budget in budgets.protecting(pod):
-                used[budget] = used.get(budget, 0) + 1
-                breaks = breaks or used[budget] > budget.allowed
+            breaks = evictions.breaks(pod) or breaks
+            yield
         (violating if breaks else others).append(unit)
     return violating, others
 

@@ -157,9 +157,9 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         self._preemptions.attempted()
         if any(pod.pod.spec.preemption_policy == "Never" for pod in members):
             return Status.unschedulable(NEVER)
-        self._budgets.look_at(snapshot.objects(BUDGETS))
+        await self._work.done(self._budgets.reading(snapshot.objects(BUDGETS)))
         units = await self._work.done(self._least_important_last(group, members, snapshot))
-        return await choose_victims(units, members, snapshot, self._budgets, fits_without)
+        return await choose_victims(units, members, snapshot, self._budgets, fits_without, self._work)
 
     def _least_important_last(
         self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot

@@ -36,7 +36,7 @@ def _all_time(clock: Clock, steps: Steps, _: float) -> SliceLimit:
 _LIMITS: Final[Mapping[str, Sequence[tuple[object, str, object]]]] = {
     "turns": ((turns, "SLICE_SECONDS", 0.0), (freeze, "_SLICE_SECONDS", 0.0)),
     "plugins": ((assembly, "SliceLimit", _no_time), (long_attempts, "SLICE_SECONDS", 0.0)),
-    "victims": ((turns, "_WORK_SECONDS", 0.0), (candidates, "_ROWS_A_STEP", 2)),
+    "victims": ((turns, "_WORK_SECONDS", 0.0), (candidates, "_PODS_A_STEP", 2)),
     "groups": ((group_rests, "_UNIT_SECONDS", 0.0),),
     "members": ((group_rests, "_PASS_SECONDS", 0.0),),
     "terms": ((affinity_index, "MOST_TERMS_AT_ONCE", 1), (affinity_index, "SLICE_TERMS", 2)),

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plugins.preemption import disruption_budgets
-from plugins.preemption.disruption_budgets import DisruptionBudgets, split
+from plugins.preemption.disruption_budgets import DisruptionBudgets, Evictions, split
+from scheduler.objects.selectors import LabelSelector, Requirement, parse_label_selector
 from scheduler.snapshot import ObjectStore
 from tests.builders import pod
 
@@ -99,7 +103,9 @@ def test_very_many_budgets_are_read_in_turns_and_each_once(monkeypatch: pytest.M
 
     assert ends == [False] * 14 + [True]
     assert reading.read == 100
-    assert len(reader.protecting(pod("p", namespace="x", labels={"app": "db"}))) == 34
+    there = reader.of("x")
+    assert there is not None
+    assert len(there.protecting(pod("p", namespace="x", labels={"app": "db"}))) == 34
     assert reading.read == 100
 
 
@@ -108,11 +114,95 @@ def test_of_very_many_budgets_only_those_that_changed_are_read_again(monkeypatch
     for number in range(100):
         store[f"default/{number}"] = budget(number)
     reader.look_at(store)
-    assert len(reader.protecting(PODS[0])) == 100
+    there = reader.of("default")
+    assert there is not None
+    assert len(there.protecting(PODS[0])) == 100
     reading.read = 0
 
     store["default/7"] = budget(0, selector={"matchLabels": {"app": "other"}})
     del store["default/8"]
 
-    assert sorted(each.allowed for each in reader.protecting(PODS[0])) == [*range(7), *range(9, 100)]
+    assert reader.of("default") is there
+    assert sorted(there.allowed.cells[there.protecting(PODS[0])]) == [*range(7), *range(9, 100)]
     assert reading.read == 1
+
+
+def test_very_many_budgets_are_not_asked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, reader, asked = ObjectStore(), DisruptionBudgets(), []
+    for number in range(200):
+        expressions = [{"key": f"none-{number}", "operator": "DoesNotExist"}]
+        store[f"default/{number}"] = budget(number % 3, selector={"matchExpressions": expressions})
+    reader.look_at(store)
+    admits = Requirement.admits
+    monkeypatch.setattr(Requirement, "admits", lambda *args: asked.append(1) or admits(*args))
+
+    broken, others = split(
+        [pod(f"p-{number}", labels={"number": str(number)}) for number in range(50)], reader
+    )
+
+    assert (len(broken), len(others)) == (50, 0)
+    assert not asked
+
+
+NAMES, KEYS, VALUES = ("a", "b", "c"), ("app", "tier"), ("x", "y")
+selectors = st.lists(
+    st.one_of(
+        st.builds(
+            lambda key, operator, values: {"key": key, "operator": operator, "values": values},
+            st.sampled_from(KEYS),
+            st.sampled_from(["In", "NotIn"]),
+            st.lists(st.sampled_from(VALUES), min_size=1, unique=True),
+        ),
+        st.builds(
+            lambda key, operator: {"key": key, "operator": operator},
+            st.sampled_from(KEYS),
+            st.sampled_from(["Exists", "DoesNotExist"]),
+        ),
+    ),
+    max_size=3,
+)
+states = st.dictionaries(
+    st.sampled_from(["b1", "b2", "b3", "b4"]),
+    st.tuples(selectors, st.integers(0, 2), st.lists(st.sampled_from(NAMES), unique=True)),
+)
+evicted = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))),
+    max_size=6,
+)
+
+
+@given(st.lists(states, min_size=1, max_size=4), evicted)
+def test_budgets_that_come_and_go_are_broken_as_if_each_were_asked(
+    story: list[dict[str, Any]], leaving: list[tuple[str, dict[str, str]]]
+) -> None:
+    store, reader = ObjectStore(), DisruptionBudgets()
+    reader.look_at(store)
+    pods = [pod(name, labels=labels) for name, labels in leaving]
+    for state in story:
+        for name in list(store):
+            del store[name]
+        for name, (expressions, allowed, counted) in state.items():
+            status = {
+                "disruptionsAllowed": allowed,
+                "disruptedPods": dict.fromkeys(counted, "2026-01-01T00:00:00Z"),
+            }
+            store[f"default/{name}"] = {
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"selector": {"matchExpressions": expressions}},
+                "status": status,
+            }
+        left = {name: allowed for name, (_, allowed, _) in state.items()}
+        expected = []
+        for each in pods:
+            protecting = [
+                name
+                for name, (expressions, _, counted) in state.items()
+                if expressions and each.labels and each.name not in counted
+                and parse_label_selector(msgspec.convert({"matchExpressions": expressions}, LabelSelector)).matches(each.labels)
+            ]  # fmt: skip
+            for name in protecting:
+                left[name] -= 1
+            expected.append(any(left[name] < 0 for name in protecting))
+
+        evictions = Evictions(reader)
+        assert [evictions.breaks(each) for each in pods] == expected

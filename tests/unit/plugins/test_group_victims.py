@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.preemption.disruption_budgets import DisruptionBudgets
-from plugins.preemption.group_victims import NO_VICTIMS, STILL_UNSCHEDULABLE, choose_victims
+from plugins.preemption.group_victims import NO_VICTIMS, STILL_UNSCHEDULABLE, _split, choose_victims
 from plugins.preemption.units import Unit
 from scheduler.framework import Status
+from scheduler.framework.long_work import AtOnce
 from tests.builders import pod
 from tests.snapshots import snapshot_of
 
@@ -39,7 +40,9 @@ def test_those_leave_who_cannot_be_given_back_one_by_one(
     async def fits_without(away: Sequence[PodInfo]) -> frozenset[str] | None:
         return frozenset({"n"}) if fits(away) else None
 
-    found = asyncio.run(choose_victims(units, [pod("m")], snapshot_of(), DisruptionBudgets(), fits_without))
+    found = asyncio.run(
+        choose_victims(units, [pod("m")], snapshot_of(), DisruptionBudgets(), fits_without, AtOnce())
+    )
 
     if not units or not fits(pods):
         assert isinstance(found, Status)
@@ -52,3 +55,11 @@ def test_those_leave_who_cannot_be_given_back_one_by_one(
             left = others
     assert not isinstance(found, Status)
     assert {each.name for each in found} == {each.pods[0].name for each in left}
+
+
+def test_whose_leaving_breaks_a_budget_is_found_pod_by_pod() -> None:
+    units = [Unit(tuple(pod(f"v{number}-{other}") for other in range(3)), 1) for number in range(20)]
+
+    steps = _split(units, DisruptionBudgets())
+
+    assert sum(1 for _ in steps) == 60

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugins.node_resources.fit import NodeResourcesFit
+from plugins.preemption import candidates
 from plugins.preemption.candidates import NEVER, VICTIMS_ARE_LEAVING, search, why_not_eligible
 from plugins.preemption.disruption_budgets import DisruptionBudgets
 from plugins.preemption.preempting import _not_found
@@ -78,7 +79,7 @@ def test_how_many_nodes_are_tried_together_changes_nothing(
     budgets.look_at(store)
     expected = [searched(snapshot, rows, enough, budgets).candidates for enough in range(1, 12)]
     monkeypatch.setattr("plugins.preemption.candidates._ROWS_TOGETHER", together)
-    monkeypatch.setattr("plugins.preemption.candidates._ROWS_A_STEP", 2)
+    monkeypatch.setattr("plugins.preemption.candidates._PODS_A_STEP", 2)
     monkeypatch.setattr("scheduler.runtime.dry_run._PODS_A_STEP", 1)
 
     assert [searched(snapshot, rows, enough, budgets).candidates for enough in range(1, 12)] == expected
@@ -121,3 +122,27 @@ def test_all_nodes_where_nobody_has_to_leave_are_named() -> None:
         'preemption: [expected at least one victim pod on node "a", '
         'expected at least one victim pod on node "b"]'
     )
+
+
+def test_the_pods_of_few_nodes_are_looked_at_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = []
+    real = candidates.split
+    monkeypatch.setattr(
+        candidates, "split", lambda pods, budgets: looked_at.extend(pods) or real(pods, budgets)
+    )
+    nodes = [node(f"m{row}", cpu="2") for row in range(60)]
+    victims = [
+        pod(f"v{row}-{number}", cpu="10m", node=f"m{row}") for row in range(60) for number in range(30)
+    ]
+    snapshot, state, dry_run = snapshot_of(*nodes, pods=victims), CycleState(), DryRun()
+    dry_run.filtering = framework_of(made(NodeResourcesFit)).filtering
+    dry_run.filtering.run_pre_filter(state, POD, snapshot, Diagnosis.blank(snapshot.n_nodes))
+
+    most = before = 0
+    for _ in search(
+        dry_run, state, POD, snapshot, range(60), budgets=DisruptionBudgets(), nominated={}, enough=60
+    ):
+        most, before = max(most, len(looked_at) - before), len(looked_at)
+
+    assert len(looked_at) == 60 * 30
+    assert most <= 130
