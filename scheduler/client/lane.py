@@ -1,4 +1,4 @@
-"""A lane for urgent requests: as many under way as the server bears, the first come served first."""
+"""A lane for urgent requests: as many under way as the server bears, which are sent in lines that take turns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ from scheduler.client.connection import TIMEOUT
 from scheduler.errors import ApiError
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from scheduler.client.adaptive_limit import AdaptiveLimit
     from scheduler.client.http.request import Request, Response
     from scheduler.client.requests import Requests
+
+    _Ticket = tuple[int, int]
+    """A round, and a number that says which request came first."""
 
 MAX_TRIES = 10
 """How often one request is sent while the server asks to come later; as client-go."""
@@ -21,7 +26,7 @@ _DEFAULT_RETRY_SECONDS = 1.0
 
 
 class Lane:
-    """Sends requests of its callers' own tasks, in order of their coming; at once where there is room.
+    """Sends requests of its callers' own tasks; at once where there is room, else in lines that take turns.
 
     A request that the server puts off (429, or 503 with Retry-After: it did not begin with it) stops the
     whole lane for as long as the server asks, and then goes before those that came later.
@@ -34,8 +39,10 @@ class Lane:
     def __init__(self, requests: Requests, limit: AdaptiveLimit) -> None:
         self._requests = requests
         self._limit = limit
-        self._tickets = itertools.count()
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []  # a heap by ticket
+        self._numbers = itertools.count()
+        self._waiting: list[tuple[_Ticket, asyncio.Future[None]]] = []  # a heap
+        self._last: dict[Hashable, int] = {}  # line -> the round of its last request, while requests wait
+        self._granted = 0  # the round of the request whose turn it was last
         self._in_flight = 0
         self._present = 0
         self._resume: asyncio.TimerHandle | None = None  # the server asked to wait until then
@@ -61,13 +68,18 @@ class Lane:
         """Wait until nothing is waiting or under way."""
         await self._idle.wait()
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: Request, line: Hashable = None) -> Response:
         """Send one request when its turn comes, again if the server puts it off.
+
+        Args:
+            request: what to send.
+            line: requests of one line are sent in order of their coming. Lines take turns, so that a request of one does
+                not wait for thousands of another.
 
         Raises:
             ApiError: of the request; 429 after `MAX_TRIES`.
         """
-        ticket = next(self._tickets)
+        ticket = self._ticket(line)
         self._present += 1
         self._idle.clear()
         try:
@@ -75,6 +87,7 @@ class Lane:
                 its_turn = request
                 if self._has_room and not self._waiting:
                     self._in_flight += 1
+                    self._granted = ticket[0]
                 else:
                     its_turn = request.held_back(await self._wait_turn(ticket))
                 try:
@@ -111,7 +124,12 @@ class Lane:
         self._limit.answered(started=started, now=loop.time(), all_used=self.is_crowded)
         return response
 
-    async def _wait_turn(self, ticket: int) -> float:
+    def _ticket(self, line: Hashable) -> _Ticket:
+        """Return the next place in a line: in each round there is one request of each line."""
+        found = self._last[line] = max(self._granted, self._last.get(line, 0)) + 1
+        return found, next(self._numbers)
+
+    async def _wait_turn(self, ticket: _Ticket) -> float:
         """Wait for a place in flight and take it; return for how many seconds."""
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -128,12 +146,15 @@ class Lane:
         return loop.time() - began
 
     def _grant(self) -> None:
-        """Give the free places to those who wait longest, unless the server asked to wait."""
+        """Give the free places to those whose turn it is, unless the server asked to wait."""
         while self._waiting and self._has_room:
-            _, turn = heapq.heappop(self._waiting)
+            (round_, _), turn = heapq.heappop(self._waiting)
             if not turn.done():
+                self._granted = round_
                 turn.set_result(None)
                 self._in_flight += 1
+        if not self._waiting:
+            self._last.clear()
 
     def _stop(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()

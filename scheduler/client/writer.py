@@ -141,6 +141,7 @@ class ApiWriter:
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         """Bind a pod to a node.
 
+        The members of pod groups take turns with other pods, which do not wait for hundreds of them.
         What waited to be said of its failed attempts is dropped, and what is being said at this moment is
         waited for: after the bind it would be wrong.
 
@@ -154,9 +155,8 @@ class ApiWriter:
         body = _encode(_Binding(_PodMeta(pod.name, pod.namespace, pod.uid), _Target(node_name)))
         status = 0
         try:
-            answer = await self._binds.send(
-                Request("POST", PODS.path(pod.namespace, pod.name, "binding"), body)
-            )
+            request = Request("POST", PODS.path(pod.namespace, pod.name, "binding"), body)
+            answer = await self._binds.send(request, line=pod.group is not None)
             status = answer.status
         except ApiError as error:
             status = error.status

@@ -182,9 +182,12 @@ class PodGroupCycle:
         if room is None:
             assumed, status, result = await self._placed(tried), SUCCESS, "scheduled"
         else:
-            status, result = await self._bring_back(tried, attempts, room)
-        plugin.attempted(group, status)
+            status, result = tried.result(room)
+        # What is kept of the attempt is read from its snapshot, which ends when the attempt rests.
         self._attempts.note(tried, status, result, seconds=self._clock.monotonic() - began)
+        if room is not None:
+            await self._bring_back(tried, attempts, room)
+        plugin.attempted(group, status)
         self._observer.group_attempted(profile, result, self._clock.monotonic() - began)
         return assumed
 
@@ -309,8 +312,8 @@ class PodGroupCycle:
             await self._rests.give_way()
             self._failures.handle(attempt, status)
 
-    async def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> tuple[Status, str]:
-        """Bring all members back, each with its reason; return what that means for the group, and the metric's word.
+    async def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> None:
+        """Bring all members back, each with its reason.
 
         Args:
             tried: what became of each.
@@ -318,13 +321,13 @@ class PodGroupCycle:
             room: whether room is being made for them, and why not.
         """
         if not tried.error.is_success:
-            failed, result = tried.result(room)
+            failed, _ = tried.result(room)
             for attempt, member in zip_longest(attempts, tried.members):
                 await self._rests.give_way()
                 is_own = member is not None and not (member.status.is_success or member.status.is_rejected)
                 status = member.status if is_own else failed
                 self._failures.handle(attempt, status)
-            return failed, result
+            return
         wakers = _wakers(tried)
         for attempt in attempts[len(tried.members) :]:
             await self._rests.give_way()
@@ -332,13 +335,14 @@ class PodGroupCycle:
         is_enough = tried.is_enough
         for member, status in zip(tried.members, tried.statuses(), strict=True):
             await self._rests.give_way()
+            if not (room.is_success or is_enough):  # else others might take the room that is to be theirs
+                await self._rests.rest_at_the_end()
             if status is member.status:
                 self._fail(member, status, wakers)
             else:
                 assert member.assumed is not None
                 node = member.assumed.node_name if is_enough else member.expected
                 self._fail_fitting(member, status, node, wakers)
-        return tried.result(room)
 
     def _fail(self, member: Member, status: Status, wakers: frozenset[str]) -> None:
         """Bring a member back that found no place."""

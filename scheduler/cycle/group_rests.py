@@ -24,7 +24,7 @@ BUDGET_SECONDS: Final = 30.0
 """When an attempt has used so much of the processor, no further member is tried, and the group is put aside."""
 _UNIT_SECONDS: Final = 0.05
 """An attempt that was at work for so long rests after its next pass."""
-_PASS_SECONDS: Final = 0.25
+_PASS_SECONDS: Final = 0.05
 """An attempt that was at work for so long rests within a pass, those members assumed that were placed."""
 
 
@@ -40,6 +40,7 @@ class _UnderWay:
         attempts: at the members.
         uids: of those, until it is known what becomes of them.
         began: when it began, or went on after its last rest; seconds of the monotonic clock.
+        nodes: what differs once nodes have changed, as it was when it began.
         rests: how often it has rested.
         holds: the uids of the members, while it rests with some of them assumed.
         is_given_up: whether room of its members was given to another pod.
@@ -51,6 +52,7 @@ class _UnderWay:
     attempts: Sequence[Attempt] = ()
     uids: Collection[str] = ()
     began: float = inf
+    nodes: tuple[int, int] = (0, 0)
     rests: int = 0
     holds: Collection[str] = ()
     is_given_up: bool = False
@@ -90,7 +92,7 @@ class GroupRests:
         """Let the attempt rest from now on; `attempts` are those at its members."""
         mine = self._under_way
         mine.attempts, mine.uids = attempts, frozenset(attempt.queued.pod.uid for attempt in attempts)
-        mine.began, mine.is_given_up = self._now(), False
+        mine.began, mine.is_given_up, mine.nodes = self._now(), False, self._nodes()
 
     def end(self) -> None:
         """Say that it is known what becomes of the members."""
@@ -100,6 +102,11 @@ class GroupRests:
     def count(self) -> int:
         """How often the attempt has rested."""
         return self._under_way.rests
+
+    @property
+    def has_same_nodes(self) -> bool:
+        """Whether no node has changed since the attempt began."""
+        return self._under_way.nodes == self._nodes()
 
     def is_there(self, uid: str) -> bool:
         """Whether a member is still to be placed, or on its way."""
@@ -159,6 +166,11 @@ class GroupRests:
         if mine.is_given_up:
             raise ChangedError
 
+    async def rest_at_the_end(self) -> None:
+        """Rest likewise once it is known what becomes of the members; nothing of the attempt may be assumed."""
+        if self._steps.observed(self._now() - self._under_way.began >= _UNIT_SECONDS):
+            await self._go_to_rest(holds=False)
+
     def released(self, uid: str) -> None:
         """Note that a member is assumed no more."""
         mine = self._under_way
@@ -192,17 +204,21 @@ class GroupRests:
 
     async def _rest(self, *, holds: bool, is_bound_to_nodes: bool) -> None:
         mine = self._under_way
-        _ = self._cache.snapshot().names  # once nodes have changed, those of this snapshot cannot be read
         nodes = self._nodes()
+        await self._go_to_rest(holds=holds)
+        if is_bound_to_nodes and nodes != self._nodes():
+            raise ChangedError
+        if not all(self._is_as_it_was(attempt, mine.holds) for attempt in mine.attempts):
+            raise ChangedError
+
+    async def _go_to_rest(self, *, holds: bool) -> None:
+        mine = self._under_way
+        _ = self._cache.snapshot().names  # once nodes have changed, those of this snapshot cannot be read
         with self._preemptions.not_held():
             await rest(holds=holds)
         self._freeze.begin()
         self._turns.begin()
         mine.began, mine.rests, self._under_way = self._now(), mine.rests + 1, mine
-        if is_bound_to_nodes and nodes != self._nodes():
-            raise ChangedError
-        if not all(self._is_as_it_was(attempt, mine.holds) for attempt in mine.attempts):
-            raise ChangedError
 
     def _nodes(self) -> tuple[int, int]:
         """Return what differs once nodes have changed: that the last row went is no change of a row."""

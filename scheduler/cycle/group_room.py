@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from scheduler.cycle.group_placements import room_for
 from scheduler.cycle.group_rests import ChangedError
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.runtime.budget import OverBudgetError
@@ -19,10 +22,13 @@ if TYPE_CHECKING:
     from scheduler.cycle.group_rests import GroupRests
     from scheduler.cycle.preemption import GroupPreemptions
     from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Bools
     from scheduler.state.cache import Cache
 
 logger = logging.getLogger(__name__)
 
+_OF_NODES_ALONE: Final = frozenset({"NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity"})
+"""The plugins whose refusal of a node stays whatever pods leave."""
 _CHANGED: Final = "the cluster changed while room was looked for"
 
 
@@ -100,6 +106,7 @@ class _Trials:
     ) -> None:
         self._cache, self._placements, self._passes, self._rests = cache, placements, passes, rests
         self._tried, self._attempts = tried, attempts
+        self._open: tuple[int, Bools] | None = None  # changes of nodes by then, and the nodes
         self._fitted_after = -1  # rests, when the group last fitted
         self.nodes: dict[str, str] = {}
 
@@ -115,8 +122,33 @@ class _Trials:
         left = [pod for pod in victims if self._cache.pod(pod.uid) is not None]
         return Status.unschedulable(_CHANGED) if await self._try(left) is None else left
 
+    async def _open_nodes(self) -> Bools:
+        """Return bool (n_nodes,), the nodes that some member may go to whatever pods leave."""
+        if self._open is None or self._open[0] != self._cache.table.node_changes.end:
+            self._open = self._cache.table.node_changes.end, await self._found_open()
+        return self._open[1]
+
+    async def _found_open(self) -> Bools:
+        n_nodes = self._cache.table.n_nodes
+        if not self._rests.has_same_nodes:  # rows may be others than those that the members were tried on
+            return np.ones(n_nodes, dtype=np.bool_)
+        found = np.zeros(n_nodes, dtype=np.bool_)
+        for member in self._tried.members:
+            await self._rests.give_way()
+            found |= ~member.decision.diagnosis.refused_by(_OF_NODES_ALONE)
+        return found
+
+    def _may_fit(self, nodes: Bools) -> bool:
+        """Whether nodes have enough room by counting, so that it is worth while to try one member after another."""
+        members = [attempt.queued.pod for attempt in self._attempts]
+        needed = max(1, self._tried.group.min_count - len(self._cache.groups.placed(self._tried.group.key)))
+        return int(room_for(members, self._cache.snapshot())[nodes].sum()) >= needed
+
     async def _try(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
+        nodes = await self._open_nodes()
         async with self._cache.without(pods, self._rests.give_way):
+            if not self._may_fit(nodes):
+                return None
             trial = await self._placements.run(
                 self._tried.group, self._tried.plugin, self._attempts, is_trial=True, gives_up=True
             )

@@ -12,7 +12,7 @@ from scheduler.framework.outcomes import Outcome
 from scheduler.framework.status import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from scheduler.framework.status import Status
     from scheduler.snapshot import Bools, Rows, UInt16s
@@ -73,6 +73,11 @@ class Diagnosis:
     def feasible(self) -> Rows:
         """The rows nobody refused, ascending."""
         return np.flatnonzero(self.rejected_by == FEASIBLE)
+
+    def refused_by(self, plugins: Collection[str]) -> Bools:
+        """Return bool (n_nodes,), the nodes that one of some Filter plugins was the first to refuse."""
+        places = [place for place, name in enumerate(self.plugins) if name in plugins]
+        return np.isin(self.rejected_by, places)
 
     @property
     def n_not_examined(self) -> int:

@@ -14,6 +14,7 @@ import pytest
 
 from scheduler.cycle import group_rests, scheduler, turns
 from scheduler.cycle.binding import BindingCycle
+from scheduler.cycle.failure import FailureHandler
 from scheduler.cycle.freeze import ClusterFreeze
 from scheduler.cycle.turns import InUnits
 from scheduler.framework import PreFilterPlugin
@@ -381,3 +382,51 @@ async def test_a_member_that_joins_another_group_while_its_attempt_rests_is_plac
         assert placed(it) == {"g-40"}, "the others are too few"
         daemon.parts.cache.check()
         daemon.parts.queue.check()
+
+
+@virtually
+async def test_other_pods_are_placed_while_a_large_gang_is_brought_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought_back, handle = list[str](), FailureHandler.handle
+
+    def noted(self: FailureHandler, attempt: Any, *args: Any, **options: Any) -> None:
+        brought_back.append(attempt.queued.pod.name)
+        if len(brought_back) == 1:
+            it.add_pods(pod_object("alone", cpu="1"))
+            Watches.when["alone"] = lambda: brought_back.append("alone is tried")
+        handle(self, attempt, *args, **options)
+
+    monkeypatch.setattr(FailureHandler, "handle", noted)
+    async with cluster(tmp_path) as it, it.daemon(WATCHES, plugins={"Watches": Watches}) as daemon:
+        it.add_nodes(node_object("n", cpu="40"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 60))
+        it.add_pods(*members("g", 60))
+        await it.until(lambda: placed(it) == {"alone"})
+        await it.until(lambda: told(it, "g-59"))
+        assert brought_back.index("alone is tried") < 30
+        assert {*brought_back} >= {f"g-{number}" for number in range(60)}
+        daemon.parts.cache.check()
+        daemon.parts.queue.check()
+
+
+@virtually
+async def test_a_gang_that_no_room_would_be_enough_for_is_not_tried_again_without_its_possible_victims(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
+        it.add_nodes(
+            node_object("n", cpu="4"),
+            node_object("cordoned", cpu="100", unschedulable=True),
+            node_object("tainted", cpu="100", taints=["own=others:NoSchedule"]),
+        )
+        it.add_pods(*(pod_object(f"low-{number}", cpu="1", priority=1) for number in range(4)))
+        await it.until(lambda: len(placed(it)) == 4)
+        it.server.store.create(POD_GROUPS, pod_group("g", 5))
+        it.add_pods(*members("g", 5, cpu="1", priority=100))
+        await it.until(lambda: told(it, "g-4"))
+        assert [Watches.decided.count(f"g-{number}") for number in range(5)] == [1] * 5
+        assert len(placed(it)) == 4, "nobody has left in vain"
+
+        it.add_nodes(node_object("another", cpu="1"))
+        await it.until(lambda: len({f"g-{number}" for number in range(5)} & placed(it)) == 5, seconds=60)

@@ -64,6 +64,31 @@ async def test_requests_go_in_the_order_they_came_and_no_more_than_the_limit_at_
 
 
 @virtually
+async def test_lines_take_turns_and_each_keeps_its_order():
+    server = Server()
+    at = lane(server, 1)
+    many = [asyncio.create_task(at.send(Request("POST", name), line="many")) for name in "abcdefgh"]
+    await asyncio.sleep(1.5)
+
+    few = [asyncio.create_task(at.send(Request("POST", name), line="few")) for name in "123"]
+    await asyncio.gather(*many, *few)
+
+    assert server.names == "abc1d2e3fgh"
+
+
+@virtually
+async def test_a_request_put_off_goes_first_in_whatever_line_it_is():
+    server = Server()
+    at = lane(server, 1)
+    server.refusals["a"] = [busy(10.0)]
+
+    sent = [at.send(Request("POST", name), line=name in "ab") for name in "a1b2"]
+    await asyncio.gather(*sent)
+
+    assert server.names == "aa1b2"
+
+
+@virtually
 async def test_a_request_knows_how_long_each_of_its_tries_was_held_back():
     server = Server()
     at = lane(server, 1)

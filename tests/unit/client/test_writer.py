@@ -551,3 +551,18 @@ async def test_once_no_bind_waits_any_more_the_rest_has_all_its_places():
         for bind in binds:
             bind.cancel()
         await asyncio.gather(*binds, return_exceptions=True)
+
+
+@virtually
+async def test_pods_do_not_wait_until_hundreds_of_members_of_a_group_are_bound() -> None:
+    async with writing() as (server, writer):
+        pods = [pod("alone")]
+        for number in range(200):
+            member = pod_object(f"m{number}")
+            member["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+            pods.insert(number, decode_pod(msgspec.json.encode(member)))
+        for each in pods:
+            server.script("POST", f"{PODS}/{each.name}/binding", Answer(after=0.1))
+        await asyncio.gather(*(writer.bind(each, "n1") for each in pods))
+        paths = [request.path for request in server.of("POST")]
+        assert paths.index(f"{PODS}/alone/binding") < 20
