@@ -29,6 +29,7 @@ from tests.faults.actors.machine import Stalls, WallClocks
 from tests.faults.actors.monsters import Monsters
 from tests.faults.actors.nodes import Machines, Nodes
 from tests.faults.actors.restarts import DaemonRestarts, Restores, ServerRestarts
+from tests.faults.actors.tenants import Tenants
 from tests.faults.actors.volumes import Volumes
 from tests.faults.actors.workload import Workload
 from tests.faults.checks import check_always, check_drift, check_in_the_end, check_state, check_stopped
@@ -72,7 +73,7 @@ _SOMETIMES_WITH_GROUPS: tuple[tuple[float, type[Actor]], ...] = (
     (0.3, Stalls),
     (0.2, Configurations),
 )
-_DRAWN_LAST: tuple[tuple[float, type[Actor]], ...] = ((0.08, Restores), (0.08, Guests))
+_DRAWN_LAST: tuple[tuple[float, type[Actor]], ...] = ((0.08, Restores), (0.08, Guests), (0.15, Tenants))
 """So that what else a seed means does not change by them."""
 SHORT_SEEDS = 500
 """Up to this seed storms are short: these are the seeds that are played whenever the tests are run."""

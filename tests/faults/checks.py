@@ -372,7 +372,7 @@ def _check_storage(stage: Stage, life: Life) -> None:
     holders: dict[str, str] = {}
     for claim in stage.store.list("persistentvolumeclaims"):
         volume_name = claim["spec"].get("volumeName")
-        if not volume_name:
+        if not volume_name or claim["status"].get("phase") == "Lost":
             continue
         if volume_name in holders:
             stage.find(f"{_key(claim)} and {holders[volume_name]} have the same volume {volume_name}")
