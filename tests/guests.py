@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import wasmtime
 
-from scheduler.framework import PodEvents, WaitingPods
+from scheduler.framework import PodEvents, TurnLimit, WaitingPods
 from scheduler.runtime.construction import build_plugin
+from scheduler.testing.fakes import FakeTurnLimit
 from scheduler.wasm.args import GuestArgs
 from scheduler.wasm.classes import guest_class
 from scheduler.wasm.guest import compile_guest
@@ -134,9 +135,14 @@ def guest(
     name: str = "guest",
     events: KeptEvents | None = None,
     waiting_pods: NoWaitingPods | None = None,
+    turn_limit: TurnLimit | None = None,
     **args: Any,
 ) -> Any:
     """Return a built guest plugin; the keywords are fields of GuestArgs."""
     plugin: type[GuestPlugin] = guest_class(name, compile_guest(content))
-    given = {PodEvents: events or KeptEvents(), WaitingPods: waiting_pods or NoWaitingPods()}
+    given = {
+        PodEvents: events or KeptEvents(),
+        TurnLimit: turn_limit or FakeTurnLimit(),
+        WaitingPods: waiting_pods or NoWaitingPods(),
+    }
     return build_plugin(plugin, GuestArgs(**args), given)

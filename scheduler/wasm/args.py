@@ -53,14 +53,14 @@ class GuestArgs(PluginArgs, frozen=True, kw_only=True):
     argv: tuple[str, ...] = msgspec.field(default=(), name="Args")
     """The guest's command line, the program's name first."""
     time_limit: Duration = Duration(500_000_000)
-    """What all calls for one pod's scheduling cycle may take together, and each call of its binding cycle. Less than the
-    default of attemptBudget, so that the time limit stops the guest before the budget ends the attempt."""
+    """What all calls for one pod's scheduling cycle may take together. Less than the default of attemptBudget, so that the
+    time limit stops the guest before the budget ends the attempt."""
     memory_limit: MemorySize = MemorySize(128 * 1024**2)
     """What one instance may grow to; there is one for every pod in flight."""
     sample: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """How many nodes are enough: Filter asks until so many passed, after all other plugins; Score ranks so many."""
 
     def faults(self) -> Iterable[FieldError]:
-        """Yield limits that leave no time at all, or hold the loop that renews the lease for too long."""
+        """Yield limits that leave no time at all, or keep a pod waiting for too long."""
         if not 0 < self.time_limit.seconds <= 5:
             yield FieldError("timeLimit", f"must be more than 0s and at most 5s, was {self.time_limit}")

@@ -16,7 +16,7 @@ from scheduler.framework.interface import (
 from scheduler.framework.status import SKIP, Code, Status
 from scheduler.wasm.guest import GuestError
 from scheduler.wasm.plugin import GuestPlugin
-from scheduler.wasm.statuses import high_and_low
+from scheduler.wasm.statuses import high_and_low, status_of
 
 if TYPE_CHECKING:
     from scheduler.framework.cycle_state import CycleState
@@ -42,12 +42,18 @@ class _Chosen(GuestPlugin):
         flight.binds()
         return flight
 
+    def _asked_last(self, flight: Flight, export: str) -> Status:
+        """Ask for a status, as `Flight.call_last`; what the guest does not export is a success."""
+        if export not in self.guest.exports:
+            return status_of(0, "", self.name)
+        return self._status(flight, flight.call_last(export))
+
     def _end(self, export: str, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Tell the guest how it ended, and let the instance go; a failure changes nothing any more."""
         flight = self._binding(state, pod, node_name)
         try:
             if export in self.guest.exports and flight.is_open:
-                flight.call(export)
+                flight.call_last(export)
         except GuestError as error:
             logger.warning(
                 "Guest failed after the fact",
@@ -61,7 +67,7 @@ class GuestReserve(_Chosen, ReservePlugin):
     """`reserve` and `unreserve`; every guest takes part, to learn that an attempt is over."""
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        return self._asked(self._on(state, pod, node_name), "reserve")
+        return self._asked_last(self._on(state, pod, node_name), "reserve")
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         self._end("unreserve", state, pod, node_name)
@@ -72,7 +78,7 @@ class GuestPermit(_Chosen, PermitPlugin):
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Wait:
         flight = self._on(state, pod, node_name)
-        number, milliseconds = high_and_low(flight.call("permit"))
+        number, milliseconds = high_and_low(flight.call_last("permit"))
         status = self._status(flight, number)
         return Wait((milliseconds & _LOW_32_BITS) / 1000) if status.code is Code.WAIT else status
 
@@ -81,7 +87,7 @@ class GuestPreBind(_Chosen, PreBindPlugin):
     """`prebind`."""
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        return self._asked(self._binding(state, pod, node_name), "prebind")
+        return self._asked_last(self._binding(state, pod, node_name), "prebind")
 
 
 class GuestBind(_Chosen, BindPlugin):
@@ -92,7 +98,7 @@ class GuestBind(_Chosen, BindPlugin):
     """
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        status = self._asked(self._binding(state, pod, node_name), "bind")
+        status = self._asked_last(self._binding(state, pod, node_name), "bind")
         return SKIP if status.is_success else status
 
 

@@ -20,13 +20,14 @@ from scheduler.wasm.plugin import GuestPlugin
 from scheduler.wasm.statuses import NUMBERS, high_and_low
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
+    from scheduler.wasm.scene import SeenNodes
 
 _OVERRIDE = 1  # the nominating mode that names a node, or takes a nomination back; 0 leaves it
 
@@ -68,9 +69,7 @@ class GuestPreFilter(GuestPlugin, PreFilterPlugin):
         flight = self._flight(state, pod)
         flight.scene.snapshot = snapshot
         for row, target in pods:
-            flight.scene.node_name, flight.scene.target = snapshot.name_of(row), target
-            status = self._asked(flight, export)
-            flight.scene.target = None
+            status = self._status(flight, flight.tell(export, snapshot.name_of(row), target))
             if not status.is_success:
                 raise GuestError(f"wasm: {export} of {target.key} said {status.code.value}: {status.message}")
 
@@ -81,7 +80,7 @@ class GuestFilter(GuestPlugin, FilterPlugin):
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         flight = self._flight(state, pod)
         flight.scene.snapshot, flight.scene.node_name = node.snapshot, node.name
-        return self._asked(flight, "filter")
+        return self._asked(flight, "filter", _content(node))
 
 
 class GuestPostFilter(GuestPlugin, PostFilterPlugin):
@@ -104,8 +103,9 @@ class GuestPreScore(GuestPlugin, PreScorePlugin):
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status:
         flight = self._flight(state, pod)
         flight.scene.snapshot, flight.scene.node_name = snapshot, ""
-        flight.scene.filtered_nodes = lambda: msgspec.json.encode(_names(snapshot, feasible))
-        return self._asked(flight, "prescore")
+        names = msgspec.json.encode(_names(snapshot, feasible))
+        flight.scene.filtered_nodes = lambda: names
+        return self._asked(flight, "prescore", names)
 
 
 class GuestScore(GuestPlugin, ScorePlugin):
@@ -114,7 +114,7 @@ class GuestScore(GuestPlugin, ScorePlugin):
     def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         flight = self._flight(state, pod)
         flight.scene.snapshot, flight.scene.node_name = node.snapshot, node.name
-        score, number = high_and_low(flight.call("score"))
+        score, number = high_and_low(flight.call("score", _content(node)))
         status = self._status(flight, number)
         if not status.is_success:
             raise GuestError(f"wasm: score said {status.code.value}: {status.message}")
@@ -130,8 +130,9 @@ class GuestNormalizeScore(GuestScore):
         assert snapshot is not None, "scores without a snapshot"
         names = _names(snapshot, feasible)
         flight.scene.node_name = ""
-        flight.scene.scores = _encoder(dict(zip(names, scores[feasible].tolist(), strict=True)))
-        status = self._asked(flight, "normalizescore")
+        shown = msgspec.json.encode(dict(zip(names, scores[feasible].tolist(), strict=True)))
+        flight.scene.scores = lambda: shown
+        status = self._asked(flight, "normalizescore", shown)
         if not status.is_success:
             raise GuestError(f"wasm: normalizescore said {status.code.value}: {status.message}")
         given = _normalized(flight.scene.normalized_scores)
@@ -147,12 +148,13 @@ class GuestNormalizeScore(GuestScore):
         return normalized
 
 
-def _names(snapshot: Snapshot, rows: Rows) -> list[str]:
-    return [snapshot.name_of(row) for row in rows.tolist()]
+def _names(snapshot: SeenNodes, rows: Rows) -> list[str]:
+    nodes = snapshot.nodes
+    return [nodes[row].name for row in rows.tolist()]
 
 
-def _encoder(content: object) -> Callable[[], bytes]:
-    return lambda: msgspec.json.encode(content)
+def _content(node: NodeInfo) -> bytes:
+    return node.snapshot.nodes[node.row].raw
 
 
 def _normalized(content: bytes | None) -> dict[str, int]:

@@ -48,8 +48,8 @@ class Handle:
         self._events = events
         self._waiting_pods = waiting_pods
 
-    def record(self, content: bytes, scene: Scene) -> None:
-        """Write an event about a pod.
+    def record(self, content: bytes, scene: Scene) -> bytes:
+        """Write an event about a pod; there is no answer.
 
         Raises:
             GuestError: it cannot be read.
@@ -68,10 +68,11 @@ class Handle:
                 "Event of a guest is not about a pod and is not written",
                 extra={"plugin": self._plugin, "kind": about.kind, "object": about.name, "note": event.note},
             )
-            return
+            return b""
         # Some guests give a word of their own, which the API server would refuse.
         type_ = event.eventtype if event.eventtype in {"Normal", "Warning"} else "Normal"
         self._events.record(pod, type_=type_, reason=event.reason, action=event.action, note=event.note)
+        return b""
 
     def reject(self, uid: str) -> bytes:
         """Send a pod that waits at Permit back; one as a number of 8 bytes if it did wait, else zero."""

@@ -6,6 +6,7 @@ Source:
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 from weakref import proxy
 
@@ -30,17 +31,31 @@ if TYPE_CHECKING:
 _LOW_32_BITS = 2**32 - 1
 
 
+class CallUnderWay(threading.local):
+    """The call that this thread makes.
+
+    Attributes:
+        failure: what a function of ours raised in this call; wasmtime keeps it in a place that all share.
+        output: what the guest wrote to its standard output and error in this call.
+        scene: what the call is about.
+        memory: of the instance that is called; None while it is made.
+    """
+
+    def __init__(self) -> None:
+        self.failure: Exception | None = None
+        self.output = bytearray()
+        self.scene = Scene()
+        self.memory: GuestMemory | None = None
+
+
 class Host:
-    """Answers one guest's questions about the call under way. All calls are made in one thread.
+    """Answers one guest's questions about the call under way.
 
     Attributes:
         config: the guestConfig.
         log: takes its log lines.
         linker: makes instances.
-        failure: what a function of ours raised in this call; wasmtime keeps it in a place that all share.
-        output: what the guest wrote to its standard output and error in this call.
-        scene: what the call is about.
-        memory: of the instance that is called; None while it is made.
+        call: the call of the thread that looks.
     """
 
     def __init__(self, guest: Guest, config: str, log: GuestLog, handle: Handle) -> None:
@@ -48,10 +63,7 @@ class Host:
         self.log = log
         self._handle = handle
         self._nodes = Nodes()
-        self.failure: Exception | None = None
-        self.output = bytearray()
-        self.scene = Scene()
-        self.memory: GuestMemory | None = None
+        self.call = CallUnderWay()
         self.linker = wasmtime.Linker(engine())
         self.linker.allow_shadowing = True
         if guest.wants_wasi:
@@ -98,17 +110,22 @@ class Host:
                 # They come as signed numbers.
                 return function(host, *(arg & _LOW_32_BITS for arg in args))
             except Exception as error:
-                host.failure = error
+                host.call.failure = error
                 raise
 
         kind = wasmtime.FuncType(_i32s(params), _i32s(results))
         self.linker.define_func(module, name, kind, guarded)
 
     @property
+    def scene(self) -> Scene:
+        """What the call is about."""
+        return self.call.scene
+
+    @property
     def _memory(self) -> GuestMemory:
-        if self.memory is None:
+        if self.call.memory is None:
             raise GuestError("a function was called before there is a memory")
-        return self.memory
+        return self.call.memory
 
     # What guests ask.
 
@@ -119,7 +136,8 @@ class Host:
         return self._memory.give(found, buffer, limit)
 
     def _node_list(self) -> bytes:
-        return b"" if self.scene.snapshot is None else self._nodes.all(self.scene.snapshot)
+        scene = self.scene
+        return b"" if scene.snapshot is None else self._nodes.all(scene.snapshot, scene.until)
 
     def _image_states(self, name: int, name_length: int, buffer: int, limit: int) -> int:
         snapshot = self.scene.snapshot
@@ -151,13 +169,16 @@ class Host:
         self.scene.normalized_scores = self._memory.read(pointer, length)
 
     def _eventf(self, pointer: int, length: int) -> None:
-        self._handle.record(self._memory.read(pointer, length), self.scene)
+        content, scene = self._memory.read(pointer, length), self.scene
+        scene.in_loop(lambda: self._handle.record(content, scene))
 
     def _reject_waiting_pod(self, uid: int, uid_length: int, out: int, limit: int) -> None:
-        self._memory.give(self._handle.reject(text(self._memory.read(uid, uid_length))), out, limit)
+        rejected = text(self._memory.read(uid, uid_length))
+        self._memory.give(self.scene.in_loop(lambda: self._handle.reject(rejected)), out, limit)
 
     def _get_waiting_pod(self, uid: int, uid_length: int, out: int, limit: int) -> None:
-        self._memory.give(self._handle.waiting_pod(text(self._memory.read(uid, uid_length))), out, limit)
+        wanted = text(self._memory.read(uid, uid_length))
+        self._memory.give(self.scene.in_loop(lambda: self._handle.waiting_pod(wanted)), out, limit)
 
     def _write_log(
         self, severity: int, message: int, length: int, pairs: int = 0, pairs_length: int = 0
@@ -169,7 +190,7 @@ class Host:
         self.log.write(severity, *content)
 
     def _fd_write(self, *args: int) -> int:
-        return wasi.fd_write(self._memory, self.output, *args)
+        return wasi.fd_write(self._memory, self.call.output, *args)
 
     def _poll_oneoff(self, *args: int) -> int:
         return wasi.poll_oneoff(self._memory, *args)

@@ -12,7 +12,7 @@ from scheduler.objects.durations import Duration
 from scheduler.wasm.engine import engine, ticker, ticks
 from scheduler.wasm.guest import GuestError, GuestTimeError
 from scheduler.wasm.memory import GuestMemory, text
-from scheduler.wasm.scene import Scene
+from scheduler.wasm.scene import Scene, UnfinishedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +41,7 @@ class Instance:
 
     def __init__(self, guest: Guest, host: Host, args: GuestArgs, seconds: float) -> None:
         self._host = host
+        self._memory: GuestMemory | None = None
         self._store = wasmtime.Store(engine())
         self._store.set_limits(
             memory_size=args.memory_limit.size_bytes,
@@ -86,6 +87,7 @@ class Instance:
 
         Raises:
             GuestError: it failed, or took too long; the instance is not to be called again.
+            UnfinishedError: a function of the host took longer than `scene.until`; likewise.
         """
         scene.forget_answers()
         with self._running(scene, export, seconds):
@@ -94,23 +96,25 @@ class Instance:
 
     @contextmanager
     def _running(self, scene: Scene, what: str, seconds: float) -> Iterator[None]:
-        host = self._host
-        host.scene, host.memory, host.failure = scene, getattr(self, "_memory", None), None
-        host.output.clear()
+        call = self._host.call
+        call.scene, call.memory, call.failure = scene, self._memory, None
+        call.output.clear()
         self._store.set_epoch_deadline(ticks(seconds))
         begin = time.perf_counter()
         try:
             with ticker().ticking():
                 yield
         except Exception as raised:  # noqa: BLE001 - traps, exits, and whatever our own functions raise
-            error = host.failure or raised
-            output = f"{text(bytes(host.output)).rstrip()}\n" if host.output else ""
+            error = call.failure or raised
+            if isinstance(error, UnfinishedError):
+                raise error from None
+            output = f"{text(bytes(call.output)).rstrip()}\n" if call.output else ""
             if isinstance(error, wasmtime.Trap) and error.trap_code is wasmtime.TrapCode.INTERRUPT:
                 taken = Duration(int((time.perf_counter() - begin) * 1000) * 1_000_000)
                 raise GuestTimeError(f"wasm: {what} error: {output}stopped: it took {taken}") from error
             raise GuestError(f"wasm: {what} error: {output}{_told(error)}") from error
         finally:
-            host.scene, host.memory = Scene(), None
+            call.scene, call.memory = Scene(), None
 
 
 def _told(error: Exception) -> str:

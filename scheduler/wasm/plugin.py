@@ -18,7 +18,7 @@ from scheduler.wasm.statuses import status_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduler.framework.capabilities import PodEvents, WaitingPods
+    from scheduler.framework.capabilities import PodEvents, TurnLimit, WaitingPods
     from scheduler.framework.cycle_state import CycleState
     from scheduler.framework.events import EventWithHint
     from scheduler.framework.status import Status
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class GuestPlugin(SlowPlugin):
     """The base of every guest's class; `guest_class` adds the extension points that the guest exports.
 
-    All calls are made in the loop's thread: a guest can wait for nothing, and a call costs less than handing it to
-    another thread. Its time limit is what keeps the loop alive.
+    Short calls are made on the event loop: a guest can wait for nothing, and a call costs less than handing it to
+    another thread. Longer ones are made in a thread; see `scheduler.wasm.flights`.
 
     Attributes:
         guest: the code.
@@ -40,7 +40,14 @@ class GuestPlugin(SlowPlugin):
     api_version = 1
     Args = GuestArgs
 
-    def __init__(self, *, args: GuestArgs, pod_events: PodEvents, waiting_pods: WaitingPods) -> None:
+    def __init__(
+        self,
+        *,
+        args: GuestArgs,
+        pod_events: PodEvents,
+        waiting_pods: WaitingPods,
+        turn_limit: TurnLimit,
+    ) -> None:
         self.sample = args.sample
         log = GuestLog(self.name, args.log_severity)
         host = Host(self.guest, args.guest_config, log, Handle(self.name, pod_events, waiting_pods))
@@ -48,6 +55,7 @@ class GuestPlugin(SlowPlugin):
             lambda seconds: Instance(self.guest, host, args, seconds),
             self.guest.exports,
             args.time_limit.seconds,
+            turn_limit,
         )
         self._events: Sequence[EventWithHint] = DEFAULT_EVENTS
         if "enqueue" in self.guest.exports:
@@ -65,11 +73,11 @@ class GuestPlugin(SlowPlugin):
             state.write(key, self._pool.begin(pod))
         return state.read(key, Flight)
 
-    def _asked(self, flight: Flight, export: str) -> Status:
-        """Ask for a status; what the guest does not export is a success."""
+    def _asked(self, flight: Flight, export: str, about: object = None) -> Status:
+        """Ask for a status, as `Flight.call`; what the guest does not export is a success."""
         if export not in self.guest.exports:
             return status_of(0, "", self.name)
-        return self._status(flight, flight.call(export))
+        return self._status(flight, flight.call(export, about))
 
     def _status(self, flight: Flight, number: int) -> Status:
         return status_of(number, flight.scene.reason, self.name)

@@ -2,19 +2,92 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from scheduler.objects import protobuf
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Snapshot
+
+
+class UnfinishedError(Exception):
+    """A function of the host needs more time than a call on the event loop has."""
+
+
+class SeenImage(Protocol):
+    """One image in the cluster, as `ImageState`."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def num_nodes(self) -> int: ...
+
+
+class SeenNodes(Protocol):
+    """What a guest sees of the cluster: a part of `Snapshot`."""
+
+    @property
+    def nodes(self) -> Sequence[NodeObject]: ...
+
+    def row_of(self, node_name: str) -> int | None:
+        """Return a node's row, or None where there is no such node."""
+        ...
+
+    def image(self, name: str) -> SeenImage:
+        """Return which nodes have a container image."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Image:
+    size_bytes: int = 0
+    num_nodes: int = 0
+
+
+class CopiedNodes:
+    """The nodes of a snapshot, which stay as they are for a call in another thread."""
+
+    def __init__(self, seen: SeenNodes) -> None:
+        self.nodes: Sequence[NodeObject] = tuple(seen.nodes)
+
+    def row_of(self, node_name: str) -> int | None:
+        return self._rows.get(node_name)
+
+    def image(self, name: str) -> _Image:
+        return self._images.get(name, _Image())
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {node.name: row for row, node in enumerate(self.nodes)}
+
+    @cached_property
+    def _images(self) -> dict[str, _Image]:
+        counts = Counter(image for node in self.nodes for image in node.images)
+        sizes: dict[str, int] = {}
+        for node in self.nodes:
+            for image, size in node.images.items():
+                sizes.setdefault(image, size)
+        return {image: _Image(sizes[image], count) for image, count in counts.items()}
+
+
+def at_once(function: Callable[[], bytes]) -> bytes:
+    """Call a function here and now."""
+    return function()
+
+
+Answers = tuple[str, tuple[str, ...] | None, str, bytes, bytes | None]
+"""What a guest says beside its result, in the order of the attributes of `Scene`, from `reason` on."""
 
 
 @dataclass(slots=True)
@@ -34,10 +107,12 @@ class Scene:
         nominated_node_name: its PostFilter's.
         cluster_events: its enqueue's, as it wrote them.
         normalized_scores: its NormalizeScore's, as it wrote them; None without.
+        in_loop: calls a function of the daemon, and returns its result; in another thread it lets the event loop call it.
+        until: when functions of the host give up with UnfinishedError, by `time.perf_counter`.
     """
 
     pod: PodInfo | None = None
-    snapshot: Snapshot | None = None
+    snapshot: SeenNodes | None = None
     node_name: str = ""
     target: PodInfo | None = None
     filtered_nodes: Callable[[], bytes] = lambda: b"[]"
@@ -48,15 +123,46 @@ class Scene:
     nominated_node_name: str = ""
     cluster_events: bytes = b""
     normalized_scores: bytes | None = None
+    in_loop: Callable[[Callable[[], bytes]], bytes] = at_once
+    until: float = inf
     _pod_bytes: bytes | None = None
+
+    @property
+    def answers(self) -> Answers:
+        """What the guest said in the last call."""
+        return (
+            self.reason,
+            self.node_names,
+            self.nominated_node_name,
+            self.cluster_events,
+            self.normalized_scores,
+        )
+
+    @answers.setter
+    def answers(self, said: Answers) -> None:
+        (
+            self.reason,
+            self.node_names,
+            self.nominated_node_name,
+            self.cluster_events,
+            self.normalized_scores,
+        ) = said
 
     def forget_answers(self) -> None:
         """Forget what the guest said in the call before."""
-        self.reason = ""
-        self.node_names = None
-        self.nominated_node_name = ""
-        self.cluster_events = b""
-        self.normalized_scores = None
+        self.answers = ("", None, "", b"", None)
+
+    def copied(self) -> Scene:
+        """Return the same for a call in another thread: it stays as it is while the cluster changes."""
+        filtered_nodes, statuses, scores = self.filtered_nodes(), self.statuses(), self.scores()
+        return replace(
+            self,
+            snapshot=None if self.snapshot is None else CopiedNodes(self.snapshot),
+            filtered_nodes=lambda: filtered_nodes,
+            statuses=lambda: statuses,
+            scores=lambda: scores,
+            until=inf,
+        )
 
     def pod_bytes(self) -> bytes:
         """Return the pod as protobuf; nothing while there is none."""
@@ -77,24 +183,38 @@ def pod_bytes(pod: PodInfo) -> bytes:
     return protobuf.encode("v1", "Pod", pod.object)
 
 
+_NODES_BETWEEN_LOOKS = 16
+"""Nodes that are written between two looks at the clock."""
+
+
 class Nodes:
     """Nodes as protobuf; each is written once, until it changes."""
 
     def __init__(self) -> None:
         self._written: dict[str, tuple[bytes, bytes]] = {}  # node name -> its JSON, its protobuf
 
-    def one(self, snapshot: Snapshot, name: str) -> bytes:
+    def one(self, snapshot: SeenNodes, name: str) -> bytes:
         """Return a node; nothing if there is none of that name."""
         row = snapshot.row_of(name)
         return b"" if row is None else self._bytes_of(snapshot.nodes[row])
 
-    def all(self, snapshot: Snapshot) -> bytes:
-        """Return a NodeList of all."""
-        if len(self._written) > 2 * snapshot.n_nodes + 16:
-            self._written.clear()  # nodes come and go
-        return protobuf.encode_list(map(self._bytes_of, snapshot.nodes))
+    def all(self, snapshot: SeenNodes, until: float = inf) -> bytes:
+        """Return a NodeList of all.
 
-    def images(self, snapshot: Snapshot, name: str) -> bytes:
+        Raises:
+            UnfinishedError: it is later than `until`, and some are not written; those that are need not be written again.
+        """
+        nodes = snapshot.nodes
+        if len(self._written) > 2 * len(nodes) + 16:
+            self._written.clear()  # nodes come and go
+        written = []
+        for node in nodes:
+            written.append(self._bytes_of(node))
+            if len(written) % _NODES_BETWEEN_LOOKS == 0 and time.perf_counter() > until:
+                raise UnfinishedError(f"{len(nodes)} nodes take too long to write")
+        return protobuf.encode_list(written)
+
+    def images(self, snapshot: SeenNodes, name: str) -> bytes:
         """Return the images on a node, JSON of name -> size and number of nodes; null if there is no such node."""
         row = snapshot.row_of(name)
         if row is None:

@@ -248,3 +248,24 @@ def test_a_reload_takes_another_guest_and_refuses_a_broken_one(tmp_path: Path) -
             assert it.node_of("after") == "n3"
 
     asyncio.run(scenario())
+
+
+LONG_PREFILTER = wat(
+    """(func (export "prefilter") (result i32) (local $n i64)
+      (loop $on
+        (local.set $n (i64.add (local.get $n) (i64.const 1)))
+        (br_if $on (i64.ne (local.get $n) (i64.const 600000000))))
+      (i32.const 0))
+    (func (export "filter") (result i32) (i32.const 0))"""
+)
+"""PreFilter: more than a tenth of a second of work."""
+
+
+def test_a_guest_whose_calls_take_longer_than_a_turn_places_its_pods(tmp_path: Path) -> None:
+    async def story(it: Cluster, _: Daemon) -> None:
+        names = [f"pod-{number}" for number in range(3)]
+        it.add_pods(*(pod_object(name, cpu="100m") for name in names))
+        await bound(it, *names)
+        assert all(not it.notes(name, "FailedScheduling") for name in names)
+
+    run(tmp_path, LONG_PREFILTER, story, args="timeLimit: 5s")
