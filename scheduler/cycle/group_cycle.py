@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from scheduler.cycle.group_binding import GroupBinding
-from scheduler.cycle.group_pass import GroupPasses, Pass
+from scheduler.cycle.group_pass import GroupPasses, Pass, PassOptions
 from scheduler.cycle.group_placements import GroupPlacements
 from scheduler.cycle.group_rests import ChangedError, GroupRests
 from scheduler.cycle.group_room import GroupRoom
@@ -213,7 +213,9 @@ class PodGroupCycle:
         await self._passes.take_back(tried)
         for seen in (tried.placements or ())[:_EXPLORED]:
             if seen.fits is None:
-                trial = await self._passes.run(*found, attempts, is_trial=True, within=seen.placement.rows)
+                trial = await self._passes.run(
+                    *found, attempts, PassOptions(is_trial=True, within=seen.placement.rows)
+                )
                 seen.fits = len(trial.kept)
                 await self._passes.take_back(trial)
         return tried
@@ -262,8 +264,7 @@ class PodGroupCycle:
         found, decisions = None, 0
         for rows in tried.places:
             await self._rests.rest(rows is not None)
-            within = {} if rows is None else {"within": rows}
-            found, spent = await self._other_orders.run(tried, attempts, **within)
+            found, spent = await self._other_orders.run(tried, attempts, PassOptions(within=rows))
             decisions += spent
             if found is not None:
                 break

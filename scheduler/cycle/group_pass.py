@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from scheduler.cycle.binding import message_of_one_node
 from scheduler.framework.long_work import MOST_TIMES, TOO_OFTEN, NeedsTime
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
     from scheduler.cycle.group_rests import GroupRests
     from scheduler.cycle.pod_cycle import PodCycle
+    from scheduler.cycle.scheduling import ChooseNode
     from scheduler.framework.group_plugins import PodGroupPlugin
     from scheduler.framework.placements import Placement
     from scheduler.framework.pod_groups import PodGroup
@@ -187,6 +188,30 @@ class Pass:
         return Status.unschedulable(*reasons), "waiting_on_preemption" if room.is_success else "unschedulable"
 
 
+@dataclass(frozen=True, slots=True)
+class PassOptions:
+    """How the members of a group are tried.
+
+    Attributes:
+        within: the rows of the nodes that they may go to; None is all nodes.
+        choose: chooses one of the feasible nodes, instead of Score.
+        makes_room: whether PostFilter is asked where no node is feasible.
+        is_trial: whether neither extenders nor PostFilter are asked, since pods are left out of the snapshot.
+        remembers_rows: whether the caller remembers nodes by their rows.
+        gives_up: whether the pass ends once too few members are left for the group.
+    """
+
+    within: Rows | None = None
+    choose: ChooseNode | None = None
+    makes_room: bool = True
+    is_trial: bool = False
+    remembers_rows: bool = False
+    gives_up: bool = False
+
+
+EVERYWHERE: Final = PassOptions()
+
+
 class GroupPasses:
     """Makes passes.
 
@@ -229,11 +254,7 @@ class GroupPasses:
         group: PodGroup,
         plugin: PodGroupPlugin,
         attempts: Sequence[Attempt],
-        *,
-        is_trial: bool = False,
-        remembers_rows: bool = False,
-        gives_up: bool = False,
-        **options: Any,
+        options: PassOptions = EVERYWHERE,
     ) -> Pass:
         """Try members in an order; those that fit stay assumed and reserved, until somebody takes them back.
 
@@ -241,42 +262,44 @@ class GroupPasses:
             group: whose.
             plugin: of the group's kind.
             attempts: one for each member.
-            is_trial: whether extenders are not asked, and no room is made.
-            remembers_rows: whether the caller remembers nodes by their rows.
-            gives_up: whether it ends once too few members are left for the group.
-            options: of `decide`.
+            options: how they are tried.
 
         Raises:
             OverBudgetError: no further member may be tried.
         """
         tried = Pass(group, plugin)
-        if is_trial:
-            options = {**options, "makes_room": False, "extenders": None}
         needed = max(1, group.min_count - len(self._cache.groups.placed(group.key)))
-        n_kept, is_bound = 0, remembers_rows or "within" in options
+        n_kept, is_bound = 0, options.remembers_rows or options.within is not None
 
         async def give_way() -> None:
             await self.give_way()
             self._rests.check()
-            if not is_trial:  # else pods are left out, whose room others would be given
+            if not options.is_trial:  # else pods are left out, whose room others would be given
                 await self._rests.rest_within(self._kept, is_bound_to_nodes=is_bound)
 
         for place, attempt in enumerate(attempts):
-            if gives_up and n_kept + len(attempts) - place < needed:
+            if options.gives_up and n_kept + len(attempts) - place < needed:
                 break
             await give_way()
-            if not await self._try(tried, attempt, give_way, **options):
+            if not await self._try(tried, attempt, give_way, options):
                 break
             n_kept += tried.members[-1].assumed is not None
         return tried
 
     async def _try(
-        self, tried: Pass, attempt: Attempt, give_way: Callable[[], Awaitable[None]], **options: Any
+        self, tried: Pass, attempt: Attempt, give_way: Callable[[], Awaitable[None]], options: PassOptions
     ) -> bool:
         """Decide about a member, giving plugins the time they need; whether to go on with the next one."""
         for _ in range(MOST_TIMES):
             try:
-                decision, snapshot = await self._pods.decide(attempt, group=tried.group, **options)
+                decision, snapshot = await self._pods.decide(
+                    attempt,
+                    group=tried.group,
+                    within=options.within,
+                    choose=options.choose,
+                    makes_room=options.makes_room and not options.is_trial,
+                    asks_extenders=not options.is_trial,
+                )
                 return self._take_in(tried, attempt, decision, snapshot)
             except NeedsTime as needs:
                 await self._pods.give_time(needs, give_way)

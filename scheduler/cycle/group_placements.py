@@ -6,12 +6,12 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from scheduler.cycle.group_pass import Pass, SeenPlacement
+from scheduler.cycle.group_pass import EVERYWHERE, Pass, PassOptions, SeenPlacement
 from scheduler.framework.pod_groups import UNSCHEDULABLE
 from scheduler.framework.status import Status
 from scheduler.objects.resource_names import PODS
@@ -76,7 +76,11 @@ class GroupPlacements:
         self._random = random
 
     async def run(
-        self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt], **options: Any
+        self,
+        group: PodGroup,
+        plugin: PodGroupPlugin,
+        attempts: Sequence[Attempt],
+        options: PassOptions = EVERYWHERE,
     ) -> Pass:
         """Try a group as `GroupPasses.run`, in the best of its placements that holds it.
 
@@ -88,7 +92,7 @@ class GroupPlacements:
         try:
             placements = framework.placing.generate(group, members, snapshot)
             if placements is None:
-                return await self._passes.run(group, plugin, attempts, **options)
+                return await self._passes.run(group, plugin, attempts, options)
             if not placements:
                 who, refusal = frozenset(framework.placing.generators), Status.unschedulable(NOWHERE)
                 return Pass(group, plugin, refusal=refusal, refused_elsewhere=who, placements=(), places=())
@@ -132,7 +136,7 @@ class GroupPlacements:
         plugin: PodGroupPlugin,
         attempts: Sequence[Attempt],
         candidates: _Candidates,
-        options: dict[str, Any],
+        options: PassOptions,
     ) -> Pass:
         """Try placements until one holds all members, if what the others score cannot be more; else all, and take the best."""
         enough: list[tuple[Placement, Sequence[PodInfo]]] = []
@@ -140,16 +144,14 @@ class GroupPlacements:
         refused_by = {*attempts[0].framework.placing.generators}
         if candidates.others:
             refused_by.add(_JUDGES_ROOM)
-        asks_for_room = options.get("makes_room", True)
-        may_rest = not options.get("is_trial")  # else pods are left out, whose room others would be given
+        may_rest = not options.is_trial  # else pods are left out, whose room others would be given
         count = len(candidates.worth_a_try) + len(candidates.others)
         for placement in candidates.worth_a_try or candidates.others[:1]:
             if first is not None and may_rest:
                 await self._passes.rest(True)
             # Room is made by hand of the first alone, as the pods' messages come from it.
-            makes_room = asks_for_room and first is None
-            within = {**options, "within": placement.rows, "makes_room": makes_room}
-            tried = await self._passes.run(group, plugin, attempts, **within)
+            within = replace(options, within=placement.rows, makes_room=options.makes_room and first is None)
+            tried = await self._passes.run(group, plugin, attempts, within)
             candidates.seen[placement].fits = len(tried.kept)
             if not tried.error.is_success:
                 return tried
@@ -179,7 +181,7 @@ class GroupPlacements:
         attempts: Sequence[Attempt],
         enough: Sequence[tuple[Placement, Sequence[PodInfo]]],
         seen: Mapping[Placement, SeenPlacement],
-        options: dict[str, Any],
+        options: PassOptions,
     ) -> Pass:
         totals: Sequence[int] = [0]
         if len(enough) > 1:
@@ -191,7 +193,7 @@ class GroupPlacements:
             [each.rows for (each, _), total in zip(enough, totals, strict=True) if total == best]
         )
         tried = await self._passes.run(
-            group, plugin, attempts, **{**options, "within": rows, "makes_room": False}
+            group, plugin, attempts, replace(options, within=rows, makes_room=False)
         )
         tried.places = [rows]  # of equal nodes others may be taken this time, so that too few members fit
         return tried

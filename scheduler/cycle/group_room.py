@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from scheduler.cycle.group_pass import PassOptions
 from scheduler.cycle.group_placements import room_for
 from scheduler.cycle.group_rests import ChangedError
 from scheduler.framework.status import SUCCESS, Status
@@ -150,7 +151,10 @@ class _Trials:
             if not self._may_fit(nodes):
                 return None
             trial = await self._placements.run(
-                self._tried.group, self._tried.plugin, self._attempts, is_trial=True, gives_up=True
+                self._tried.group,
+                self._tried.plugin,
+                self._attempts,
+                PassOptions(is_trial=True, gives_up=True),
             )
             await self._passes.take_back(trial)
         if not trial.error.is_success:

@@ -7,11 +7,12 @@ as are set.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from scheduler.cycle.group_pass import Pass
+from scheduler.cycle.group_pass import EVERYWHERE, Pass, PassOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,9 @@ class GroupSearch:
         self._passes = passes
         self._cache = cache
 
-    async def run(self, tried: Pass, attempts: Sequence[Attempt], **options: Any) -> tuple[Pass | None, int]:
+    async def run(
+        self, tried: Pass, attempts: Sequence[Attempt], options: PassOptions = EVERYWHERE
+    ) -> tuple[Pass | None, int]:
         """Look for a way to place enough members.
 
         Args:
@@ -54,18 +57,20 @@ class GroupSearch:
         if _are_alike([attempt.queued.pod for attempt in attempts]):
             return None, 0  # whoever of them comes first, the same is left
         spent = 0
-        options = {**options, "makes_room": False}
+        options = replace(options, makes_room=False)
         orders = await self._orders(tried, attempts)
         for order in orders:
             if spent + len(order) > _DECISIONS:
                 break
-            await self._passes.rest("within" in options)
-            found = await self._passes.run(tried.group, tried.plugin, order, choose=tightest, **options)
+            await self._passes.rest(options.within is not None)
+            found = await self._passes.run(
+                tried.group, tried.plugin, order, replace(options, choose=tightest)
+            )
             spent += len(found.members)
             if found.is_enough:
                 return found, spent
             await self._passes.take_back(found)
-        await self._passes.rest("within" in options)
+        await self._passes.rest(options.within is not None)
         search = _Backtracking(self._passes, tried, _DECISIONS - spent, options)
         backtracked = await search.run(orders[0], needed=self._needed(tried))
         return backtracked, spent + search.spent
@@ -100,7 +105,7 @@ class _Backtracking:
         spent: how many decisions there were.
     """
 
-    def __init__(self, passes: GroupPasses, tried: Pass, most: int, options: dict[str, Any]) -> None:
+    def __init__(self, passes: GroupPasses, tried: Pass, most: int, options: PassOptions) -> None:
         self._passes = passes
         self._tried = tried
         self._most = most
@@ -160,9 +165,7 @@ class _Backtracking:
             self._tried.group,
             self._tried.plugin,
             [attempt],
-            choose=choose,
-            remembers_rows=True,
-            **self._options,
+            replace(self._options, choose=choose, remembers_rows=True),
         )
         return tried.members[0] if tried.kept else None
 
@@ -170,7 +173,7 @@ class _Backtracking:
         """Return one pass of those who were placed and, tried after them, those who were left out."""
         done = {id(member.attempt) for member in placed}
         rest = [attempt for attempt in order if id(attempt) not in done]
-        found = await self._passes.run(self._tried.group, self._tried.plugin, rest, **self._options)
+        found = await self._passes.run(self._tried.group, self._tried.plugin, rest, self._options)
         found.members[:0] = placed
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.cycle.scheduling import decide, nominated_others
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from scheduler.cycle.long_attempts import LongAttempts
     from scheduler.cycle.reporting import Reporter
     from scheduler.cycle.sampling import NodeSampling
+    from scheduler.cycle.scheduling import ChooseNode
     from scheduler.cycle.shared import Shared
+    from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Snapshot
+    from scheduler.snapshot import Rows, Snapshot
 
 _PLUGINS_MEASURED = 0.1
 """The share of cycles that are timed plugin by plugin. Source: kube-scheduler v1.36, schedule_one.go."""
@@ -126,17 +128,33 @@ class PodCycle:
         # An update of the pod may have brought it back into the queue while it was being assumed.
         return self._cache.state_of(pod.uid) is not PodState.OUTSIDE
 
-    async def decide(self, attempt: Attempt, **options: Any) -> tuple[Decision, Snapshot]:
-        """Decide on the cluster as it is; `options` are those of `decide` that the daemon does not set itself."""
+    async def decide(
+        self,
+        attempt: Attempt,
+        *,
+        group: PodGroup | None = None,
+        within: Rows | None = None,
+        choose: ChooseNode | None = None,
+        makes_room: bool = True,
+        asks_extenders: bool = True,
+    ) -> tuple[Decision, Snapshot]:
+        """Decide on the cluster as it is; the keywords are those of `decide`."""
         snapshot, pod = self._cache.snapshot(), attempt.queued.pod
-        given: dict[str, Any] = {
-            "nominated": nominated_others(self._nominator, pod, snapshot, own_group=options.get("group")),
-            "extenders": attempt.extenders,
-            "random": self._random,
-            "sampling": self._sampling,
-            "avoided": self._cache.pauses.rows(snapshot, at=self._steps.clock.monotonic()),
-        }
-        return await decide(attempt.framework, pod, snapshot, **{**given, **options}), snapshot
+        decision = await decide(
+            attempt.framework,
+            pod,
+            snapshot,
+            nominated=nominated_others(self._nominator, pod, snapshot, own_group=group),
+            random=self._random,
+            extenders=attempt.extenders if asks_extenders else None,
+            sampling=self._sampling,
+            avoided=self._cache.pauses.rows(snapshot, at=self._steps.clock.monotonic()),
+            makes_room=makes_room,
+            group=group,
+            within=within,
+            choose=choose,
+        )
+        return decision, snapshot
 
     async def give_time(
         self, needs: NeedsTime, give_way: Callable[[], Awaitable[None]] | None = None

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Rows, Snapshot
     from scheduler.state.nominator import Nominator
 
+    ChooseNode = Callable[[PodInfo, Rows, Snapshot], int | None]
+    """Returns one of the feasible rows for a pod; None for none."""
+
 T = TypeVar("T")
 
 _NONE: Mapping[int, str] = MappingProxyType({})
@@ -108,7 +111,7 @@ async def decide(
     makes_room: bool = True,
     group: PodGroup | None = None,
     within: Rows | None = None,
-    choose: Callable[[PodInfo, Rows, Snapshot], int | None] | None = None,
+    choose: ChooseNode | None = None,
 ) -> Decision:
     """Decide as `schedule_pod`, asking extenders as well if there are any.
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
-from scheduler.cycle.group_pass import GroupPasses
+from scheduler.cycle.group_pass import GroupPasses, PassOptions
 from scheduler.cycle.group_placements import GroupPlacements
 from scheduler.cycle.group_search import GroupSearch
 from scheduler.framework import CycleState, Diagnosis, NeedsTime, Status
@@ -246,7 +246,7 @@ def test_others_may_have_a_turn_before_each_decision_also_of_a_trial_without_som
             rests.give_way = give_way
             pods: Any = Pods(it.cache, 4)
             passes = GroupPasses(pods, it.cache, Nominator(), rests)
-            tried = await passes.run(it.group, it.plugin, it.attempts, is_trial=True)
+            tried = await passes.run(it.group, it.plugin, it.attempts, PassOptions(is_trial=True))
             await passes.take_back(tried)
         return tried.is_enough
 
@@ -260,7 +260,9 @@ def test_a_trial_ends_once_too_few_members_are_left() -> None:
     it = Scene([9, 1, 1, 1], [4], 4)
 
     async def look() -> int:
-        tried = await it.passes.run(it.group, it.plugin, it.attempts, is_trial=True, gives_up=True)
+        tried = await it.passes.run(
+            it.group, it.plugin, it.attempts, PassOptions(is_trial=True, gives_up=True)
+        )
         await it.passes.take_back(tried)
         return len(tried.members)
 
