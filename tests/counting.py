@@ -1,8 +1,13 @@
-"""Objects that count how often they are read, for claims about what something costs."""
+"""What something costs: how often objects are read, and how many lines are run."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
 
 
 class CountedLabels(dict[str, str]):
@@ -13,3 +18,21 @@ class CountedLabels(dict[str, str]):
     def get(self, *args: Any) -> Any:
         self.reads += 1
         return super().get(*args)
+
+
+def lines_run(call: Callable[[], object]) -> int:
+    """Return how many lines of Python a call runs, comprehensions and generators included."""
+    count = 0
+
+    def trace(_frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count

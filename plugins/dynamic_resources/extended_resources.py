@@ -10,6 +10,7 @@ Source:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -29,13 +30,12 @@ from scheduler.objects.v1 import ContainerExtendedResourceRequest
 from scheduler.snapshot import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from plugins.dynamic_resources.device_classes import DeviceClasses
     from plugins.dynamic_resources.devices import Devices
     from scheduler.objects.dynamic_resources import DeviceClass
     from scheduler.objects.pod import PodInfo
-    from scheduler.objects.v1 import Container
     from scheduler.snapshot import Bools, Objects, Rows, Snapshot
 
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
@@ -49,11 +49,19 @@ class NodeClaim(NamedTuple):
 
     Attributes:
         claim: with a request for each container's share.
-        mappings: which request stands for which container's resource.
+        sharings: how containers share each resource.
     """
 
     claim: ResourceClaim
-    mappings: tuple[ContainerExtendedResourceRequest, ...]
+    sharings: tuple[_Sharing, ...]
+
+    @property
+    def mappings(self) -> tuple[ContainerExtendedResourceRequest, ...]:
+        """Which request stands for which container's resource.
+
+        They may be many more than the containers, unless the claim is small enough to be given devices: so only then.
+        """
+        return tuple(mapping for sharing in self.sharings for mapping in sharing.mappings())
 
 
 def is_written(claim: ResourceClaim) -> bool:
@@ -134,10 +142,16 @@ class ExtendedResources:
         """Return the claim for nodes where devices have to provide these resources."""
         found = self._claims.get(names)
         if found is None:
-            requests, mappings = _requests_and_mappings(self.pod, names, self.classes)
-            devices = msgspec.structs.replace(special.spec.devices, requests=requests)
+            sharings = _sharings(self.pod, names)
+            requests = [
+                request
+                for name, sharing in sharings.items()
+                for request in sharing.requests(self.classes[name].metadata.name)
+            ]
+            requests.sort(key=lambda request: request.name)
+            devices = msgspec.structs.replace(special.spec.devices, requests=tuple(requests))
             claim = msgspec.structs.replace(special, spec=ResourceClaimSpec(devices))
-            found = self._claims[names] = NodeClaim(claim, mappings)
+            found = self._claims[names] = NodeClaim(claim, tuple(sharings.values()))
         return found
 
 
@@ -174,79 +188,101 @@ def _unwritten(pod: PodInfo) -> ResourceClaim:
 # The requests of such a claim. Containers that run one after another use the same devices.
 
 
-class _Share(NamedTuple):
-    """What one container adds to the claim: a request, if those of others do not suffice, and who uses which."""
+class _Ask(NamedTuple):
+    """What one container asks of a resource.
 
-    request: DeviceRequest | None = None
-    mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    Attributes:
+        place: of the container among all, init containers first.
+        container: its name.
+        request: what a request of its own is called.
+        amount: how many devices it needs.
+    """
+
+    place: int
+    container: str
+    request: str
+    amount: int
 
 
-def _requests_and_mappings(
-    pod: PodInfo, names: Iterable[str], classes: Mapping[str, DeviceClass]
-) -> tuple[tuple[DeviceRequest, ...], tuple[ContainerExtendedResourceRequest, ...]]:
+class _Sharing:
+    """How containers share the devices behind one resource.
+
+    A container that lasts has a request of its own. An init container that ends before the next begins uses the requests of
+    the lasting containers after it first. For what these lack, all such init containers share the largest request.
+
+    Attributes:
+        lasting: what lasting containers ask, in the order of the containers.
+        brief: what the others ask, in the same order.
+    """
+
+    def __init__(self, resource: str) -> None:
+        self.lasting: list[_Ask] = []
+        self.brief: list[_Ask] = []
+        self._resource = resource
+
+    def requests(self, class_name: str) -> Iterator[DeviceRequest]:
+        """Yield the requests of all containers, for devices of a class."""
+        largest = self._largest()
+        for ask in self.lasting if largest is None else (largest, *self.lasting):
+            yield DeviceRequest(
+                name=ask.request,
+                exactly=ExactDeviceRequest(
+                    device_class_name=class_name, allocation_mode="ExactCount", count=ask.amount
+                ),
+            )
+
+    def mappings(self) -> Iterator[ContainerExtendedResourceRequest]:
+        """Yield which container uses which request."""
+        for ask in self.lasting:
+            yield self._mapping(ask, ask)
+        largest = self._largest()
+        for ask, first, lack in self._lacks():
+            at_hand = 0
+            for other in islice(self.lasting, first, None):
+                at_hand += other.amount
+                yield self._mapping(ask, other)
+                if at_hand >= ask.amount:
+                    break
+            if lack:
+                assert largest is not None, "it is at least as large"
+                yield self._mapping(ask, largest)
+
+    def _mapping(self, ask: _Ask, used: _Ask) -> ContainerExtendedResourceRequest:
+        return ContainerExtendedResourceRequest(ask.container, self._resource, used.request)
+
+    def _largest(self) -> _Ask | None:
+        """Return the first of the largest requests of containers that end, with the amount that it is for."""
+        largest, most = None, 0
+        for ask, _, lack in self._lacks():
+            if lack > most:
+                largest, most = ask, lack
+        return largest and largest._replace(amount=most)
+
+    def _lacks(self) -> Iterator[tuple[_Ask, int, int]]:
+        """Yield (what a container asks that ends, the place of the first lasting one after it, what all of these lack)."""
+        first, at_hand = 0, sum(ask.amount for ask in self.lasting)
+        for ask in self.brief:
+            while first < len(self.lasting) and self.lasting[first].place < ask.place:
+                at_hand -= self.lasting[first].amount
+                first += 1
+            yield ask, first, max(0, ask.amount - at_hand)
+
+
+def _sharings(pod: PodInfo, names: frozenset[str]) -> dict[str, _Sharing]:
+    """Return how the pod's containers share each resource, in the order of the names."""
     spec = pod.pod.spec
-    containers = (*spec.init_containers, *spec.containers)
-    passing = [
-        index for index, each in enumerate(spec.init_containers) if each.restart_policy != "Always"
-    ]  # those that end before the next begins
-    requests: list[DeviceRequest] = []
-    mappings: list[ContainerExtendedResourceRequest] = []
-    for name in sorted(names):
-        class_name = classes[name].metadata.name
-        lasting = [
-            _Share() if index in passing else _share(index, each, name, class_name, ())
-            for index, each in enumerate(containers)
-        ]
-        lasting_requests = [share.request for share in lasting]
-        brief = [
-            _share(index, containers[index], name, class_name, lasting_requests[index:]) for index in passing
-        ]
-        largest = max(
-            (share.request for share in brief if share.request is not None), key=_count, default=None
-        )
-        requests += [request for request in (largest, *lasting_requests) if request is not None]
-        mappings += [mapping for share in lasting for mapping in share.mappings]
-        mappings += [_using(largest, share, mapping) for share in brief for mapping in share.mappings]
-    return tuple(sorted(requests, key=lambda request: request.name)), tuple(mappings)
-
-
-def _using(
-    largest: DeviceRequest | None, share: _Share, mapping: ContainerExtendedResourceRequest
-) -> ContainerExtendedResourceRequest:
-    """Let a container that ends early use the largest request of all such instead of its own."""
-    if largest is None or share.request is None or mapping.request_name != share.request.name:
-        return mapping
-    return msgspec.structs.replace(mapping, request_name=largest.name)
-
-
-def _share(
-    index: int, container: Container, name: str, class_name: str, reusable: Sequence[DeviceRequest | None]
-) -> _Share:
-    """Return what a container needs; `reusable` are the requests of others that it may use first."""
-    requests = container.resources.requests
-    wanted = _whole(requests[name]) if name in requests else 0
-    if not wanted:
-        return _Share()
-    at_hand = 0
-    mappings = []
-    for request in reusable:
-        if request is None:
+    found = {name: _Sharing(name) for name in sorted(names)}
+    for place, container in enumerate((*spec.init_containers, *spec.containers)):
+        written = container.resources.requests
+        if names.isdisjoint(written):
             continue
-        at_hand += _count(request)
-        mappings.append(ContainerExtendedResourceRequest(container.name, name, request.name))
-        if at_hand >= wanted:
-            return _Share(None, tuple(mappings))
-    own = f"container-{index}-request-{sorted(requests).index(name)}"
-    exactly = ExactDeviceRequest(
-        device_class_name=class_name, allocation_mode="ExactCount", count=wanted - at_hand
-    )
-    mappings.append(ContainerExtendedResourceRequest(container.name, name, own))
-    return _Share(DeviceRequest(name=own, exactly=exactly), tuple(mappings))
-
-
-def _count(request: DeviceRequest) -> int:
-    assert request.exactly is not None, "requests for extended resources are exact"
-    return request.exactly.count
+        ends = place < len(spec.init_containers) and container.restart_policy != "Always"
+        for number, name in enumerate(sorted(written)):
+            amount = _whole(written[name]) if name in names else 0
+            if amount:
+                asks = found[name].brief if ends else found[name].lasting
+                asks.append(_Ask(place, container.name, f"container-{place}-request-{number}", amount))
+    return found
 
 
 def _whole(written: str | float) -> int:

@@ -49,8 +49,11 @@ def find_claims(pod: PodInfo, claims: Objects) -> list[HeldClaim] | str:
     A claim that the controller found unnecessary is left out.
     """
     found = []
+    generated: Mapping[str, str | None] | None = None
     for wanted in pod.pod.spec.resource_claims:
-        name = _claim_name(pod, wanted)
+        if generated is None and wanted.resource_claim_name is None:
+            generated = _generated_names(pod)
+        name = _claim_name(pod, wanted, generated or {})
         if name is None:
             continue
         if isinstance(name, _Missing):
@@ -82,14 +85,20 @@ class _Missing(NamedTuple):
     words: str
 
 
-def _claim_name(pod: PodInfo, wanted: PodResourceClaim) -> str | _Missing | None:
+def _generated_names(pod: PodInfo) -> Mapping[str, str | None]:
+    """Return what the controller called the claims that it made, by their names in the pod; the first of a name counts."""
+    return {each.name: each.resource_claim_name for each in reversed(pod.pod.status.resource_claim_statuses)}
+
+
+def _claim_name(
+    pod: PodInfo, wanted: PodResourceClaim, generated: Mapping[str, str | None]
+) -> str | _Missing | None:
     if wanted.resource_claim_name is not None:
         return wanted.resource_claim_name
     if wanted.resource_claim_template_name is None:
         return _Missing(
             f'pod "{pod.key}", spec.resourceClaim "{wanted.name}": none of the supported fields are set'
         )
-    for generated in pod.pod.status.resource_claim_statuses:
-        if generated.name == wanted.name:
-            return generated.resource_claim_name
+    if wanted.name in generated:
+        return generated[wanted.name]
     return _Missing(f'pod "{pod.key}": ResourceClaim not created yet')

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_BEGINNINGS: Final = 100
-_LONG_STEPS: Final = 256
-"""Searches that take more steps are kept: to make them again takes longer than a slice of time, or nearly so."""
 
 
 class Allocator:
@@ -193,6 +191,8 @@ class Allocator:
             likeness = question.likeness(pools, allocated)
             key = pools if likeness is None else likeness
             search = question.begun(key, pools, is_alike=likeness is not None)
+            if search is not None and search.has_ended:
+                return search, likeness
             if search is None:
                 search = Search(question, pools, allocated, self._counters)
                 search.seconds = seconds
@@ -204,7 +204,7 @@ class Allocator:
                 search.seconds += limit.seconds() - began
                 self.steps += search.steps - before
                 if has_ended:
-                    if search.steps > _LONG_STEPS:
+                    if search.is_long or (search.solution is not None and likeness is not None):
                         question.keep_search(key, search)
                     return search, likeness
                 question.keep_search(key, search)

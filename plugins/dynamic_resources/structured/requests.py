@@ -254,7 +254,8 @@ class Question:
         wants_all: whether some request wants all devices; then pools that are incomplete matter.
         verdicts: what was said of nodes.
         found: what searches in pools that are alike came to; see `likeness`.
-        searches: long searches, under way or ended, by what they depend on; the last one used is the last.
+        searches: by what they depend on, those under way, long ones that have ended, and short ones that found devices and
+            hold of pools that are alike; the last one used is the last.
         n_candidates: how many candidates are kept.
 
     Args:
@@ -319,18 +320,20 @@ class Question:
         search = self.searches.get(key)
         if search is None:
             return None
-        is_current = search.is_current() or (is_alike and search.has_ended)
+        is_current = (is_alike and search.has_ended) or search.is_current()
         if is_current and (search.pools == pools or all(pool in self._selections for pool in search.pools)):
             return search
         del self.searches[key]
         return None
 
     def keep_search(self, key: Hashable, search: Search) -> None:
-        """Keep a search, as the last that is to be dropped."""
-        self.searches.pop(key, None)
-        if len(self.searches) >= _KEPT_SEARCHES:
-            del self.searches[next(iter(self.searches))]
-        self.searches[key] = search
+        """Keep a search, as the last that is to be dropped; of several, short ones are dropped first."""
+        searches = self.searches
+        searches.pop(key, None)
+        if len(searches) >= _KEPT_SEARCHES:
+            short = (key for key, each in searches.items() if not each.is_long)
+            del searches[next(short, None) or next(iter(searches))]
+        searches[key] = search
 
     def known_matter(self, seen: Pools) -> Pools | None:
         """Return what `matter` does, if that takes no evaluations."""

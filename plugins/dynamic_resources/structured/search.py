@@ -40,6 +40,7 @@ _WORK_OF_A_PAUSE = 512
 _WORK_OF_A_STEP = 4
 _WORK_OF_COUNTERS = 16
 _WORK_OF_AN_EVALUATION = 16
+_LONG_STEPS = 256
 HOPELESS_AFTER = 64
 """After so many steps it is found out whether the search can succeed at all: most end before."""
 
@@ -170,6 +171,11 @@ class Search:
         self._chosen: dict[tuple[int, int], int] = {}
         self._left = _WORK_OF_A_PAUSE
         self._run = self._steps()
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is under way, or to make it again takes longer than a slice of time, or nearly so."""
+        return self.steps > _LONG_STEPS or not self.has_ended
 
     @property
     def has_ended(self) -> bool:

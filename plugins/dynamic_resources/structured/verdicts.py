@@ -101,6 +101,8 @@ class Verdicts:
             else:
                 missing = sorted(self._missing, key=self._first_row)
             yield from self._find(missing, allocated, searching)
+            if not self._missing:
+                self._missing.clear()  # a set that was large stays so, and is slow to go through, until it is cleared
 
     def all(self, node_name: Callable[[int], str]) -> Said:
         """Return what was found out of all nodes.

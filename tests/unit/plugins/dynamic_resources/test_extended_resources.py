@@ -5,16 +5,21 @@ The cases of requests and their mappings follow createRequestsAndMappings of kub
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugins.dynamic_resources import extended_resources
 from plugins.dynamic_resources.device_classes import DEVICE_CLASSES, DeviceClasses
 from plugins.dynamic_resources.extended_resources import ExtendedResources
 from scheduler.objects.dynamic_resources import ResourceClaim
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.devices import device_class, watch_devices
 from tests.builders import pod
+from tests.counting import lines_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
@@ -143,3 +148,43 @@ def test_a_request_is_for_so_many_devices_of_the_class():
     assert request.exactly is not None
     assert request.exactly.device_class_name == "a"
     assert request.exactly.allocation_mode == "ExactCount"
+
+
+def test_requests_for_twice_as_many_init_containers_take_twice_the_work():
+    _, known = classes(device_class("a", extended_resource=GPU))
+
+    def lines(number: int) -> int:
+        init = [
+            container(f"i{index}", gpu=10_000 if index % 2 else 1, always=index % 2 == 0)
+            for index in range(number)
+        ]
+        asking = pod("p", containers=[container("m", gpu=1)], initContainers=init)
+        found = ExtendedResources(asking, known.behind, {})
+        return lines_run(lambda: found.claim_for(frozenset({GPU}), ResourceClaim()))
+
+    assert lines(400) < 2.5 * lines(200)
+
+
+def test_requests_for_twice_as_many_resources_of_a_container_take_twice_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    n_sorted = 0
+
+    def counting(items: Iterable[Any], **options: Any) -> list[Any]:
+        nonlocal n_sorted
+        found = sorted(items, **options)
+        n_sorted += len(found)
+        return found
+
+    monkeypatch.setattr(extended_resources, "sorted", counting, raising=False)
+
+    def items_sorted(number: int) -> int:
+        names = frozenset(f"example.com/r{index}" for index in range(number))
+        _, known = classes(*(device_class(name[12:], extended_resource=name) for name in names))
+        before = n_sorted
+        asking = pod("p", requests=dict.fromkeys(names, "1"))
+        found = ExtendedResources(asking, known.behind, {}).claim_for(names, ResourceClaim())
+        assert len(found.claim.spec.devices.requests) == number
+        return n_sorted - before
+
+    assert items_sorted(200) < 2.5 * items_sorted(100)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from plugins.dynamic_resources.pod_devices import PodDevices
 from plugins.dynamic_resources.structured import requests
 from plugins.dynamic_resources.structured.evaluations import evaluations
 from scheduler.framework import Code
@@ -81,8 +82,6 @@ class Tries:
 
 
 def searched(attempt: Attempt) -> int:
-    from plugins.dynamic_resources.pod_devices import PodDevices
-
     allocator = attempt.state.read("DynamicResources", PodDevices).allocator
     return 0 if allocator is None else allocator.steps
 
@@ -126,6 +125,21 @@ def test_what_a_long_search_found_is_reserved_without_another_search():
     assert given[0] == given[1]
     assert {each.pool for each in given[0].devices.results} == {"b"}
     assert {"gpu-98", "gpu-99"} <= {each.device for each in given[0].devices.results}
+
+
+def test_devices_that_a_short_search_found_are_reserved_on_a_node_that_is_alike_without_another_search():
+    kit = Kit(*on_nodes(1, "a", "b", "c"), resource_claim("one", exactly()))
+    attempt = kit.begin(WEB)
+    assert attempt.reasons() == {}
+    allocator = attempt.state.read("DynamicResources", PodDevices).allocator
+    assert allocator is not None
+    before = allocator.steps
+
+    assert attempt.reserve("c") is None
+
+    assert allocator.steps == before > 0
+    (given,) = kit.plugin._devices.in_flight.values()
+    assert [(each.pool, each.device) for each in given.allocation.devices.results] == [("c", "gpu-0")]
 
 
 def test_a_search_begins_again_when_its_devices_are_taken_and_not_when_others_are():

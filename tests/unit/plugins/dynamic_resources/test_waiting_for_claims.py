@@ -18,6 +18,7 @@ from scheduler.testing.devices import (
     resource_claim,
 )
 from tests.builders import node, pod
+from tests.counting import lines_run
 from tests.unit.plugins.dynamic_resources.kit import Kit
 from tests.unit.plugins.running import hint
 
@@ -234,3 +235,15 @@ def test_arguments(args: dict[str, str], found: list[str]):
     except ConfigurationError as error:
         told = [str(each) for each in error.errors]
     assert [each.removeprefix(".") for each in told] == found
+
+
+def test_to_find_twice_as_many_claims_that_were_made_for_a_pod_takes_twice_the_work():
+    def lines(number: int) -> int:
+        wanted = [{"name": f"g{each}", "resourceClaimTemplateName": "template"} for each in range(number)]
+        made = [{"name": f"g{each}", "resourceClaimName": f"web-g{each}"} for each in range(number)]
+        web = pod("web", resourceClaims=wanted, status={"resourceClaimStatuses": made})
+        kit = Kit(*(resource_claim(f"web-g{each}", owner=web) for each in range(number)))
+        assert kit.plugin.pre_enqueue(web) is None
+        return lines_run(lambda: kit.plugin.pre_enqueue(web))
+
+    assert lines(200) < 2.5 * lines(100)

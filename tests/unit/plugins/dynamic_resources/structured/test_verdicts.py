@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from scheduler.testing.devices import (
@@ -213,3 +214,13 @@ def test_a_device_that_changed_is_asked_about_anew():
     search.add(resource_slice("n0", [device("gpu-0", fast=True)]))
 
     assert search.devices(NODES[0]) == [["gpu-0"]]
+
+
+def test_what_is_missing_is_a_small_set_once_all_nodes_are_judged():
+    many = [node(f"n{number}") for number in range(200)]
+    search = searching(*(resource_slice(each.name) for each in many))
+
+    search.judge(cache_of(many).snapshot())
+
+    ((_, question),) = search.inventory.questions._known.values()
+    assert sys.getsizeof(question.verdicts._missing) == sys.getsizeof(set())
