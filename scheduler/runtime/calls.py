@@ -372,7 +372,11 @@ def _let_pass(plugin: Plugin, point: ExtensionPoint, error: Exception) -> None:
     needs = error.cause if isinstance(error, NodeError) else error
     if isinstance(needs, NeedsTime) and point in _OF_DECISIONS:
         needs.plugin = needs.plugin or (plugin, point)
-        raise needs from None
+        try:
+            raise needs from None
+        finally:
+            # Its traceback holds this frame, and that of the attempt: they would stay until the garbage collector comes.
+            del needs, error
 
 
 def _expected(point: ExtensionPoint, answer: object) -> str:

@@ -127,13 +127,13 @@ class Allocator:
         except AllocationError as error:
             return np.ones(snapshot.n_nodes, dtype=np.uint16), (None, Refusal(str(error), is_error=True))
         self._work.done(self._inventory.looks(snapshot, rows))
-        verdicts, views = question.verdicts, self._inventory.views_of_all(snapshot)
+        verdicts, all_views = question.verdicts, self._inventory.views_of_all(snapshot)
         n_nodes = snapshot.n_nodes
 
         searching = _Searching(self, question)
         # If they are many, what is said of all is found out, for the next pod.
-        if views is not None and (2 * len(rows) >= n_nodes or verdicts.is_about(views)):
-            steps = verdicts.find_all(views, n_nodes, self.allocated, question, searching)
+        if all_views is not None and (2 * len(rows) >= n_nodes or verdicts.is_about(all_views)):
+            steps = verdicts.find_all(all_views, self.allocated, question, searching)
             self._work.done(steps, self._goes_on)
             index, table = verdicts.all(snapshot.name_of)
         else:

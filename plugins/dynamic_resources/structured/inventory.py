@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _FORGOTTEN_BEYOND = 20_000
 _DEVICES_OF_A_STEP = 32
 _NODES_OF_A_STEP = 8
+_REMEMBERED_CHANGES = 4096
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -51,31 +54,54 @@ class _Choice:
     rule: NodeRule
 
 
-class _AllViews:
+class AllViews:
     """What all nodes see, as of a place in the log of their changes.
 
     Attributes:
+        by_row: what each node sees.
+        changes: how often a node saw something else than before.
+
+    Args:
         views: what they see -> their rows.
+        log: of changes of nodes.
+        n_nodes: how many nodes there are.
     """
 
     def __init__(self, views: Mapping[Pools, Rows], log: ChangeLog, n_nodes: int) -> None:
-        self.views = views
+        self.by_row: list[Pools] = [()] * n_nodes
+        self.changes = 0
         self._log = log
         self._seen = log.end
-        self._n_nodes = n_nodes
-        self._by_row = {row: view for view, rows in views.items() for row in rows.tolist()}
+        self._changed: deque[int] = deque(maxlen=_REMEMBERED_CHANGES)  # the rows of the last changes
+        for view, rows in views.items():
+            for row in rows.tolist():
+                self.by_row[row] = view
 
-    def is_still_true(self, snapshot: Snapshot, view_of: Callable[[Node], Pools]) -> bool:
-        """Say whether all nodes see the same as before; those that changed are looked at."""
-        log, nodes, n_nodes = self._log, snapshot.nodes, self._n_nodes
+    def follow(self, snapshot: Snapshot, names: Iterable[str], view_of: Callable[[Node], Pools]) -> bool:
+        """Take in what nodes see that changed, and those of some names; say False if all have to be looked at."""
+        log, nodes, n_nodes = self._log, snapshot.nodes, len(self.by_row)
         if snapshot.node_changes is not log or snapshot.n_nodes != n_nodes:
             return False
         changed = log.since(self._seen)
         self._seen = log.end
+        if changed is None:
+            return False
         # Rows beyond the last are of nodes that came and went.
-        return changed is not None and all(
-            view_of(nodes[row]) == self._by_row[row] for row in changed if row < n_nodes
-        )
+        rows = {row for row in (*changed, *map(snapshot.row_of, names)) if row is not None and row < n_nodes}
+        for row in rows:
+            view = view_of(nodes[row])
+            if view != self.by_row[row]:
+                self.by_row[row] = view
+                self.changes += 1
+                self._changed.append(row)
+        return True
+
+    def changed_since(self, changes: int) -> set[int] | None:
+        """Return the rows of nodes that see something else since there were so many changes; None if that is too long ago."""
+        missed = self.changes - changes
+        if missed > len(self._changed):
+            return None
+        return set(islice(reversed(self._changed), missed))
 
 
 class Inventory:
@@ -111,7 +137,8 @@ class Inventory:
         self._alike: dict[frozenset[_Choice], Pools] = {}
         # node name -> its labels when it was looked at, and what it sees
         self._views: dict[str, tuple[Mapping[str, str], Pools]] = {}
-        self._all: _AllViews | None = None
+        self._all: AllViews | None = None
+        self._all_but: set[str] = set()  # names of nodes that may see something else than is known of all
         # Of changes that are not taken in altogether:
         self._unread: dict[str, None] = {}
         self._touched: dict[PoolID, None] = {}
@@ -162,7 +189,6 @@ class Inventory:
             return
         changed = None if self._seen < 0 else objects.changed_since(self._seen)
         self._seen = objects.changes
-        self._all = None
         # In order, so that it does not depend on chance in which order nodes are searched.
         names = {*self._published, *objects} if changed is None else changed
         self._unread |= dict.fromkeys(sorted(names, reverse=True))  # the last is read first
@@ -184,18 +210,22 @@ class Inventory:
         if self._changed_everywhere or len(self._views) > _FORGOTTEN_BEYOND:
             self._views.clear()
             self._alike.clear()
+            self._all = None
         else:
             for name in self._changed_nodes:
                 self._views.pop(name, None)
+        if self._all is not None:
+            self._all_but |= self._changed_nodes
         self._changed_everywhere = False
         self._changed_nodes.clear()
 
     def looks(self, snapshot: Snapshot, rows: Rows) -> Generator[None, None, None]:
         """Find out what nodes see, of which it is not known, so that `views` and `views_of_all` are soon told."""
-        if self._all is not None:
-            return  # only nodes are looked at that changed
         nodes = snapshot.nodes
-        if self._choices:
+        if self._all is not None:
+            changed = map(snapshot.row_of, self._all_but - self._views.keys())
+            unseen = [nodes[row] for row in changed if row is not None]
+        elif self._choices:
             unseen = [nodes[row] for row in rows.tolist() if nodes[row].name not in self._views]
         else:
             found = map(snapshot.row_of, self._local.keys() - self._views.keys())
@@ -219,14 +249,15 @@ class Inventory:
         self._views[name] = (labels, view)
         return view
 
-    def views_of_all(self, snapshot: Snapshot) -> Mapping[Pools, Rows] | None:
-        """Return `views` of all nodes, as the same object until they change; None of nodes that are not the cluster's own."""
+    def views_of_all(self, snapshot: Snapshot) -> AllViews | None:
+        """Return what all nodes see, as they are; None of nodes that are not the cluster's own."""
         log = snapshot.node_changes
         if log is None:
             return None
-        if self._all is None or not self._all.is_still_true(snapshot, self.view_of):
-            self._all = _AllViews(self.views(snapshot, snapshot.all_rows), log, snapshot.n_nodes)
-        return self._all.views
+        if self._all is None or not self._all.follow(snapshot, self._all_but, self.view_of):
+            self._all = AllViews(self.views(snapshot, snapshot.all_rows), log, snapshot.n_nodes)
+        self._all_but.clear()
+        return self._all
 
     def views(self, snapshot: Snapshot, rows: Rows) -> Mapping[Pools, Rows]:
         """Return the pools that some nodes see, each with the rows of those that see just these."""

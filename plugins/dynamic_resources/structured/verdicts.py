@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices, PoolID
     from plugins.dynamic_resources.structured.errors import Verdict
+    from plugins.dynamic_resources.structured.inventory import AllViews
     from plugins.dynamic_resources.structured.pools import Pools
     from plugins.dynamic_resources.structured.requests import Question
     from scheduler.snapshot import Rows, UInt16s
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 _MOST_PLACES = 30_000
 _VIEWS_OF_A_STEP = 16
 _WORK_OF_A_STEP = 256
+_MOST_CHANGED = 8
+"""Where more than one in so many nodes sees something else, all are looked at."""
+_MOST_SAID = 1000
+_NO_ROWS: Final[Rows] = np.zeros(0, dtype=np.intp)
 
 
 class OutOfTime:
@@ -57,16 +62,17 @@ class Verdicts:
         self._changes = 0
         self._out_of_time: Pools | None = None
         # What was said of all nodes: see `find_all`.
-        self._views: Mapping[Pools, Rows] | None = None
-        self._rows: dict[Pools, Rows] = {}
+        self._views: AllViews | None = None
+        self._seen = 0  # changes of what nodes see
+        self._by_row: list[Pools] = []  # the pools that matter of those that a node sees
+        self._rows: dict[Pools, Rows] = {}  # the same -> rows, the first first
         self._missing: set[Pools] = set()  # those of them of which nothing is said yet
         self._index: UInt16s = np.zeros(0, dtype=np.uint16)
         self._places: dict[Verdict, int] = {}
 
     def find_all(
         self,
-        views: Mapping[Pools, Rows],
-        n_nodes: int,
+        views: AllViews,
         allocated: AllocatedDevices,
         question: Question,
         searching: Searching,
@@ -74,33 +80,16 @@ class Verdicts:
         """Find out of all nodes whether claims can be given devices there; only what is new is searched.
 
         Args:
-            views: the pools that nodes see -> their rows; another object if any of that changed.
-            n_nodes: how many rows there are.
+            views: what nodes see.
             allocated: what is taken.
             question: says which pools matter.
             searching: searches.
         """
         self._forget(allocated)
-        if views is not self._views or len(self._places) > _MOST_PLACES:
-            together: dict[Pools, list[Rows]] = {}
-            work = 0
-            for seen, rows in views.items():
-                pools = question.known_matter(seen)
-                if pools is None:
-                    pools = yield from question.matter(seen)
-                work += _work(seen)
-                if work > _WORK_OF_A_STEP:
-                    work = 0
-                    yield
-                together.setdefault(pools, []).append(rows)
-            self._lay_out(views, together, n_nodes)
+        yield from self._follow(views, question)
         if self._missing:
             # In a fixed order, so that where it ends for want of time does not depend on chance.
-            if 4 * len(self._missing) > len(self._rows):
-                missing = [pools for pools in self._rows if pools in self._missing]
-            else:
-                missing = sorted(self._missing, key=self._first_row)
-            yield from self._find(missing, allocated, searching)
+            yield from self._find(sorted(self._missing, key=self._first_row), allocated, searching)
             if not self._missing:
                 self._missing.clear()  # a set that was large stays so, and is slow to go through, until it is cleared
 
@@ -174,8 +163,8 @@ class Verdicts:
             return index, (*places, self._too_long(node_name(first)))
         return index, tuple(places)
 
-    def is_about(self, views: Mapping[Pools, Rows]) -> bool:
-        """Say whether all nodes that see this were judged before."""
+    def is_about(self, views: AllViews) -> bool:
+        """Say whether all nodes were judged before, as far as they see the same."""
         return self._views is views
 
     def _too_long(self, node_name: str) -> Refusal:
@@ -211,17 +200,55 @@ class Verdicts:
                 work = _VIEWS_OF_A_STEP
             self._remember(pools, verdict)
 
-    def _lay_out(
-        self, views: Mapping[Pools, Rows], together: Mapping[Pools, list[Rows]], n_nodes: int
-    ) -> None:
-        self._rows = {
-            pools: rows[0] if len(rows) == 1 else np.concatenate(rows) for pools, rows in together.items()
-        }
+    def _follow(self, views: AllViews, question: Question) -> Generator[None, None, None]:
+        """Take in what nodes see by now."""
+        changes = views.changes
+        if views is self._views and changes == self._seen and len(self._places) <= _MOST_PLACES:
+            return
+        by_row = views.by_row.copy()  # others may go on between two steps
+        changed = views.changed_since(self._seen) if views is self._views else None
+        is_much = (
+            changed is None
+            or _MOST_CHANGED * len(changed) > len(by_row)
+            or len(self._places) > _MOST_PLACES
+            or len(self._said) > 2 * len(self._rows) + _MOST_SAID
+        )
+        matter: dict[int, Pools] = {}  # by the id of what is seen, as that may be many pools
+        work = 0
+        for seen in by_row if is_much or changed is None else [by_row[row] for row in changed]:
+            if id(seen) in matter:
+                continue
+            pools = question.known_matter(seen)
+            if pools is None:
+                pools = yield from question.matter(seen)
+            matter[id(seen)] = pools
+            work += _work(seen)
+            if work > _WORK_OF_A_STEP:
+                work = 0
+                yield
+        if views is self._views and self._seen > changes:
+            return  # another attempt has taken in more meanwhile
+        if is_much or changed is None or views is not self._views:
+            self._lay_out([matter[id(seen)] for seen in by_row])
+        else:
+            for row in changed:
+                self._move(row, matter[id(by_row[row])])
+        self._views, self._seen = views, changes
+
+    def _lay_out(self, by_row: list[Pools]) -> None:
+        """Note of all rows which pools matter."""
+        same: dict[int, list[int]] = {}
+        for row, pools in enumerate(by_row):
+            same.setdefault(id(pools), []).append(row)
+        together: dict[Pools, list[int]] = {}
+        for rows in same.values():
+            together.setdefault(by_row[rows[0]], []).extend(rows)
+        self._by_row = by_row
+        self._rows = {pools: np.array(sorted(rows), dtype=np.intp) for pools, rows in together.items()}
         said, self._said, self._depending = self._said, {}, {}
         self._missing = set(self._rows)
-        self._index = np.zeros(n_nodes, dtype=np.uint16)
+        self._index = np.zeros(len(by_row), dtype=np.uint16)
         self._places = {None: 0}
-        self._views = views
         for pools in self._rows:
             if pools in said:
                 self._remember(pools, said[pools])
@@ -229,6 +256,39 @@ class Verdicts:
             self._depend(self._out_of_time)
         else:
             self._out_of_time = None
+
+    def _move(self, row: int, pools: Pools) -> None:
+        """Note of one row that other pools matter."""
+        before = self._by_row[row]
+        if before == pools:
+            return
+        rows = self._rows[before]
+        if len(rows) > 1:
+            self._rows[before] = rows[rows != row]
+        else:
+            del self._rows[before]
+            self._drop(before)
+        self._by_row[row] = pools
+        rows = self._rows.get(pools, _NO_ROWS)
+        self._rows[pools] = np.insert(rows, np.searchsorted(rows, row), row)
+        if pools in self._said:
+            verdict = self._said[pools]
+            self._index[row] = self._places.setdefault(verdict, len(self._places))
+        else:
+            self._missing.add(pools)
+
+    def _drop(self, pools: Pools) -> None:
+        """Forget what was said of pools."""
+        self._said.pop(pools, None)
+        self._missing.discard(pools)
+        if pools == self._out_of_time:
+            self._out_of_time = None
+        for pool in pools:
+            depending = self._depending.get(pool.id)
+            if depending is not None:
+                depending.discard(pools)
+                if not depending:
+                    del self._depending[pool.id]
 
     def _remember(self, pools: Pools, verdict: Verdict) -> None:
         self._said[pools] = verdict

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +18,7 @@ from scheduler.queue.put_aside import times_told
 from scheduler.runtime.budget import LONG_SECONDS, LoopBudget
 from tests.builders import node, pod
 from tests.puppets import NodeFilter, framework_of
+from tests.snapshots import snapshot_of
 from tests.unit.cycle.cluster import PROFILE, Cluster, terminating
 from tests.virtual_time import LoopClock
 from tests.virtually import virtually
@@ -395,3 +399,21 @@ async def test_who_has_nothing_else_to_do_does_the_work_at_once() -> None:
     )
     assert decision.node_name == "n1"
     assert plugin.seconds["heavy"] == pytest.approx(0.1)
+
+
+@virtually
+async def test_what_an_attempt_used_that_needs_time_is_freed_at_once() -> None:
+    framework, snapshot = framework_of(Hungry()), snapshot_of(node("n"))
+    gc.disable()
+    try:
+        with suppress(NeedsTime):
+            try:
+                schedule_pod(
+                    framework, hungry("heavy", 3), snapshot, nominated={}, random=Random(1), gives_way=True
+                )
+            except NeedsTime as needs:
+                raised = weakref.ref(needs)
+                raise
+        assert raised() is None
+    finally:
+        gc.enable()

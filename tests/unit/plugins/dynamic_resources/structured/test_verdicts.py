@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from random import Random
 from typing import Any
+
+import pytest
 
 from scheduler.testing.devices import (
     DRIVER,
@@ -14,6 +17,7 @@ from scheduler.testing.devices import (
     resource_slice,
 )
 from tests.builders import node
+from tests.counting import lines_run
 from tests.snapshots import cache_of, snapshot_of
 from tests.unit.plugins.dynamic_resources.structured.searching import Search, claim, device, part, selecting
 
@@ -224,3 +228,54 @@ def test_what_is_missing_is_a_small_set_once_all_nodes_are_judged():
 
     ((_, question),) = search.inventory.questions._known.values()
     assert sys.getsizeof(question.verdicts._missing) == sys.getsizeof(set())
+
+
+def test_a_slice_that_changed_costs_the_same_however_many_nodes_there_are():
+    def lines(number: int) -> int:
+        many = [node(f"n{each}") for each in range(number)]
+        search, cache = searching(*(resource_slice(each.name) for each in many)), cache_of(many)
+        snapshot = cache.snapshot()
+        for devices in (2, 3):
+            search.judge(snapshot)
+            search.add(resource_slice("n7", devices))
+        search.inventory.refresh()
+        allocator = search.allocator()
+        return lines_run(lambda: allocator.judge(snapshot, snapshot.all_rows, search.claims))
+
+    assert lines(400) < 1.2 * lines(100)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_said_of_nodes_follows_all_changes_as_if_it_were_found_out_for_the_first_time(seed: int):
+    random = Random(seed)
+    names = [f"n{number}" for number in range(40)]
+    objects: dict[str, Any] = {}
+    taken: dict[str, Any] = {}
+    search, cache = searching(), cache_of([node(name) for name in names])
+
+    def change() -> None:
+        name, kind = random.choice(names), random.randrange(8)
+        if kind == 0:
+            cache.add_node(node(name, labels={"zone": f"z{random.randrange(3)}"}))
+        elif kind == 1:
+            taken[name] = resource_claim(name, allocated=allocation("gpu-0", node=name))
+            search.add(taken[name])
+        elif kind == 2 and taken:
+            search.allocated.set(taken.popitem()[1]["metadata"]["uid"], None)
+        elif kind == 3 and objects:
+            del search.slices[objects.popitem()[0]]
+        elif kind == 4:
+            zone = {"key": "zone", "operator": "In", "values": [f"z{random.randrange(3)}"]}
+            made = part(f"zone-{random.randrange(2)}", 1, [{"name": "z"}], nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [zone]}]})  # fmt: skip
+            objects[made["metadata"]["name"]] = made
+            search.add(made)
+        else:
+            made = resource_slice(name, random.randrange(3))
+            objects[made["metadata"]["name"]] = made
+            search.add(made)
+
+    for _ in range(60):
+        for _ in range(random.randrange(1, 4)):
+            change()
+        fresh = searching(*objects.values(), *taken.values())
+        assert search.judge(cache.snapshot()) == fresh.judge(cache.snapshot())
