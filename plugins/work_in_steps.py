@@ -25,7 +25,7 @@ class Unlimited:
     def seconds(self) -> float:
         return 0.0
 
-    def observed(self, is_so: bool) -> bool:
+    def observed(self, is_so: bool, what: str = "") -> bool:
         return is_so
 
 

@@ -36,6 +36,10 @@ class Steps:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
 
+    def stopwatch(self, clock: Clock) -> Clock:
+        """Return the clock that measures how long work takes within a step, in place of one that may stand still there."""
+        return clock
+
     def random(self, random: Random) -> Random:
         """Return what breaks ties."""
         return random
@@ -66,8 +70,13 @@ class Steps:
         """
         return True
 
-    def observed(self, is_so: bool) -> bool:
-        """Return what was found of something that does not follow from what is known, as whether a slice of time is over."""
+    def observed(self, is_so: bool, what: str = "") -> bool:
+        """Return what was found of something that does not follow from what is known, as whether a slice of time is over.
+
+        Args:
+            is_so: what was found.
+            what: names what is observed so often that others must not be counted with it.
+        """
         return is_so
 
     def task(self, work: Coroutine[Any, Any, T], name: str) -> Coroutine[Any, Any, T]:

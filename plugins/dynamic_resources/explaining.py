@@ -145,7 +145,7 @@ class _Patience:
     def __init__(self, clock: Clock) -> None:
         self.seconds = clock.monotonic
 
-    def observed(self, is_so: bool) -> bool:
+    def observed(self, is_so: bool, what: str = "") -> bool:
         return is_so
 
 

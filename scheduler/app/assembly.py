@@ -155,7 +155,7 @@ class Parts(Shared):
             QueuedPods: self.queue,
             Sleep: LoopSleep(),
             TakeTurns: LoopTurns(),
-            TurnLimit: SliceLimit(self.clock, self.steps, self._slice_seconds),
+            TurnLimit: SliceLimit(self.steps.stopwatch(self.clock), self.steps, self._slice_seconds),
             VictimReview: ExtenderReview(self.profiles),
             WaitForEvent: self.bus,
             WaitingPods: self.waiting_pods,

@@ -84,6 +84,7 @@ class LongAttempts:
         self._queue, self._profiles, self._budget = shared.queue, shared.profiles, shared.budget
         self._steps, self._observer = shared.steps, shared.observer
         self._now = shared.clock.monotonic
+        self._stopwatch = shared.steps.stopwatch(shared.clock).monotonic
         self._failures = failures
         self.ready: deque[LongAttempt] = deque()
         self._advanced: deque[LongAttempt] = deque()  # at most `_AT_ONCE`; the first has its turn next
@@ -183,8 +184,8 @@ class LongAttempts:
 
     def _work(self, long: LongAttempt) -> bool:
         """Do a slice of an attempt's work; whether all is done."""
-        plugin, until = long.plugin[0], self._now() + SLICE_SECONDS
-        is_foreign = not is_ours(plugin)
+        plugin, until = long.plugin[0], self._stopwatch() + SLICE_SECONDS
+        is_foreign, was_asked = not is_ours(plugin), False
         while True:
             try:
                 if is_foreign:
@@ -192,11 +193,14 @@ class LongAttempts:
                 else:
                     next(long.steps)
             except StopIteration:
-                return True
+                return was_asked or not self._steps.observed(False)
             except NeedsTime as needs:  # of a plugin that this one asks
                 long.steps, long.plugin = needs.steps, needs.plugin or long.plugin
-            if self._steps.observed(self._now() >= until):
-                return False
+            # Asked once, whatever the number of steps: there are more where less is known.
+            if not was_asked and self._stopwatch() >= until:
+                was_asked = True
+                if self._steps.observed(True):
+                    return False
 
     def _look_at_line(self) -> None:
         """Look whether one of those who wait in line has changed: it need not wait."""

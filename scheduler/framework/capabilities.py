@@ -72,10 +72,11 @@ class TurnLimit(Protocol):
         """
         ...
 
-    def observed(self, is_so: bool) -> bool:
+    def observed(self, is_so: bool, what: str = "") -> bool:
         """Return what was measured, as whether a slice is over, or what was measured when the run was recorded.
 
-        How often it is called must follow from the decision alone, not from how long something took.
+        How often it is called must follow from the decision alone, not from how long something took. `what` names
+        observations that are counted by themselves, as they are as many as there are steps.
         """
         ...
 

@@ -78,7 +78,8 @@ class Recorder(Steps):
         self._now = clock.monotonic
         self._put = tape.put
         self._random = Random(header.seed)
-        self._observations = self._readings = 0  # of this step
+        self._observations: dict[str, int] = {}  # of this step
+        self._readings = 0
         self._late_at = 0.0  # when the clock is to be read again in this step
         self._calls = 0
         self._tasks = 0
@@ -95,7 +96,8 @@ class Recorder(Steps):
         now = self._now()
         us = self._step_clock.us = ceil((now - self._base) * SECOND)
         self._late_at = now + LATE_SECONDS
-        self._observations = self._readings = 0
+        self._observations.clear()
+        self._readings = 0
         return us
 
     def _look(self, clock: StepClock) -> int | None:
@@ -113,12 +115,12 @@ class Recorder(Steps):
     def random(self, random: Random) -> Random:
         return self._random
 
-    def observed(self, is_so: bool) -> bool:
+    def observed(self, is_so: bool, what: str = "") -> bool:
         if self.present is None and not self.is_telling:
             return is_so  # somebody who only looks, as a page does: no step is made
-        self._observations += 1
+        number = self._observations[what] = self._observations.get(what, 0) + 1
         if is_so:
-            self._put((Note.OBSERVED, self._observations))
+            self._put((Note.OBSERVED, what, number) if what else (Note.OBSERVED, number))
         return is_so
 
     def needs_time(self) -> bool:

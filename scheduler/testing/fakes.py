@@ -87,7 +87,7 @@ class FakeTurnLimit:
         self._now += self.each_reading
         return self._now
 
-    def observed(self, is_so: bool) -> bool:
+    def observed(self, is_so: bool, what: str = "") -> bool:
         return is_so
 
 

@@ -208,7 +208,7 @@ class Allocator:
                         question.keep_search(key, search)
                     return search, likeness
                 question.keep_search(key, search)
-                if self._seconds and limit.observed(search.seconds > self._seconds):
+                if self._seconds and limit.observed(search.seconds > self._seconds, "search"):
                     search.seconds = 0.0  # the next attempt goes on, for as long again
                     return None, None
                 yield

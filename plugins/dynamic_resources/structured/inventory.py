@@ -223,7 +223,7 @@ class Inventory:
         """Find out what nodes see, of which it is not known, so that `views` and `views_of_all` are soon told."""
         nodes = snapshot.nodes
         if self._all is not None:
-            changed = map(snapshot.row_of, self._all_but - self._views.keys())
+            changed = (snapshot.row_of(name) for name in self._all_but if name not in self._views)
             unseen = [nodes[row] for row in changed if row is not None]
         elif self._choices:
             unseen = [nodes[row] for row in rows.tolist() if nodes[row].name not in self._views]

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from scheduler.clock import Clock, SystemClock
 from scheduler.recording.answers import unpacked, unpacked_error
 from scheduler.recording.clock import StepClock
 from scheduler.recording.notes import Note
@@ -62,7 +63,8 @@ class ReplayedSteps(Steps):
         self.decisions = 0
         self._script = script
         self._random = random
-        self._observations = self._readings = 0
+        self._observations: dict[str, int] = {}
+        self._readings = 0
         self._asked: dict[int, asyncio.Future[tuple[Any, Any]]] = {}
         self._tasks: dict[_ReplayedTask[Any], None] = {}
         self._numbers: dict[int, _ReplayedTask[Any]] = {}
@@ -70,7 +72,8 @@ class ReplayedSteps(Steps):
     def begin(self, us: int) -> None:
         """Begin a step."""
         self._clock.us = us
-        self._observations = self._readings = 0
+        self._observations.clear()
+        self._readings = 0
 
     def differs(self, *here: Any) -> None:
         """Note that something else happened than was recorded."""
@@ -84,12 +87,16 @@ class ReplayedSteps(Steps):
         note = self._script.take_if(Note.READ, self._readings)
         return None if note is None else int(note[2])
 
+    def stopwatch(self, clock: Clock) -> Clock:
+        return SystemClock()  # else a search that was ended, since it took too long, would be made to its end
+
     def random(self, random: Random) -> Random:
         return self._random
 
-    def observed(self, is_so: bool) -> bool:
-        self._observations += 1
-        return self._script.take_if(Note.OBSERVED, self._observations) is not None
+    def observed(self, is_so: bool, what: str = "") -> bool:
+        number = self._observations[what] = self._observations.get(what, 0) + 1
+        named = (what, number) if what else (number,)
+        return self._script.take_if(Note.OBSERVED, *named) is not None
 
     def needs_time(self) -> bool:
         return self._script.take_if(Note.NEEDED_TIME) is not None

@@ -1,0 +1,71 @@
+"""Searches for devices that take longer than a turn are made again as they were recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from plugins.dynamic_resources.structured.search import Search
+from scheduler.recording.notes import Note
+from scheduler.testing.devices import claims_of, device_class, resource_slice
+from tests import virtual_time
+from tests.builders import node_object, pod_object
+from tests.daemon_harness import cluster
+from tests.integration.test_devices_in_the_daemon import create
+from tests.recording.taped import Taped
+from tests.unit.plugins.dynamic_resources.structured.searching import long_search
+from tests.virtual_time import LoopClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def life(folder: Path, tape: Taped) -> None:
+    """Pods come whose claims take long to refuse, and plain ones; devices of one node change meanwhile."""
+    found = [long_search(name) for name in ("one", "two", "three")]
+    async with cluster(folder, kubelet=True) as it, it.daemon(steps=tape.steps) as daemon:
+        tape.steps.daemon = daemon
+        it.add_nodes(*(node_object(f"n{number}") for number in range(3)))
+        create(it, device_class(), *(claim for _, claim in found))
+        for number in range(3):
+            create(it, resource_slice(f"n{number}", found[0][0]))
+        for number, name in enumerate(("one", "two", "three", "one")):
+            it.add_pods(pod_object(f"heavy-{number}", resourceClaims=claims_of(name)))
+            it.add_pods(pod_object(f"web-{number}"))
+            await asyncio.sleep(0.1)
+            it.label_pod(f"heavy-{number}", changed="yes")
+            await it.until(lambda each=number: it.node_of(f"web-{each}"))
+        await it.until(lambda: all(it.condition(f"heavy-{number}") for number in range(4)))
+
+
+def taped(folder: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Taped:
+    """Record a run in which each step of a search takes so long."""
+    advance = Search.advance
+
+    def slow(self: Search) -> bool:
+        asyncio.get_running_loop()._now += seconds  # type: ignore[attr-defined]
+        return advance(self)
+
+    async def story() -> Taped:
+        made = Taped(LoopClock())
+        made.tape.notes_of_a_file = 20
+        await life(folder, made)
+        return made
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Search, "advance", slow)
+        return virtual_time.run(story())
+
+
+@pytest.mark.parametrize("seconds", [0.0004, 0.003])
+def test_a_long_search_is_decided_again_whatever_is_known_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    tape = taped(tmp_path, monkeypatch, seconds)
+    assert any(note[0] == Note.NEEDED_TIME for note in tape.tape.notes)
+    assert tape.tape.files
+    for begin in (0, *tape.tape.files):
+        again = tape.replay(begin=begin)
+        assert (again.difference, again.ended) == (None, "")
