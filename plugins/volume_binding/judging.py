@@ -158,9 +158,8 @@ class NodeVolumes:
 
     def pause(self) -> None:
         """Note which cluster is judged: others have a turn, and may change it."""
-        if (
-            self._is_following
-        ):  # what was compared before, if anything was, is of the cluster that was noted then
+        if self._is_following:
+            # What was compared before, if anything was, is of the cluster that was noted then.
             self._seen = self._seen or ()
             return
         volumes = self._snapshot.objects(VOLUMES)

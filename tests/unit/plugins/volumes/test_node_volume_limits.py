@@ -401,7 +401,7 @@ class Looks:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.number = 0
-        for name in ("attachable", "_attached"):
+        for name in ("attachable", "attachable_volumes", "_attached"):
             self._count(patch, name, getattr(attached, name))
 
     def _count(self, patch: pytest.MonkeyPatch, name: str, original: Any) -> None:
@@ -472,7 +472,7 @@ def test_volumes_of_pods_are_looked_at_in_steps(looks: Looks):
             table.add_pod(0, on_a(f"new-{step}", "f1"))
         if step == 11:
             table.remove_pod(0, on_a("heavy").uid)
-        if step == 13:
+        if step == 0:
             table.remove_node("b")
 
     found = judged(plugin, wants, table)
