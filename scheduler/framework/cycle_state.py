@@ -109,6 +109,11 @@ class CycleState:
     def __contains__(self, key: str) -> bool:
         return key in self._data
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """The names under which anything was written."""
+        return frozenset(self._data)
+
     def delete(self, key: str) -> None:
         """Forget what was written under a name, if anything was."""
         self._data.pop(key, None)

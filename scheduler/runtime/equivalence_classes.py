@@ -45,11 +45,13 @@ class Prepared:
 
     Attributes:
         state: what they wrote.
+        keys: plugin -> the keys in the state under which it wrote.
         skipped: the plugins that had nothing to say.
         others: the plugins that have to be asked for each pod.
     """
 
     state: CycleState
+    keys: Mapping[str, frozenset[str]]
     skipped: frozenset[str]
     others: Sequence[Any]
 

@@ -90,23 +90,21 @@ class Filtering:
         """
         with self._call.point(ExtensionPoint.PRE_FILTER) as timing:
             prepared = self._prepared(state, pod, snapshot)
-            plugins, skipped = (self._pre_filter, frozenset[str]()) if prepared is None else prepared
-            status = self._pre_filter_all(plugins, skipped, state, pod, snapshot, diagnosis)
-            if prepared is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                # Nobody after the plugin that gave the pod up is asked: PostFilter sees that in what they left.
-                state.clear()
-                status = self._pre_filter_all(self._pre_filter, frozenset(), state, pod, snapshot, diagnosis)
+            if prepared is None:
+                status, _ = self._pre_filter_all(
+                    self._pre_filter, frozenset(), state, pod, snapshot, diagnosis
+                )
+            else:
+                status, last = self._pre_filter_all(
+                    prepared.others, prepared.skipped, state, pod, snapshot, diagnosis
+                )
+                if last is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                    self._forget_plugins_after(last, prepared, state)
             timing.code = status.code
         return status
 
-    def _prepared(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot
-    ) -> tuple[Sequence[PreFilterPlugin], frozenset[str]] | None:
-        """Take over what is known of the pod's class.
-
-        Returns:
-            The plugins that are left to be asked, and those known to skip; None where all have to be asked, in order.
-        """
+    def _prepared(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Prepared | None:
+        """Take over what is known of the pod's class; None where all plugins have to be asked, in order."""
         alike = self._classes.of(pod, state.group, snapshot)
         if alike is None:
             return None
@@ -119,13 +117,23 @@ class Filtering:
         if alike.pre_filter is None:
             return None
         state.take_over(alike.pre_filter.state)
-        return alike.pre_filter.others, alike.pre_filter.skipped
+        return alike.pre_filter
+
+    def _forget_plugins_after(self, last: PreFilterPlugin, prepared: Prepared, state: CycleState) -> None:
+        """Leave a state as if no plugin after the one that rejected the pod had been asked: PostFilter relies on that."""
+        later = {plugin.name for plugin in self._pre_filter[self._pre_filter.index(last) + 1 :]}
+        for name in later & prepared.keys.keys():
+            for key in prepared.keys[name]:
+                state.delete(key)
+        state.skipped_filters -= later
 
     def _ask_of_class(self, alike: EquivalenceClass, pod: PodInfo, snapshot: Snapshot) -> Prepared | None:
         """Ask those plugins that say the same of all pods of a class; None where all have to be asked, in order."""
         own = [plugin for plugin in self._pre_filter if plugin.name in alike.signatures]
         state, skipped = alike.new_state(), set[str]()
+        keys: dict[str, frozenset[str]] = {}
         for plugin in own:
+            before = state.keys
             answer = self._ask_pre_filter(plugin, state, pod, snapshot)
             if isinstance(answer, Status) and answer.code is Code.SKIP:
                 skipped.add(plugin.name)
@@ -133,8 +141,9 @@ class Filtering:
                 return (
                     None  # it narrows, rejects or fails: what that means depends on the order of all plugins
                 )
+            keys[plugin.name] = state.keys - before
         others = [plugin for plugin in self._pre_filter if plugin not in own]
-        return Prepared(state, frozenset(skipped), others)
+        return Prepared(state, keys, frozenset(skipped), others)
 
     def _ask_pre_filter(
         self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot
@@ -158,11 +167,13 @@ class Filtering:
         pod: PodInfo,
         snapshot: Snapshot,
         diagnosis: Diagnosis,
-    ) -> Status:
+    ) -> tuple[Status, PreFilterPlugin | None]:
+        """Return what the plugins say together, and the plugin after which no other was asked; None if all were."""
         skipped = set(known_to_skip)
         names: frozenset[str] | None = None
         narrowing: list[str] = []
         rejection: Status | None = None
+        last: PreFilterPlugin | None = None
         for plugin in plugins:
             answer = self._ask_pre_filter(plugin, state, pod, snapshot)
             if answer is None:
@@ -171,21 +182,22 @@ class Filtering:
                 narrowing.append(plugin.name)
                 names = answer.node_names if names is None else names & answer.node_names
                 if not names:
-                    rejection = _nothing_left(narrowing)
+                    rejection, last = _nothing_left(narrowing), plugin
                     break
             elif answer.code is Code.SKIP:
                 skipped.add(plugin.name)
             elif answer.code is Code.ERROR:
-                return answer
+                return answer, plugin
             elif answer.is_rejected:
                 # The others are still asked: preemption needs what they prepare. Unless it cannot help anyway.
                 rejection = answer
             if rejection is not None and rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 narrowing.clear()
+                last = plugin
                 break
         state.skipped_filters = frozenset(skipped)
         _conclude(diagnosis, snapshot, rejection, names, narrowing)
-        return rejection or SUCCESS
+        return rejection or SUCCESS, last
 
     # Filter.
 

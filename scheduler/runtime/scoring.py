@@ -101,7 +101,7 @@ class Scoring:
             prepared.take_over(alike.pre_filter.state)
             skipped = self._pre_score_all(own, prepared, pod, snapshot, feasible)
             alike.pre_score = Prepared(
-                prepared, skipped, [each for each in self._pre_score if each not in own]
+                prepared, {}, skipped, [each for each in self._pre_score if each not in own]
             )
         state.take_over(alike.pre_score.state)
         others = self._pre_score_all(alike.pre_score.others, state, pod, snapshot, feasible)

@@ -67,14 +67,16 @@ class Flight:
     Args:
         pod: the pod.
         pool: where the instance comes from, and returns to.
+        stopped: functions of which a call for this pod was stopped; their calls are made in a thread.
 
     Attributes:
         scene: what the next call is about.
     """
 
-    def __init__(self, pod: PodInfo, pool: Pool) -> None:
+    def __init__(self, pod: PodInfo, pool: Pool, stopped: frozenset[str] = frozenset()) -> None:
         self.scene = Scene(pod=pod)
         self._pool = pool
+        self._stopped = stopped
         self._instance: Instance | None = None  # until the first call
         self._spent_seconds = 0.0
         self._is_begun = self._is_binding = self._is_over = False
@@ -92,7 +94,7 @@ class Flight:
     @property
     def goes_on(self) -> bool:
         """Whether an attempt that begins again can go on with this."""
-        return bool(self._kept)
+        return bool(self._kept or self._stopped)
 
     def begin(self) -> None:
         """Note that the attempt begins, or begins again: what it asks until it gives way shares a turn."""
@@ -173,7 +175,7 @@ class Flight:
             return kept.result
         if pool.limit.slice_seconds == inf:
             return self._timed(export, inf)
-        if export in pool.long and not self._is_over:
+        if (export in pool.long or export in self._stopped) and not self._is_over:
             raise NeedsTime(self._beside(key, about))
         result, is_cut, may_have_more = 0, False, self._left() > CALL_SECONDS
         try:
@@ -186,11 +188,17 @@ class Flight:
                 raise
         if pool.limit.observed(is_cut):
             pool.long.add(export)
-            raise NeedsTime(_one_turn())  # from the beginning, with another instance
+            raise NeedsTime(self._start_again(export))
         self._kept[key] = _Kept(about, result, self.scene.answers)
         if pool.limit.observed(pool.limit.seconds() >= self._until):
             raise NeedsTime(self._pause())
         return result
+
+    def _start_again(self, export: str) -> Generator[None, None, None]:
+        """Begin the attempt from the beginning, with another instance."""
+        assert self.scene.pod is not None, "it is an attempt at a pod"
+        self._pool.keep(Flight(self.scene.pod, self._pool, self._stopped | {export}))
+        yield
 
     def _pause(self) -> Generator[None, None, None]:
         self._pool.keep(self)
@@ -261,10 +269,6 @@ class Flight:
 
     def __del__(self) -> None:
         self.end()
-
-
-def _one_turn() -> Generator[None, None, None]:
-    yield
 
 
 class Pool:

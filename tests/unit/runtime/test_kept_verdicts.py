@@ -665,3 +665,32 @@ def test_plugins_are_asked_about_a_class_with_the_group_of_its_pods():
 
     # Of the first pod of each class nothing is kept; the third pod of a class is not asked about.
     assert plugin.groups == [one] * 4 + [other] * 4 + [None] * 4
+
+
+def test_a_pod_that_prefilter_rejects_is_asked_about_once_and_leaves_what_the_plugins_before_wrote():
+    class Writes(Kept, PreFilter):
+        def pre_filter(self, state: CycleState, *_: Any) -> None:
+            state.write(self.name, 1)
+
+    class Before(Writes): ...
+
+    class After(Writes): ...
+
+    class Rejects(PreFilter):
+        asked = 0
+
+        def pre_filter(self, *_: Any) -> Status:
+            self.asked += 1
+            return Status.unschedulable("never", resolvable=False)
+
+    class Filters(Kept, NodeFilter): ...
+
+    before, rejects, after = Before("Before"), Rejects("Rejects"), After("After")
+    framework = framework_of(before, rejects, after, Filters("Filters"))
+    for times in (1, 2, 3):
+        state, diagnosis = CycleState(), Diagnosis.blank(1)
+        status = framework.filtering.run_pre_filter(state, of_class("web"), snapshot_of("n0"), diagnosis)
+
+        assert status.message == "never"
+        assert rejects.asked == times
+        assert ("Before" in state, "After" in state) == (True, False)

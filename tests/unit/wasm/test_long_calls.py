@@ -125,6 +125,30 @@ def test_calls_that_are_long_together_give_way_and_ask_about_each_node_once(call
     assert times > 3
 
 
+def test_a_function_that_was_stopped_once_runs_in_a_thread_for_the_rest_of_the_attempt(
+    calls: list[Call],
+) -> None:
+    class AlwaysOver(FakeTurnLimit):
+        def observed(self, is_so: bool) -> bool:
+            return True
+
+    limit = AlwaysOver()
+    limit.slice_seconds = 0.005
+    plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), turn_limit=limit)
+    rows = np.arange(3, dtype=np.intp)
+
+    def ask() -> Any:
+        assert len(calls) < 20, "it is stopped again and again"
+        try:
+            return outcomes_of(plugin, CycleState(), POD, SNAPSHOT, rows)
+        except NodeError as error:
+            raise error.cause from None
+
+    answered_at_once(ask)
+
+    assert [in_loop for _, in_loop, _ in calls] == [True, False, False, False]
+
+
 def test_what_was_answered_of_a_node_is_asked_again_once_the_node_has_changed(calls: list[Call]) -> None:
     plugin = guest(
         wat('(func (export "filter") (result i32) (i32.const 0))'), turn_limit=limited(each_reading=1.0)
