@@ -54,6 +54,60 @@ async def node_labels(it: Stage) -> None:
 
 
 @scenario()
+async def compared_numbers(it: Stage) -> None:
+    """A pod with 8000 required and one with 6000 preferred node affinity terms of Gt and Lt, while nodes change"""
+
+    def between(number: int) -> Json:
+        bounds = ("Gt", number), ("Lt", number + 2)
+        return {
+            "matchExpressions": [
+                {"key": "number", "operator": operator, "values": [str(bound)]} for operator, bound in bounds
+            ]
+        }
+
+    required = [between(2 * number) for number in range(it.n(8000, least=300))]
+    weighed = [{"weight": 1, "preference": between(number)} for number in range(it.n(6000, least=300))]
+    await it.own_nodes(["odd"], labels={"number": "1"})
+    for name, affinity in (
+        ("required", {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": required}}),
+        ("preferred", {"preferredDuringSchedulingIgnoredDuringExecution": weighed}),
+    ):
+        own = it.own() if name == "required" else {}
+        await it.api.create(it.pod(name, affinity={"nodeAffinity": affinity}, **own))
+
+    async def change(number: int) -> None:
+        await it.api.patch("/api/v1/nodes/odd", {"metadata": {"labels": {"changes": str(number)}}})
+
+    async with it.meanwhile(it.n(50, least=10), change):
+        await it.innocents()
+    for name in ("required", "preferred"):
+        it.expect(await it.wait_for(name, judged, 60), f"the hostile pod {name} is not judged")
+
+
+@scenario()
+async def spread_requirements(it: Stage) -> None:
+    """20 waiting pods with two spread constraints of 5000 requirements each, and 200 pods that come and go beside them"""
+    requirements = [{"key": f"k{key}", "operator": "DoesNotExist"} for key in range(it.n(5000, least=200))]
+    constraints = [
+        {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchExpressions": requirements}}
+        for key in (HOSTNAME, "no-node-has-it")
+    ]  # fmt: skip
+    names = [f"s-{number}" for number in range(it.n(20, least=2))]
+    await it.api.create_all(it.pod(name, topologySpreadConstraints=constraints) for name in names)
+    others = it.n(200, least=5)
+    await it.api.create_all(it.pod(f"o-{number}", on=it.node(number)) for number in range(others))
+    await it.innocents()
+    for number in range(others):
+        await it.api.ask(
+            "DELETE",
+            await it.api.collection("v1", "Pod", it.namespace) + f"/o-{number}",
+            gracePeriodSeconds="0",
+        )
+    await it.innocents()
+    it.expect(await it.wait_for(names[-1], judged, 60), "the hostile pod is not judged")
+
+
+@scenario()
 async def waiting_pods(it: Stage) -> None:
     """3000 pods that wait for pods of other labels, and 3000 deletions"""
     count = it.n(3000)
