@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Conditions, Int32s, Int64s
 
 BUDGETS = "policy/v1/poddisruptionbudgets"
-_NONE: Final = np.zeros(0, dtype=np.int32)
 
+_FEW: Final = 64
+"""So few budgets of a namespace are counted one by one."""
 _MOST_NUMBERS: Final = 1 << 20
 """How many numbers of budgets are kept by the labels of pods, in each namespace; beyond that all are found again."""
 
@@ -53,9 +54,19 @@ class NamespaceBudgets:
     Attributes:
         version: of the objects that they were read from; 0 before all were.
         allowed: int64, by number of a budget, how many of its pods may go.
+        limits: the same, for a few budgets.
     """
 
-    __slots__ = ("_by_labels", "_columns", "_disrupted", "_kept_numbers", "_read", "allowed", "version")
+    __slots__ = (
+        "_by_labels",
+        "_columns",
+        "_disrupted",
+        "_kept_numbers",
+        "_read",
+        "allowed",
+        "limits",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.version = 0
@@ -64,7 +75,8 @@ class NamespaceBudgets:
         self._columns = TermColumns()
         self._disrupted: dict[int, AbstractSet[str]] = {}
         self.allowed: Column[np.int64] = Column(np.int64)
-        self._by_labels: dict[frozenset[tuple[str, str]], Int32s] = {}
+        self.limits: dict[int, int] = {}
+        self._by_labels: dict[frozenset[tuple[str, str]], Int32s | list[int]] = {}
         self._kept_numbers = 0
 
     def follow(self, version: int, found: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
@@ -86,7 +98,7 @@ class NamespaceBudgets:
         self._forget_labels()
         number = self._columns.add(budget.needs)
         self.allowed.reserve(number + 1)
-        self.allowed.cells[number] = budget.allowed
+        self.allowed.cells[number] = self.limits[number] = budget.allowed
         if budget.disrupted:
             self._disrupted[number] = budget.disrupted
         return number
@@ -98,27 +110,37 @@ class NamespaceBudgets:
             number, budget = known
             self._columns.remove([(number, budget.needs.places)])
             self._disrupted.pop(number, None)
+            del self.limits[number]
 
     def _forget_labels(self) -> None:
         self._by_labels.clear()
         self._kept_numbers = 0
 
-    def protecting(self, pod: PodInfo) -> Int32s:
-        """Return the numbers of the budgets that protect a pod, without those that counted its eviction already."""
-        numbers = self._matching(pod)
-        counted = [number for number, names in self._disrupted.items() if pod.name in names]
-        return numbers[~np.isin(numbers, counted)] if counted else numbers
+    def protecting(self, pod: PodInfo) -> Int32s | list[int]:
+        """Return the numbers of the budgets that protect a pod, without those that counted its eviction already.
 
-    def _matching(self, pod: PodInfo) -> Int32s:
+        They are an array if the namespace has more than a few budgets.
+        """
+        numbers = self._matching(pod)
+        if self._disrupted:
+            counted = [number for number, names in self._disrupted.items() if pod.name in names]
+            if isinstance(numbers, list):
+                return [number for number in numbers if number not in counted]
+            return numbers[~np.isin(numbers, counted)]
+        return numbers
+
+    def _matching(self, pod: PodInfo) -> Int32s | list[int]:
         labels = pod.labels
         if not labels:
-            return _NONE
+            return []
         alike = frozenset(labels.items())
         found = self._by_labels.get(alike)
         if found is None:
             few, many = self._columns.candidates(pod.namespace, labels)
             candidates: Int32s = np.concatenate([np.array(few, dtype=np.int32), *many])
-            found = self._columns.meaning(candidates, pod.namespace, labels, {}) if candidates.size else _NONE
+            found = self._columns.meaning(candidates, pod.namespace, labels, {}) if candidates.size else []
+            if self._columns.size <= _FEW:
+                found = list(map(int, found))
             self._kept_numbers += 1 + len(found)
             if self._kept_numbers > _MOST_NUMBERS:
                 self._forget_labels()
@@ -174,22 +196,34 @@ class Evictions:
 
     def __init__(self, budgets: DisruptionBudgets) -> None:
         self._budgets = budgets
-        self._used: dict[
-            str, Int64s
-        ] = {}  # namespace -> by number of a budget, how many of its pods have gone
+        # Namespace -> by number of a budget, how many of its pods have gone.
+        self._used: dict[str, Int64s] = {}
+        self._used_of_few: dict[str, dict[int, int]] = {}
 
     def breaks(self, pod: PodInfo) -> bool:
         """Count a pod, and say whether its eviction breaks a budget."""
         found = self._budgets.of(pod.namespace)
         if found is None:
             return False
+        numbers = found.protecting(pod)
+        if isinstance(numbers, list):
+            return bool(numbers) and self._breaks_few(pod.namespace, numbers, found.limits)
         allowed = found.allowed.cells
         used = self._used.get(pod.namespace)
         if used is None:
             used = self._used[pod.namespace] = np.zeros(len(allowed), dtype=np.int64)
-        numbers = found.protecting(pod)
         used[numbers] += 1
         return bool((used[numbers] > allowed[numbers]).any())
+
+    def _breaks_few(self, namespace: str, numbers: list[int], limits: Mapping[int, int]) -> bool:
+        used = self._used_of_few.get(namespace)
+        if used is None:
+            used = self._used_of_few[namespace] = {}
+        breaks = False
+        for number in numbers:
+            used[number] = count = used.get(number, 0) + 1
+            breaks = breaks or count > limits[number]
+        return breaks
 
 
 def _read(found: Mapping[str, Any]) -> Budget | None:

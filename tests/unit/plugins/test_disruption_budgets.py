@@ -171,6 +171,12 @@ evicted = st.lists(
 )
 
 
+@pytest.fixture(params=[0, 64], ids=["many", "few"])
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disruption_budgets, "_FEW", request.param)
+
+
+@pytest.mark.usefixtures("few")
 @given(st.lists(states, min_size=1, max_size=4), evicted)
 def test_budgets_that_come_and_go_are_broken_as_if_each_were_asked(
     story: list[dict[str, Any]], leaving: list[tuple[str, dict[str, str]]]
