@@ -84,7 +84,7 @@ class LongAttempts:
         self._queue, self._profiles, self._budget = shared.queue, shared.profiles, shared.budget
         self._steps, self._observer = shared.steps, shared.observer
         self._now = shared.clock.monotonic
-        self._stopwatch = shared.steps.stopwatch(shared.clock).monotonic
+        self._stopwatch = self._steps.stopwatch(shared.clock).monotonic
         self._failures = failures
         self.ready: deque[LongAttempt] = deque()
         self._advanced: deque[LongAttempt] = deque()  # at most `_AT_ONCE`; the first has its turn next
