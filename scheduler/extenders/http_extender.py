@@ -112,7 +112,9 @@ class HttpExtender:
     async def prioritize(self, pod: PodInfo, nodes: Sequence[NodeObject]) -> Sequence[tuple[str, int]]:
         """Ask how good the nodes are: (name, 0 to 10), without the extender's weight."""
         body = wire.arguments(pod, nodes, names_only=self.settings.node_cache_capable)
-        return await self._ask(self.settings.prioritize_verb, body, wire.priorities_answer)
+        return await self._ask(
+            self.settings.prioritize_verb, body, lambda answer: wire.priorities_answer(answer, len(nodes))
+        )
 
     async def preempt(
         self, pod: PodInfo, victims: Mapping[str, tuple[Sequence[PodInfo], int]]

@@ -32,6 +32,13 @@ NOT_CACHE_CAPABLE = (
 
 _BINDING_FIELDS = ("PodNamespace", "PodName", "PodUID", "Node")  # as of BindingRequest
 
+_MOST_NODES: Final = 200_000
+"""In a request: no cluster has so many, and to read more names would take long."""
+_LONGEST_POD_BYTES: Final = 3 * 1024 * 1024
+"""What the API server takes in one request."""
+_LONGEST_VICTIMS_BYTES: Final = 8 * 1024 * 1024
+"""On one node."""
+
 _TOO_DEEP = "the request nests too deep to be read"
 
 T = TypeVar("T")
@@ -86,6 +93,9 @@ def nodes_request(body: bytes) -> NodesRequest:
     """Read ExtenderArgs, which must bring names of nodes and not nodes."""
     fields = _fields(body)
     pod = _pod(fields)
+    raw_names = bytes(fields.get("nodenames", b""))
+    if raw_names.count(b",") >= _MOST_NODES:
+        raise RequestError(f"NodeNames: expected at most {_MOST_NODES} names")
     names = _value(fields, "NodeNames", list[str] | None)
     if names is None:
         if _is_given(fields, "Nodes"):
@@ -99,9 +109,11 @@ def preemption_request(body: bytes) -> PreemptionRequest:
     fields = _fields(body)
     pod = _pod(fields)
     for name, kind in _VICTIMS.items():
-        of_nodes = _value(fields, name, kind, folds=True)
+        of_nodes = _value(fields, name, dict[str, msgspec.Raw] | None)
         if of_nodes is not None:
-            return PreemptionRequest(pod, {node: _meta_victims(each) for node, each in of_nodes.items()})
+            # One node at a time: no other thread goes on while one part is decoded.
+            victims = {node: _victims_on(each, f"{name}[{node}]", kind) for node, each in of_nodes.items()}
+            return PreemptionRequest(pod, victims)
     raise RequestError("NodeNameToMetaVictims: expected an object, found none")
 
 
@@ -178,8 +190,8 @@ class _Victims(msgspec.Struct, Generic[T]):
 
 
 _VICTIMS: Final = {
-    "NodeNameToMetaVictims": dict[str, _Victims[_HasUid] | None] | None,
-    "NodeNameToVictims": dict[str, _Victims[_WholePod] | None] | None,
+    "NodeNameToMetaVictims": _Victims[_HasUid] | None,
+    "NodeNameToVictims": _Victims[_WholePod] | None,
 }
 """Field -> what it says of each node; null is what Go reads as nothing in particular."""
 
@@ -204,6 +216,8 @@ def _is_given(fields: Mapping[str, msgspec.Raw], name: str) -> bool:
 def _pod(fields: Mapping[str, msgspec.Raw]) -> PodInfo:
     if not _is_given(fields, "Pod"):
         raise RequestError("Pod: expected an object, found none")
+    if memoryview(fields["pod"]).nbytes > _LONGEST_POD_BYTES:
+        raise RequestError(f"Pod: expected at most {_LONGEST_POD_BYTES} bytes")
     try:
         # A copy: the body of the request, with all node names, is not kept for the pod's sake.
         return decode_pod(bytes(fields["pod"]))
@@ -213,14 +227,23 @@ def _pod(fields: Mapping[str, msgspec.Raw]) -> PodInfo:
         raise RequestError(str(error)) from error
 
 
-def _value(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, *, folds: bool = False) -> Any:
+def _victims_on(raw: msgspec.Raw, path: str, kind: Any) -> MetaVictims:
+    if memoryview(raw).nbytes > _LONGEST_VICTIMS_BYTES:
+        raise RequestError(f"{path}: expected at most {_LONGEST_VICTIMS_BYTES} bytes")
+    try:
+        return _meta_victims(msgspec.convert(_folded(msgspec.json.decode(raw)), kind))
+    except RecursionError as error:
+        raise RequestError(f"{path}: {_TOO_DEEP}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RequestError(f"{path}: {error}") from error
+
+
+def _value(fields: Mapping[str, msgspec.Raw], name: str, kind: Any) -> Any:
     """Return a field as a type; None where it is missing or null."""
     if not _is_given(fields, name):
         return None
     raw = fields[name.lower()]
     try:
-        if folds:
-            return msgspec.convert(_folded(msgspec.json.decode(raw), keeps=True), kind)
         return msgspec.json.decode(raw, type=kind)
     except RecursionError as error:
         raise RequestError(f"{name}: {_TOO_DEEP}") from error
@@ -228,10 +251,10 @@ def _value(fields: Mapping[str, msgspec.Raw], name: str, kind: Any, *, folds: bo
         raise RequestError(f"{name}: {error}") from error
 
 
-def _folded(value: Any, *, keeps: bool = False) -> Any:
-    """Return JSON with the names of all fields in lower case; `keeps` leaves the outermost alone, those of nodes."""
+def _folded(value: Any) -> Any:
+    """Return JSON with the names of all fields in lower case."""
     if isinstance(value, dict):
-        return {name if keeps else name.lower(): _folded(each) for name, each in value.items()}
+        return {name.lower(): _folded(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_folded(each) for each in value]
     return value

@@ -18,7 +18,7 @@ import msgspec
 from scheduler.errors import SchedulerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 MAX_EXTENDER_PRIORITY = 10
 """The best score an extender can give; the worst is 0."""
 
+_LARGE_BYTES = 256 * 1024
+"""A longer answer is read piece by piece, and only what is asked of it: whole nodes may come back, in 16 MiB."""
+_LARGEST_PART_BYTES = 1024 * 1024
+"""Of a large answer: a text, a number, or what is none of what is expected."""
+_MOST_VICTIMS = 20_000
+"""On one node."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST = (1 << 63) - 1
 
@@ -111,7 +117,7 @@ def _bytes_of(pod: PodInfo) -> bytes:
     return pod.raw if pod.raw is not None else msgspec.json.encode(pod.pod)
 
 
-def filter_answer(body: bytes, asked: Iterable[str], *, names_only: bool) -> FilterAnswer:
+def filter_answer(body: bytes, asked: Collection[str], *, names_only: bool) -> FilterAnswer:
     """Read ExtenderFilterResult about the nodes `asked`, by name if names were sent.
 
     Raises:
@@ -121,15 +127,18 @@ def filter_answer(body: bytes, asked: Iterable[str], *, names_only: bool) -> Fil
     error = _field(fields, "Error", str, "")
     if error:
         raise ExtenderError(error)
+    _check_number(fields, "NodeNames", b'"', len(asked))
     names = _field(fields, "NodeNames", list, None)
     nodes = _field(fields, "Nodes", dict, None)
     passed: Sequence[Any] = ()
+    known = frozenset(asked)
+    most = 2 * len(known)  # some answer a node twice
     if names_only and names is not None:
+        _limited(names, most, "NodeNames")
         passed = [_typed(name, str, f"NodeNames[{place}]") for place, name in enumerate(names)]
     elif nodes is not None:
-        items = _field(_folded(nodes), "items", list, [], "Nodes.items")
+        items = _limited(_field(_folded(nodes), "items", list, [], "Nodes.items"), most, "Nodes.items")
         passed = [_node_name(item, f"Nodes.items[{place}]") for place, item in enumerate(items)]
-    known = frozenset(asked)
     for name in passed:
         if name not in known:
             raise ExtenderError(
@@ -137,18 +146,18 @@ def filter_answer(body: bytes, asked: Iterable[str], *, names_only: bool) -> Fil
             )
     return FilterAnswer(
         tuple(dict.fromkeys(passed)),
-        _reasons(fields, "FailedNodes"),
-        _reasons(fields, "FailedAndUnresolvableNodes"),
+        _reasons(fields, "FailedNodes", asked),
+        _reasons(fields, "FailedAndUnresolvableNodes", asked),
     )
 
 
-def priorities_answer(body: bytes) -> Sequence[tuple[str, int]]:
-    """Read HostPriorityList: (node name, score) in the extender's order.
+def priorities_answer(body: bytes, asked: int) -> Sequence[tuple[str, int]]:
+    """Read HostPriorityList about so many nodes: (node name, score) in the extender's order.
 
     Raises:
         ExtenderError: it is none, or a score is not 0 to 10.
     """
-    items = _typed(_json(body), list, "", empty=[])
+    items = _limited(_typed(_json(body), list, "", empty=[]), 2 * asked)
     priorities = []
     for place, item in enumerate(items):
         fields = _object(item, f"[{place}]")
@@ -186,7 +195,7 @@ def preemption_answer(body: bytes) -> Mapping[str, MetaVictims]:
 
 def _meta_victims(value: Any, path: str) -> MetaVictims:
     fields = _object(value, path)
-    pods = _field(fields, "Pods", list, [], f"{path}.Pods")
+    pods = _limited(_field(fields, "Pods", list, [], f"{path}.Pods"), _MOST_VICTIMS, f"{path}.Pods")
     uids = (_uid(pod, f"{path}.Pods[{place}]") for place, pod in enumerate(pods))
     return MetaVictims(
         tuple(dict.fromkeys(uids)), _field(fields, "NumPDBViolations", int, 0, f"{path}.NumPDBViolations")
@@ -197,9 +206,34 @@ def _uid(pod: Any, path: str) -> str:
     return _field(_object(pod, path), "UID", str, "", f"{path}.UID")
 
 
-def _reasons(fields: Mapping[str, Any], name: str) -> Mapping[str, str]:
+def _reasons(fields: Mapping[str, Any], name: str, asked: Collection[str]) -> Mapping[str, str]:
+    """Return node -> reason, of the nodes that were asked about."""
+    _check_number(fields, name, b'":', len(asked))
     reasons = _field(fields, name, dict, {})
-    return {node: _typed(reason, str, f"{name}[{node}]", empty="") for node, reason in reasons.items()}
+    return {
+        node: _typed(reasons[node], str, f"{name}[{node}]", empty="") for node in asked if node in reasons
+    }
+
+
+def _check_number(fields: Mapping[str, Any], name: str, sign: bytes, asked: int) -> None:
+    """Refuse a part of a large answer that is about very many more nodes than were asked about, before it is decoded.
+
+    Args:
+        fields: of the answer.
+        name: of the part.
+        sign: what is there once or twice for each node, and seldom anywhere else.
+        asked: how many nodes were asked about.
+    """
+    value = fields.get(name.lower())
+    if isinstance(value, msgspec.Raw) and bytes(value).count(sign) > 10 * asked + 1000:
+        raise ExtenderError(f"answered very many more nodes at {name} than the {asked} it was asked about")
+
+
+def _limited(items: list[Any], most: int, path: str = "") -> list[Any]:
+    if len(items) > most:
+        where = f" at {path}" if path else ""
+        raise ExtenderError(f"answered a list of {len(items)} items{where}, expected at most {most}")
+    return items
 
 
 def _node_name(item: Any, path: str) -> str:
@@ -208,7 +242,12 @@ def _node_name(item: Any, path: str) -> str:
 
 
 def _json(body: bytes) -> Any:
-    """Decode the first JSON value of an answer; what follows it is ignored, as Go's decoder does."""
+    """Decode the first JSON value of an answer; what follows it is ignored, as Go's decoder does.
+
+    A large answer is decoded where `_typed` looks at it, and nothing may follow it.
+    """
+    if len(body) > _LARGE_BYTES:
+        return msgspec.Raw(body)
     import json  # only this decoder stops after the first value
 
     text = body.decode("utf-8", "replace").lstrip()
@@ -244,11 +283,15 @@ def _folded(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _field(fields: Mapping[str, Any], name: str, kind: type[T], absent: Any, path: str = "") -> T:
     value = fields.get(name.lower())
+    if isinstance(value, msgspec.Raw):
+        value = _opened(value, kind, path or name)
     field_value: T = absent if value is None else _typed(value, kind, path or name)
     return field_value
 
 
 def _typed(value: Any, kind: type[T], path: str, *, empty: T | None = None) -> T:
+    if isinstance(value, msgspec.Raw):
+        value = _opened(value, kind, path)
     if value is None and empty is not None:
         return empty
     if _is_of(value, kind):
@@ -256,6 +299,24 @@ def _typed(value: Any, kind: type[T], path: str, *, empty: T | None = None) -> T
         return typed
     where = f" at {path}" if path else ""
     raise ExtenderError(f"answered {_shown(value)}{where}, expected {_KINDS[kind]}")
+
+
+def _opened(raw: msgspec.Raw, kind: type, path: str) -> Any:
+    """Decode a part of a large answer; what is in lists and objects is left as it is."""
+    head = bytes(memoryview(raw)[:100])
+    try:
+        if kind in _PARTS and head.lstrip()[:1] == _PARTS[kind][0]:
+            return msgspec.json.decode(raw, type=_PARTS[kind][1])
+        if memoryview(raw).nbytes <= _LARGEST_PART_BYTES:
+            return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ExtenderError(
+            f"answered what is no JSON: {_quoted(head.decode('utf-8', 'replace'))}"
+        ) from error
+    except RecursionError as error:
+        raise ExtenderError("answered what nests too deep") from error
+    where = f" at {path}" if path else ""
+    raise ExtenderError(f"answered {head.decode('utf-8', 'replace')}...{where}, expected {_KINDS[kind]}")
 
 
 def _is_of(value: Any, kind: type) -> bool:
@@ -276,4 +337,8 @@ def _quoted(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
 
+_PARTS: Mapping[Any, tuple[bytes, Any]] = {
+    dict: (b"{", dict[str, msgspec.Raw]),
+    list: (b"[", list[msgspec.Raw]),
+}
 _KINDS: Mapping[type, str] = {str: "text", int: "an integer", list: "a list", dict: "an object"}

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from scheduler.aside import in_a_thread
-from scheduler.cycle.turns import answered_in_turns
+from scheduler.cycle.turns import SLICE_SECONDS, answered_in_turns
 from scheduler.errors import SchedulerError
 from scheduler.extenders import serving
 from scheduler.extenders.serving import RequestError
@@ -116,7 +117,7 @@ def _verbs(judge: Judge) -> dict[str, Verb]:
 
     async def preempt(body: bytes) -> bytes:
         return serving.preemption_result(
-            await _answered(judge.preempt, await _read(serving.preemption_request, body))
+            await _without_victims(judge, await _read(serving.preemption_request, body))
         )
 
     async def bind(body: bytes) -> bytes:
@@ -129,6 +130,19 @@ def _verbs(judge: Judge) -> dict[str, Verb]:
 async def _answered(ask: Callable[[R], A], request: R) -> A:
     """Ask a judge; what its plugins need more time for than a turn of the event loop is done in slices."""
     return await answered_in_turns(partial(ask, request))
+
+
+async def _without_victims(judge: Judge, request: PreemptionRequest) -> Mapping[str, MetaVictims]:
+    """Ask a judge about one node after another: each is judged with all plugins, and others have their turns in between."""
+    clock = asyncio.get_running_loop().time
+    left: dict[str, MetaVictims] = {}
+    until = clock() + SLICE_SECONDS
+    for node_name, victims in request.victims.items():
+        left.update(await _answered(judge.preempt, replace(request, victims={node_name: victims})))
+        if clock() >= until:
+            await asyncio.sleep(0)
+            until = clock() + SLICE_SECONDS
+    return left
 
 
 _SAY_ERROR: Final = {FILTER: serving.failed_filter_result, BIND: serving.binding_result}

@@ -56,8 +56,9 @@ class Beside(Generic[T]):
                 self._serve()
         finally:
             self._is_given_up = True
-        if self._error is not None:
-            raise self._error
+            error, self._error = self._error, None  # whose frames refer to this
+        if error is not None:
+            raise error
         return self._result[0]
 
     def _serve(self) -> None:
@@ -79,7 +80,8 @@ class Beside(Generic[T]):
         try:
             self._result.append(self._call(self._in_loop))
         except BaseException as error:  # noqa: BLE001  # raised in the event loop
-            self._error = error
+            if not self._is_given_up:
+                self._error = error
         finally:
             self._asked.put(None)
 

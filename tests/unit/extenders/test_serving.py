@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,9 @@ from scheduler.extenders import serving, wire
 from scheduler.extenders.serving import BindingRequest, RequestError
 from scheduler.extenders.wire import FilterAnswer, MetaVictims
 from tests.builders import node, pod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # As Go marshals v1.Pod out of an informer: no kind, empty structs present, nothing where a field is empty and omitted.
 POD = (
@@ -135,7 +138,7 @@ def test_victims_are_read_by_node(body: bytes, victims: dict[str, MetaVictims]) 
     [
         (b'{"Pod":%b}' % POD, "NodeNameToMetaVictims: expected an object, found none"),
         (META % (POD, b"[]"), "NodeNameToMetaVictims: Expected `object"),
-        (META % (POD, b'{"n":{"Pods":[{"UID":7}]}}'), "NodeNameToMetaVictims: Expected `str`"),
+        (META % (POD, b'{"n":{"Pods":[{"UID":7}]}}'), r"NodeNameToMetaVictims\[n\]: Expected `str`"),
         (META % (b"null", b"{}"), "Pod: expected an object"),
     ],
     ids=["no victims", "a list", "a UID that is a number", "no pod"],
@@ -143,6 +146,34 @@ def test_victims_are_read_by_node(body: bytes, victims: dict[str, MetaVictims]) 
 def test_odd_victims_are_refused(body: bytes, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
         serving.preemption_request(body)
+
+
+MANY = b",".join([b'"n"'] * (serving._MOST_NODES + 1))
+TOO_LARGE = {
+    "names": (
+        serving.nodes_request,
+        b'{"Pod":%b,"NodeNames":[%b]}' % (POD, MANY),
+        "NodeNames: expected at most",
+    ),
+    "a pod": (
+        serving.nodes_request,
+        b'{"Pod":{"metadata":{"name":"%b"}},"NodeNames":["n"]}' % (b"x" * serving._LONGEST_POD_BYTES),
+        "Pod: expected at most",
+    ),
+    "victims on a node": (
+        serving.preemption_request,
+        META % (POD, b'{"n":{"Pods":[],"x":"%b"}}' % (b"x" * serving._LONGEST_VICTIMS_BYTES)),
+        r"NodeNameToMetaVictims\[n\]: expected at most",
+    ),
+}
+
+
+@pytest.mark.parametrize(("read", "body", "problem"), TOO_LARGE.values(), ids=TOO_LARGE)
+def test_what_would_take_long_to_decode_in_one_piece_is_refused(
+    read: Callable[[bytes], Any], body: bytes, problem: str
+) -> None:
+    with pytest.raises(RequestError, match=problem):
+        read(body)
 
 
 def test_a_binding_is_read() -> None:
@@ -171,7 +202,7 @@ def test_whatever_is_sent_is_refused_in_our_own_words(body: bytes) -> None:
 def test_answers_are_what_our_own_client_reads() -> None:
     answer = FilterAnswer(("b",), {"a": "no licence"}, {"c": "no such node"})
     assert wire.filter_answer(serving.filter_result(answer), ["a", "b", "c"], names_only=True) == answer
-    assert wire.priorities_answer(serving.priorities_result([("b", 7), ("a", 0)])) == [("b", 7), ("a", 0)]
+    assert wire.priorities_answer(serving.priorities_result([("b", 7), ("a", 0)]), 4) == [("b", 7), ("a", 0)]
     victims = {"n": MetaVictims(("u", "v"), 1)}
     assert wire.preemption_answer(serving.preemption_result(victims)) == victims
     wire.binding_answer(serving.binding_result())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.extenders import wire
@@ -115,15 +116,15 @@ def test_a_filter_answer_that_makes_no_sense_is_refused(case: tuple[Any, str]) -
 )
 def test_an_answer_that_is_no_json_is_shown(body: bytes) -> None:
     with pytest.raises(ExtenderError, match=r"^answered what is no JSON: "):
-        wire.priorities_answer(body)
+        wire.priorities_answer(body, 4)
 
 
 def test_priorities_are_read_in_order() -> None:
     body = json.dumps(
         [{"Host": "n2", "Score": 10}, {"host": "n1", "score": 0}, {"Host": "n3"}, None]
     ).encode()
-    assert wire.priorities_answer(body) == [("n2", 10), ("n1", 0), ("n3", 0), ("", 0)]
-    assert wire.priorities_answer(b"null") == []
+    assert wire.priorities_answer(body, 4) == [("n2", 10), ("n1", 0), ("n3", 0), ("", 0)]
+    assert wire.priorities_answer(b"null", 4) == []
 
 
 PRIORITY_FAULTS = {
@@ -143,8 +144,45 @@ PRIORITY_FAULTS = {
 def test_priorities_that_make_no_sense_are_refused(case: tuple[Any, str]) -> None:
     answer, problem = case
     with pytest.raises(ExtenderError) as caught:
-        wire.priorities_answer(json.dumps(answer).encode())
+        wire.priorities_answer(json.dumps(answer).encode(), 4)
     assert str(caught.value) == problem
+
+
+LARGE = " " * 300_000
+TOO_MANY = {
+    "names": {"NodeNames": ["n1"] * 20_000},
+    "names that are none": {"NodeNames": [""] * 20_000},
+    "reasons": {"FailedNodes": {f"n{number}": "" for number in range(20_000)}},
+    "nodes": {"Nodes": {"items": [{}] * 20_000}},
+}
+
+
+@pytest.mark.parametrize("answer", TOO_MANY.values(), ids=TOO_MANY)
+def test_a_large_answer_about_very_many_more_nodes_than_were_sent_is_refused_unread(
+    answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "_node_name", None)
+    names_only = "Nodes" not in answer
+    with pytest.raises(ExtenderError, match=r"^answered (very many more nodes|a list of 20000 items)"):
+        wire.filter_answer((json.dumps(answer) + LARGE).encode(), ["n1", "n2"], names_only=names_only)
+
+
+def test_of_whole_nodes_in_a_large_answer_only_the_names_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[int] = []
+    really = msgspec.json.decode
+
+    def decode(body: Any, **options: Any) -> Any:
+        if not options:  # as a whole, and not in parts
+            decoded.append(memoryview(body).nbytes)
+        return really(body, **options)
+
+    monkeypatch.setattr(msgspec.json, "decode", decode)
+    nodes = [{"metadata": {"name": f"n{number}", "labels": {"a": "x" * 3000}}} for number in range(200)]
+    body = json.dumps({"Nodes": {"items": nodes}}).encode()
+
+    names = [f"n{number}" for number in range(200)]
+    assert wire.filter_answer(body, names, names_only=False).node_names == tuple(names)
+    assert sum(decoded) < 3000
 
 
 def test_a_failed_binding_is_an_error() -> None:

@@ -22,7 +22,7 @@ NAMES = ["n1", "n2"]
 READERS: dict[str, Callable[[bytes], Any]] = {
     "filter": lambda body: wire.filter_answer(body, NAMES, names_only=True),
     "filter with nodes": lambda body: wire.filter_answer(body, NAMES, names_only=False),
-    "prioritize": wire.priorities_answer,
+    "prioritize": lambda body: wire.priorities_answer(body, 4),
     "preempt": wire.preemption_answer,
     "bind": wire.binding_answer,
 }
@@ -74,6 +74,30 @@ def test_an_answer_is_understood_or_refused(read: Callable[[bytes], Any], body: 
         tell(read(body))
     except ExtenderError as error:
         tell(str(error))
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@given(answer=JSON)
+@example(answer={"NodeNames": None, "FailedNodes": None, "Nodes": {"Items": [None, {"metadata": None}]}})
+@example(answer={"nodes": {"items": [{"Metadata": {"NAME": "n1"}}]}, "FailedNodes": {"n2": None}})
+@example(answer=[None, {"host": "n1", "Score": None}])
+@example(answer={"NodeNameToMetaVictims": {"n1": None, "n2": {"pods": None}, "": {"Pods": [{"uid": "u"}]}}})
+def test_a_large_answer_means_what_a_small_one_means(read: Callable[[bytes], Any], answer: object) -> None:
+    body = json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
+    with pytest.MonkeyPatch.context() as patch:
+        small = _read(read, body)
+        patch.setattr(wire, "_LARGE_BYTES", -1)
+        large = _read(read, body)
+    if small != large:  # other words of the same refusal
+        assert isinstance(small, str)
+        assert isinstance(large, str)
+
+
+def _read(read: Callable[[bytes], Any], body: bytes) -> Any:
+    try:
+        return read(body)
+    except ExtenderError as error:
+        return str(error)
 
 
 @pytest.mark.parametrize("read", REQUESTS.values(), ids=REQUESTS)

@@ -12,6 +12,7 @@ import pytest
 from scheduler.extenders import serving
 from scheduler.extenders.serving import RequestError
 from scheduler.server.extender import _verbs
+from tests import virtual_time
 from tests.builders import pod_object
 
 if TYPE_CHECKING:
@@ -56,3 +57,29 @@ def test_a_large_request_that_makes_no_sense_is_refused_in_the_same_words() -> N
 
     with pytest.raises(RequestError, match="the request is no JSON object"):
         asyncio.run(preempt(b"x" * 2**20))
+
+
+def test_others_have_their_turn_between_the_nodes_of_a_request() -> None:
+    turns = 0
+
+    class TakesLong(KeepsAll):
+        def preempt(self, request: PreemptionRequest) -> Mapping[str, MetaVictims]:
+            assert len(request.victims) == 1
+            asyncio.get_running_loop()._now += 0.01  # type: ignore[attr-defined]
+            return super().preempt(request)
+
+    async def look(request: bytes) -> bytes:
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(others())
+        preempt = _verbs(TakesLong())["preempt"]  # type: ignore[arg-type]  # nothing else is asked
+        answer = await preempt(request)
+        task.cancel()
+        return answer
+
+    virtual_time.run(look(victims(20)))
+    assert turns >= 20
