@@ -6,6 +6,7 @@ import ssl
 import sys
 import urllib.error
 import urllib.request
+from http.client import HTTPException, InvalidURL
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -55,7 +56,11 @@ def ask(server: str, key: str, *, token_file: Path | None, skip_tls_verify: bool
     except urllib.error.HTTPError as error:
         said = error.read().decode(errors="replace").strip()
         raise AskingError(f"GET {shown_url(url)}: {error.code} {error.reason}: {said}") from error
-    except (OSError, msgspec.DecodeError) as error:
+    except InvalidURL:
+        # Its own words repeat a part of the URL, with a password perhaps.
+        problem = f"--server: {shown_url(server)}: its host or port cannot be part of a URL"
+        raise AskingError(problem) from None
+    except (OSError, HTTPException, msgspec.DecodeError) as error:
         raise AskingError(f"GET {shown_url(url)}: {shown_text(str(error), url)}") from error
     return explanation
 

@@ -7,6 +7,7 @@ bytes of length before each, in msgpack.
 
 from __future__ import annotations
 
+import os
 import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -15,6 +16,7 @@ import msgspec
 import zstandard
 
 from scheduler.errors import SchedulerError
+from scheduler.files import open_regular
 from scheduler.version import VERSION as VERSION_OF_SCHEDULER
 
 if TYPE_CHECKING:
@@ -136,7 +138,7 @@ class FileReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.is_torn = False
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             line = file.readline(_LONGEST_HEADER)
         self.header = _header(path, line)
         self._begin = len(line)
@@ -163,7 +165,7 @@ class FileReader:
 
     def _chunks(self) -> Iterator[bytes]:
         decompressor = zstandard.ZstdDecompressor().decompressobj()
-        with self.path.open("rb") as file:
+        with os.fdopen(open_regular(self.path), "rb") as file:
             file.seek(self._begin)
             while chunk := file.read(_CHUNK):
                 try:

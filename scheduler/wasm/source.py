@@ -34,7 +34,7 @@ def read_guest(url: str, folder: Path | None) -> bytes:
 
     Raises:
         OSError: there is none, or no answer in time; the message says so without the URL.
-        ValueError: a URL of another scheme.
+        ValueError: a URL of another scheme, or none that can be asked for.
 
     Source:
         kube-scheduler-wasm-extension, scheduler/plugin/wasm.go, newWasmFromURL.
@@ -48,7 +48,7 @@ def read_guest(url: str, folder: Path | None) -> bytes:
     # They take a while to import, and few profiles have guests.
     import urllib.error
     import urllib.request
-    from http.client import HTTPException
+    from http.client import HTTPException, InvalidURL
 
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - checked above
@@ -60,6 +60,9 @@ def read_guest(url: str, folder: Path | None) -> bytes:
         raise OSError(f"received {error.code} status code") from error
     except urllib.error.URLError as error:
         raise OSError(str(error.reason)) from error
+    except InvalidURL:
+        # Its own words repeat a part of the URL, with a password perhaps, in which nobody knows a URL any more.
+        raise ValueError("its host, port or path cannot be part of a URL") from None
     except HTTPException as error:
         raise OSError(f"no answer of HTTP: {type(error).__name__}: {error}") from error
 

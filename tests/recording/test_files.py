@@ -108,6 +108,13 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, content: bytes, 
     assert told in str(refused.value)
 
 
+def test_a_fifo_among_recordings_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "run.recording"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="is a FIFO, a regular file is expected"):
+        FileReader(path)
+
+
 def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="no recording is there"):
         stretches(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -93,8 +94,18 @@ def test_an_odd_answer_is_told(answer: bytes, told: str) -> None:
         assert refused(url).startswith(told)
 
 
-def test_a_url_that_cannot_be_asked_for_is_told() -> None:
-    assert refused("http://127.0.0.1:9/a guest.wasm").startswith("no answer of HTTP: InvalidURL")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:9/guest.wasm?token=s3cret and more",
+        "http://user:s3cret%20word@127.0.0.1/guest.wasm",
+        "http://127.0.0.1:s3cret/guest.wasm",
+    ],
+)
+def test_a_url_that_cannot_be_asked_for_is_told_without_its_secrets(url: str) -> None:
+    with pytest.raises(ValueError, match="^its host, port or path cannot be part of a URL$") as told:
+        read_guest(url, None)
+    assert "s3cret" not in "".join(traceback.format_exception(told.value))
 
 
 def test_https_needs_a_certificate() -> None:
