@@ -20,7 +20,8 @@ from weakref import ref
 from scheduler.framework.long_work import NeedsTime
 from scheduler.wasm.beside import Beside
 from scheduler.wasm.guest import GuestError, GuestTimeError
-from scheduler.wasm.scene import Scene, UnfinishedError
+from scheduler.wasm.instance import bare
+from scheduler.wasm.scene import Scene, UnfinishedError, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -210,7 +211,10 @@ class Flight:
 
         def call(in_loop: Callable[[Callable[[], bytes]], bytes]) -> int:
             scene.in_loop = in_loop
-            return self._started_and_called(key[0], scene, inf)
+            try:
+                return self._started_and_called(key[0], scene, inf)
+            finally:
+                scene.in_loop = at_once  # so that nothing here refers to itself
 
         return self._go_through(Beside(call).steps(seconds), scene, key, about)
 
@@ -222,6 +226,7 @@ class Flight:
             result = yield from steps
         except GuestError as raised:
             error = raised
+            bare(error)  # whose frames refer to this, and to the instance
             self._is_over, self._instance = True, None
         except BaseException:
             self._is_over, self._instance = True, None  # the thread may still use it

@@ -105,16 +105,33 @@ class Instance:
             with ticker().ticking():
                 yield
         except Exception as raised:  # noqa: BLE001 - traps, exits, and whatever our own functions raise
-            error = call.failure or raised
-            if isinstance(error, UnfinishedError):
-                raise error from None
-            output = f"{text(bytes(call.output)).rstrip()}\n" if call.output else ""
-            if isinstance(error, wasmtime.Trap) and error.trap_code is wasmtime.TrapCode.INTERRUPT:
-                taken = Duration(int((time.perf_counter() - begin) * 1000) * 1_000_000)
-                raise GuestTimeError(f"wasm: {what} error: {output}stopped: it took {taken}") from error
-            raise GuestError(f"wasm: {what} error: {output}{_told(error)}") from error
+            # Nothing here refers to the error: its frames refer to the instance, whose memory is not to wait for the
+            # garbage collector.
+            if isinstance(call.failure, UnfinishedError):
+                raise UnfinishedError(str(call.failure)) from None
+            raise _failed(
+                call.failure or raised, what, bytes(call.output), time.perf_counter() - begin
+            ) from bare(call.failure or raised)
         finally:
-            call.scene, call.memory = Scene(), None
+            call.scene, call.memory, call.failure = Scene(), None, None
+
+
+def bare(error: BaseException) -> BaseException:
+    """Return an error without the frames that it, and what led to it, were raised in."""
+    seen: BaseException | None = error
+    while seen is not None:
+        seen.__traceback__ = None
+        seen = seen.__cause__ or seen.__context__
+    return error
+
+
+def _failed(error: Exception, what: str, output: bytes, seconds: float) -> GuestError:
+    """Return what is raised where a call ended with an error."""
+    written = f"{text(output).rstrip()}\n" if output else ""
+    if isinstance(error, wasmtime.Trap) and error.trap_code is wasmtime.TrapCode.INTERRUPT:
+        taken = Duration(int(seconds * 1000) * 1_000_000)
+        return GuestTimeError(f"wasm: {what} error: {written}stopped: it took {taken}")
+    return GuestError(f"wasm: {what} error: {written}{_told(error)}")
 
 
 def _told(error: Exception) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+from contextlib import suppress
 from math import inf
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -17,14 +20,11 @@ from scheduler.runtime.asking import outcomes_of
 from scheduler.runtime.calls import NodeError
 from scheduler.testing.fakes import FakeTurnLimit
 from scheduler.wasm import flights, scene
-from scheduler.wasm.guest import GuestTimeError
+from scheduler.wasm.guest import GuestError, GuestTimeError
 from scheduler.wasm.instance import Instance
 from tests.builders import node, pod
 from tests.clusters import cluster
-from tests.guests import LOOPS, KeptEvents, guest, wat
-
-if TYPE_CHECKING:
-    from scheduler.snapshot import Snapshot
+from tests.guests import LOOPS, TRAPS, KeptEvents, guest, wat
 
 SNAPSHOT = cluster(*(node(f"n{number}") for number in range(20))).snapshot()
 POD = pod("web", cpu="1")
@@ -59,16 +59,9 @@ def limited(*, each_reading: float = 0.0) -> FakeTurnLimit:
     return limit
 
 
-def asked(plugin: Any, snapshot: Snapshot = SNAPSHOT) -> Any:
+def asked(plugin: Any) -> Any:
     """Ask about the first node, as an attempt that begins again where the guest needs time."""
-
-    def ask() -> Any:
-        try:
-            return plugin.filter_node(CycleState(), POD, snapshot.node_info(0))
-        except NodeError as error:
-            raise error.cause from None
-
-    return answered_at_once(ask)
+    return answered_at_once(lambda: plugin.filter_node(CycleState(), POD, SNAPSHOT.node_info(0)))
 
 
 def test_a_guest_that_loops_holds_the_event_loop_for_one_short_call_only(calls: list[Call]) -> None:
@@ -259,3 +252,43 @@ def test_offline_a_call_may_take_all_of_the_guests_time(calls: list[Call]) -> No
     assert asked(plugin).is_success
     assert calls[0][1]
     assert calls[0][2] > 1
+
+
+@pytest.mark.parametrize("content", [LOOPS, TRAPS], ids=["loops", "traps"])
+@pytest.mark.parametrize("is_long", [False, True], ids=["on the loop", "in a thread"])
+def test_the_memory_of_a_guest_that_failed_does_not_wait_for_the_garbage_collector(
+    content: bytes, is_long: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[ref[Instance]] = []
+    really = Instance.call
+
+    def call(self: Instance, export: str, about: Any, seconds: float) -> int:
+        seen.append(ref(self))
+        return really(self, export, about, seconds)
+
+    monkeypatch.setattr(Instance, "call", call)
+    plugin = guest(content, time_limit=Duration(20_000_000), turn_limit=limited())
+    if is_long:
+        plugin._pool.long.add("filter")
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(GuestError):
+            asked(plugin)
+        left = [instance for instance in seen if instance() is not None]
+    finally:
+        gc.enable()
+
+    assert len(seen) == 1
+    assert not left
+
+
+def test_the_instance_of_a_long_call_is_free_again_without_the_garbage_collector() -> None:
+    plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), turn_limit=limited())
+    plugin._pool.long.add("filter")
+    gc.disable()
+    try:
+        assert asked(plugin).is_success
+        assert len(plugin._pool._idle) == 1
+    finally:
+        gc.enable()

@@ -103,7 +103,7 @@ def test_an_odd_answer_is_told(answer: bytes, told: str) -> None:
     ],
 )
 def test_a_url_that_cannot_be_asked_for_is_told_without_its_secrets(url: str) -> None:
-    with pytest.raises(ValueError, match="^its host, port or path cannot be part of a URL$") as told:
+    with pytest.raises(ValueError, match=r"^its host, port or path cannot be part of a URL$") as told:
         read_guest(url, None)
     assert "s3cret" not in "".join(traceback.format_exception(told.value))
 
