@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -206,3 +207,59 @@ async def priority_classes(it: Stage) -> None:
     async with it.meanwhile(it.n(200, least=10), change):
         await it.innocents()
         await it.pause(10)
+
+
+@scenario()
+async def all_pods_deleted(it: Stage) -> None:
+    """20,000 bound pods of one namespace that are all deleted at once, twice"""
+    for turn in range(2):
+        await it.api.create_all(
+            it.pod(f"d-{turn}-{number}", on=it.node(number), cpu="1m")
+            for number in range(it.n(20_000, least=20))
+        )
+        await it.pause(5)
+        path = f"/api/v1/namespaces/{it.namespace}/pods"
+        deleting = asyncio.create_task(it.api.ask("DELETE", path, gracePeriodSeconds="0"))
+        await it.innocents()
+        await deleting
+
+
+@scenario()
+async def contested_conditions(it: Stage) -> None:
+    """2000 pods that fit nowhere, whose PodScheduled condition their owner rewrites, 200 times a second"""
+    count = it.n(2000, least=10)
+    await it.api.create_all(it.pod(f"c-{number}", cpu="99") for number in range(count))
+
+    async def rewrite(number: int) -> None:
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Mine",
+            "message": str(number),
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        path = f"/api/v1/namespaces/{it.namespace}/pods/c-{number % count}/status"
+        await it.api.patch(path, {"status": {"conditions": [condition]}}, STRATEGIC)
+
+    async with it.meanwhile(it.n(200, least=20), rewrite):
+        await it.innocents()
+        await it.pause(15)
+        await it.api.create(it.pod("newcomer", cpu="99"))
+        it.expect(await it.wait_for("newcomer", judged, 60), "another pod waits for its condition")
+
+
+@scenario()
+async def large_pods_come_and_go(it: Stage) -> None:
+    """Pods of our schedulerName with 200 KB of annotations that are created and deleted, 200 times a second"""
+    text = "x" * (200_000 if not it.is_small else 20_000)
+
+    async def come_and_go(number: int) -> None:
+        made = it.pod(f"l-{number}", cpu="99")
+        made["metadata"]["annotations"] = {"large": text}
+        await it.api.create(made)
+        path = f"/api/v1/namespaces/{it.namespace}/pods/l-{number}"
+        await it.api.ask("DELETE", path, gracePeriodSeconds="0")
+
+    async with it.meanwhile(it.n(200, least=20), come_and_go):
+        await it.innocents()
+        await it.pause(15)
