@@ -98,6 +98,7 @@ def _compile(content: bytes, digest: str) -> Guest:
 def _forget() -> None:
     """Free what was compiled while wasmtime's library is still there; later it would complain on standard error."""
     _compile.cache_clear()
+    gc.unfreeze()
     gc.collect()
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import pytest
 import wasmtime
@@ -15,10 +17,10 @@ from scheduler.errors import PluginLoadError
 from scheduler.framework import Code, CycleState
 from scheduler.objects.durations import Duration
 from scheduler.wasm.args import GuestArgs, MemorySize
-from scheduler.wasm.guest import GuestError, GuestTimeError, compile_guest
+from scheduler.wasm.guest import GuestError, GuestTimeError, _forget, compile_guest
 from tests.builders import node, pod
 from tests.clusters import cluster
-from tests.guests import GROWS, LOOPS, TRAPS, guest, wat
+from tests.guests import EVEN_NODES, GROWS, LOOPS, TRAPS, guest, wat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -287,3 +289,15 @@ def test_the_start_of_an_instance_is_charged_to_the_attempt_that_needs_it() -> N
     with pytest.raises(GuestTimeError, match="its calls took"):
         ask(plugin)
     assert asked == [SHORT.seconds]
+
+
+def test_at_the_end_of_the_process_also_guests_that_were_frozen_are_freed() -> None:
+    plugin = guest(EVEN_NODES)
+    plugin.itself = plugin
+    freed = ref(plugin)
+    gc.freeze()
+    del plugin
+
+    _forget()
+
+    assert freed() is None
