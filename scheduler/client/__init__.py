@@ -1,4 +1,4 @@
-"""Everything that talks to the API server: list-and-watch, stores, writes, events.
+"""Client of the API server: list-and-watch, stores, writes and events.
 
-`http/` moves bytes, over connections that are kept; what is above it deals in our typed structs.
+`http/` transfers bytes over connections that are reused. The modules above it work with typed structs.
 """

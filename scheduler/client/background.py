@@ -1,4 +1,4 @@
-"""The lane for what can wait: status patches, then events, never in the way of binds."""
+"""The lane for writes that can wait, status patches before events; it never delays binds."""
 
 from __future__ import annotations
 
@@ -19,51 +19,51 @@ logger = logging.getLogger(__name__)
 
 
 class Job(Protocol):
-    """One thing to write."""
+    """One write."""
 
     @property
     def about(self) -> str:
-        """The key of the object it is about, for logs."""
+        """The key of the object that the job writes, for logs."""
         ...
 
     async def send(self, connection: Requests) -> None:
-        """Write it, as it is when its turn comes.
+        """Write the object in its state at the time of sending.
 
         Raises:
-            ApiError: it was not written.
+            ApiError: the write failed.
         """
         ...
 
     def should_retry(self, error: ApiError) -> bool:
-        """Say whether to send it again after an error; also counts the tries."""
+        """Return whether to send the job again after an error; also counts the tries."""
         ...
 
     def finished(self, error: ApiError | None) -> None:
-        """Take note that it was written, or given up with an error."""
+        """Handle the end of the job: it was written, or given up with an error."""
         ...
 
 
 class WorkObserver(Protocol):
-    """Who counts what becomes of the jobs of a queue; each has a key that no other one in the queue has."""
+    """Counts the jobs of a queue; each job has a key that is unique in the queue."""
 
     def added(self, key: Hashable) -> None:
         """A job was queued, or is to be sent again."""
         ...
 
     def withdrawn(self, key: Hashable) -> None:
-        """What waited is not wanted any more."""
+        """A waiting job was withdrawn."""
         ...
 
     def taken(self, key: Hashable) -> None:
-        """What waited is being sent."""
+        """A waiting job is being sent."""
         ...
 
     def done(self, key: Hashable) -> None:
-        """It was sent, or given up."""
+        """A job was sent, or given up."""
         ...
 
     def retried(self, key: Hashable) -> None:
-        """It was not sent, and will be sent again."""
+        """A job failed, and will be sent again."""
         ...
 
 
@@ -81,17 +81,17 @@ J = TypeVar("J", bound=Job)
 _Turn: TypeAlias = "tuple[JobQueue[Any], Job]"
 
 _LENT_AT_MOST = 128
-"""How many jobs of the last queue may be under way beyond all places."""
+"""Maximum number of jobs of the last queue in flight beyond the limit."""
 
 
 class JobQueue(Generic[J]):
-    """Jobs of one kind, first in, first out, of bounded number.
+    """Jobs of one kind, first in, first out, with a bounded length.
 
     Attributes:
-        name: for logs and metrics.
-        dropped: how many jobs found the queue full.
-        in_flight: how many were taken and not yet done.
-        observer: is told of every job; to be set before the first.
+        name: the queue's name in logs and metrics.
+        dropped: the number of jobs that were dropped because the queue was full.
+        in_flight: the number of jobs taken and not yet done.
+        observer: is notified of every job; set it before the first job.
     """
 
     def __init__(self, name: str, capacity: int) -> None:
@@ -109,7 +109,7 @@ class JobQueue(Generic[J]):
         return len(self._jobs)
 
     def put(self, job: J) -> bool:
-        """Queue a job; False if there is no room."""
+        """Queue a job; return False if the queue is full."""
         if len(self) >= self._capacity:
             self.dropped += 1
             if not self._is_dropping:
@@ -125,7 +125,7 @@ class JobQueue(Generic[J]):
         return True
 
     def take(self) -> J | None:
-        """Hand out the next job to be sent now, if there is one."""
+        """Take the next job to send; None if there is none."""
         job = self._pop()
         if job is None:
             return None
@@ -134,12 +134,13 @@ class JobQueue(Generic[J]):
         if self._is_dropping and len(self) <= self._capacity // 2:
             self._is_dropping = False
             logger.warning(
-                "Write queue has room again", extra={"queue": self.name, "dropped_in_all": self.dropped}
+                "Write queue has free capacity again",
+                extra={"queue": self.name, "dropped_in_all": self.dropped},
             )
         return job
 
     def put_back(self, job: J) -> None:
-        """Take back a job that is to be sent again, before all others."""
+        """Return a job to the front of the queue, to be sent again."""
         self.in_flight -= 1
         key = self._key(job)
         self.observer.retried(key)
@@ -153,7 +154,7 @@ class JobQueue(Generic[J]):
         self._note_if_idle()
 
     async def wait_idle(self) -> None:
-        """Wait until nothing is queued or under way."""
+        """Wait until no job is queued or in flight."""
         while not self._idle.is_set():
             await self._idle.wait()
 
@@ -175,13 +176,13 @@ class JobQueue(Generic[J]):
 
 
 class BackgroundLane:
-    """Sends the jobs of several queues, the first queue first.
+    """Sends the jobs of several queues, in the order of the queues.
 
-    Of the places at a time, the first queue leaves one free, so that a flood of patches does not stop the
-    last queue, the events. Besides, `lend` lets one job of the last queue out beyond all places. When the server has
-    too much to do or cannot be reached, all wait together.
+    The first queues leave one slot free, so that a flood of patches does not stop the last queue, the events.
+    `lend` lets one extra job of the last queue start beyond the limit. When the server is overloaded or
+    unreachable, all jobs wait together.
 
-    Jobs are sent by a few tasks that stay, one for each job that was ever under way at a time.
+    Long-lived tasks send the jobs, as many as were ever in flight at a time.
     """
 
     def __init__(
@@ -196,8 +197,8 @@ class BackgroundLane:
 
         Args:
             connection: to the API server.
-            queues: the more urgent first.
-            places: how many jobs may be under way now, at least 2.
+            queues: the most urgent one first.
+            places: returns how many jobs may be in flight now, at least 2.
             backoff: between tries while the server does not answer.
         """
         self._connection = connection
@@ -212,7 +213,7 @@ class BackgroundLane:
         self._resume: asyncio.TimerHandle | None = None
 
     def wake(self) -> None:
-        """Begin what there is room for; to be called when a job was queued, or there may be more places."""
+        """Start as many jobs as the limit allows; call this after queueing a job, or when the limit may have grown."""
         while not self._is_closed and (turn := self._next()) is not None:
             self._busy += 1
             if self._asleep:
@@ -222,12 +223,12 @@ class BackgroundLane:
                 self._senders.add(sender)
 
     def lend(self) -> None:
-        """Let one more job of the last queue out although there is no place, now or as soon as there is one."""
+        """Allow one extra job of the last queue beyond the limit, now or as soon as there is one."""
         self._lent = min(self._lent + 1, _LENT_AT_MOST)
         self.wake()
 
     async def close(self) -> None:
-        """Drop everything, and begin nothing any more."""
+        """Drop all jobs, and start none any more."""
         self._is_closed = True
         if self._resume is not None:
             self._resume.cancel()
@@ -237,7 +238,7 @@ class BackgroundLane:
         await asyncio.gather(*self._senders, return_exceptions=True)
 
     def _next(self) -> _Turn | None:
-        """Take the next job that has a place."""
+        """Take the next job that may start."""
         if self._resume is not None:
             return None
         *urgent, last = self._queues
@@ -272,7 +273,7 @@ class BackgroundLane:
             else:
                 self._busy += 1
                 turn = next_turn
-                self.wake()  # there may be more places than before
+                self.wake()  # the limit may have grown
 
     async def _carry_out(self, queue: JobQueue[Any], job: Job) -> None:
         failure: ApiError | None = None
@@ -284,7 +285,7 @@ class BackgroundLane:
                 queue.put_back(job)
                 self._wait(error)
                 return
-            # Deleted meanwhile, or somebody else's to say by now.
+            # The object was deleted meanwhile, or another leader writes it now.
             is_expected = error.status == 404 or isinstance(error, NotLeadingError)
             logger.log(
                 logging.DEBUG if is_expected else logging.WARNING,
@@ -293,14 +294,14 @@ class BackgroundLane:
             )
             failure = error
         except Exception as error:
-            # A fault of ours in one write must not stop those behind it.
+            # A bug in one write must not stop the writes behind it.
             logger.exception("Write failed", extra={"queue": queue.name, "object": job.about})
             failure = ApiError(0, "InternalError", f"{job.about}: {error!r}")
         queue.done(job)
-        job.finished(failure)  # which may queue it anew
+        job.finished(failure)  # may queue the job again
 
     def _wait(self, error: ApiError) -> None:
-        """Begin nothing for a while."""
+        """Start no job for a while."""
         seconds = error.pause_seconds(self._backoff.next_seconds())
         loop = asyncio.get_running_loop()
         if self._resume is not None:

@@ -1,6 +1,6 @@
-"""From a kubeconfig or a service account to an open `ApiConnection` whose credentials stay fresh.
+"""Connects with a kubeconfig or a service account, and keeps the credentials of the `ApiConnection` fresh.
 
-They are read again and again, since tokens and certificates are replaced.
+Credentials are read periodically, because tokens and certificates are replaced.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ logger = logging.getLogger(__name__)
 Identity: TypeAlias = tuple[bytes, ...]
 
 REFRESH_SECONDS = 60.0
-"""How often tokens and certificates are read again; a plugin is asked five minutes before its answer expires."""
+"""Interval of reading tokens and certificates; an exec plugin is run again five minutes before its credential expires."""
 PLUGIN_REFRESH_SECONDS = 600.0
-"""How often a plugin is asked again that does not say when its answer expires."""
+"""Interval of running an exec plugin that returns no expiration time."""
 
 
 @asynccontextmanager
 async def connect(kubeconfig: str | None) -> AsyncIterator[ApiConnection]:
-    """Connect as the current context of a kubeconfig says, or $KUBECONFIG's, or, without any, as a pod inside the cluster.
+    """Connect with the current context of a kubeconfig or of $KUBECONFIG, or, without either, with the pod's service account.
 
-    Nothing is sent yet, so a server that is away shows at the first request.
+    Sends nothing yet, so that an unreachable server shows only at the first request.
 
     Raises:
-        ConfigurationError: the kubeconfig is missing or broken, or this is no pod.
+        ConfigurationError: the kubeconfig is missing or invalid, or the process does not run in a pod.
     """
     async with connected(Credentials(kubeconfig)) as connection:
         yield connection
@@ -51,7 +51,7 @@ async def connect(kubeconfig: str | None) -> AsyncIterator[ApiConnection]:
 
 @asynccontextmanager
 async def connected(credentials: Credentials) -> AsyncIterator[ApiConnection]:
-    """Connect with credentials, which are read for that, as `connect`."""
+    """Connect as `connect` does, with credentials that this function loads."""
     await credentials.load()
     identity, endpoint = await in_a_thread(credentials.changed, f"reading {credentials.source}")
     assert endpoint is not None
@@ -69,7 +69,7 @@ async def connected(credentials: Credentials) -> AsyncIterator[ApiConnection]:
 
 
 async def _keep_fresh(credentials: Credentials, connection: ApiConnection, identity: Identity) -> None:
-    """Read tokens and certificates again for ever; what cannot be read now leaves the old ones in use."""
+    """Read tokens and certificates periodically; if reading fails, the old ones stay in use."""
     doing = f"reading {credentials.source}"
     while True:
         await credentials.wait_stale()
@@ -86,21 +86,21 @@ async def _keep_fresh(credentials: Credentials, connection: ApiConnection, ident
                 extra={"source": credentials.source, "error": str(error)},
             )
         except Exception:
-            # A mistake of ours, after which tokens have to be read again all the same.
+            # After a bug, too, tokens must be read again.
             logger.exception("Credentials could not be read again", extra={"source": credentials.source})
 
 
 class Credentials:
-    """What a kubeconfig, or without one a pod's service account, says at present; an `Authorization`.
+    """The current content of a kubeconfig, or of a pod's service account; an `Authorization`.
 
     Args:
-        kubeconfig: path of the file; None for those that $KUBECONFIG names, or else the service account.
-        context: of the kubeconfig; "" for the current one.
+        kubeconfig: path of the file; None for the files in $KUBECONFIG, or else the service account.
+        context: name of a context of the kubeconfig; "" for the current one.
 
     Attributes:
-        namespace: of what names none, as the context says; read by `load`.
-        source: for messages.
-        login: as last read; `load` it first.
+        namespace: the context's default namespace; set by `load`.
+        source: name of the source, for messages.
+        login: the credentials as last read; call `load` first.
     """
 
     def __init__(self, kubeconfig: str | None, context: str = "") -> None:
@@ -122,11 +122,11 @@ class Credentials:
         """Read everything, or read again what may have changed.
 
         Args:
-            gives_up: whether files that cannot be read in time are given up; see `in_a_thread`.
+            gives_up: whether to give up reading files that are not read in time; see `in_a_thread`.
 
         Raises:
-            ConfigurationError: something is missing or makes no sense.
-            TookTooLongError: it is given up.
+            ConfigurationError: something is missing or invalid.
+            TookTooLongError: reading was given up.
         """
         try:
             login = await self._read(partial(in_a_thread, doing=f"reading {self.source}", gives_up=gives_up))
@@ -142,7 +142,7 @@ class Credentials:
         self._rejected.set()
 
     async def wait_stale(self) -> None:
-        """Wait until it is time to read again, or at once when the server rejected what there is."""
+        """Wait until the next refresh is due; return at once when the server rejected the credentials."""
         tells_expiry = self._plugin is None or self._plugin.tells_expiry
         try:
             async with asyncio.timeout(REFRESH_SECONDS if tells_expiry else PLUGIN_REFRESH_SECONDS):
@@ -151,20 +151,20 @@ class Credentials:
             return
         if self._plugin is not None:
             self._plugin.forget()
-        # Whatever is wrong, a server that rejects everything is not asked after every answer.
+        # Whatever the cause, do not retry after every answer of a server that rejects all requests.
         await asyncio.sleep(1.0)
         self._rejected.clear()
 
     def endpoint(self) -> Endpoint:
-        """Return the way to the server with the present certificates.
+        """Return the endpoint with the current certificates.
 
         Raises:
-            ConfigurationError: the certificates cannot be used, or the proxy is of another kind.
+            ConfigurationError: the certificates are unusable, or the proxy is not an HTTP proxy.
         """
         login = self.login
         if self.proxy and not is_http(self.proxy):
             raise self._broken(
-                f"the proxy that {'it' if login.proxy else 'the environment'} names is no HTTP proxy"
+                f"the proxy in {'the kubeconfig' if login.proxy else 'the environment'} is not an HTTP proxy"
             )
         try:
             tls = login.tls() if login.server.startswith("https") else None
@@ -173,10 +173,10 @@ class Credentials:
         return Endpoint(login.server, tls, login.server_hostname, self.proxy)
 
     def changed(self, identity: Identity | None = None) -> tuple[Identity, Endpoint | None]:
-        """Return with what connections are made at present, and the way to the server if that is something else.
+        """Return the identity of new connections, and the endpoint if the identity changed.
 
         Raises:
-            ConfigurationError: as `endpoint`.
+            ConfigurationError: see `endpoint`.
         """
         try:
             newest = self.login.identity()
@@ -186,7 +186,7 @@ class Credentials:
 
     @property
     def proxy(self) -> str:
-        """The proxy between, from the kubeconfig or else the environment; "" for none."""
+        """The proxy of the kubeconfig, or else of the environment; "" for none."""
         return self.login.proxy or proxy_of(self.login.server)
 
     async def _read(self, aside: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Login:
@@ -199,7 +199,7 @@ class Credentials:
         if kubeconfig.asks_provider:
             if self._provider is None:
                 from scheduler.client.login_by_provider import (
-                    ProviderLogin,  # as long as all other imports together
+                    ProviderLogin,  # takes as long to import as all other modules together
                 )
 
                 self._provider = ProviderLogin()

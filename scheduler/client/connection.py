@@ -1,4 +1,4 @@
-"""One API server, asked for bytes and answering in bytes."""
+"""A connection to one API server: requests and answers as bytes."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
 USER_AGENT = f"custom-scheduler/{VERSION}"
 
 NOT_CONNECTED = "NotConnected"
-"""An `ApiError.reason` at status 0: nobody took the connection, so the request was never sent."""
+"""An `ApiError.reason` at status 0: no connection could be opened, so the request was never sent."""
 CONNECTION_LOST = "ConnectionLost"
-"""An `ApiError.reason` at status 0: sent, perhaps carried out, never answered."""
+"""An `ApiError.reason` at status 0: the request was sent and may have been carried out, but no answer came."""
 TIMEOUT = "Timeout"
-"""An `ApiError.reason` at status 0: no answer in time, or a watch that fell silent."""
+"""An `ApiError.reason` at status 0: no answer in time, or no data on a watch."""
 
 _SENT_TWICE = frozenset({"GET", "PUT", "DELETE"})
-"""Methods that may be carried out twice: sent once more over another connection where not a byte of an answer came."""
+"""Methods that may be carried out twice: resent once over another connection if no byte of an answer came."""
 _ACCEPT = f"\r\nAccept: {JSON}\r\n"
 _IN_A_URL = "/?&=%:@!$'()*+,;~[]"
-_LINES_AT_A_TIME = 32  # then the other tasks get a turn: about a millisecond of events
+_LINES_AT_A_TIME = 32  # then other tasks run: about a millisecond of events
 
 
 class Authorization(Protocol):
-    """What makes the API server believe who is asking."""
+    """Authenticates requests to the API server."""
 
     def header(self) -> str | None:
-        """Return the Authorization header for the next request; None for client certificates and for nobody."""
+        """Return the Authorization header for the next request; None for client certificates or anonymous requests."""
         ...
 
     def rejected(self) -> None:
-        """Take note that the server answered 401."""
+        """Handle a 401 of the server."""
         ...
 
 
 class RequestObserver(Protocol):
-    """Who counts requests. Must neither raise nor change anything."""
+    """Counts requests. Must neither raise nor change anything."""
 
     def requested(
         self, host: str, request: Request, status: int, seconds: float, received: int | None
@@ -59,36 +59,36 @@ class RequestObserver(Protocol):
 
         Args:
             host: the server's name and port.
-            request: what was asked.
-            status: of the answer; 0 when there was none.
-            seconds: from its sending to the end of the answer.
-            received: bytes of the answer's body; None when there was none.
+            request: the request.
+            status: status of the answer; 0 without an answer.
+            seconds: time from sending to the end of the answer.
+            received: bytes of the answer's body; None without an answer.
         """
         ...
 
     def watched(self, host: str, method: str, status: int) -> None:
-        """Count a watch that has begun, or could not."""
+        """Count a watch that was opened, or refused."""
         ...
 
 
 class ApiConnection:
     """Requests and streams to one API server, over one connection pool.
 
-    An async context manager. Make it inside the event loop that will use it; `connect` makes one from a
+    An async context manager. Create it inside the event loop that uses it; `connect` creates one from a
     kubeconfig or a pod's service account.
 
     Attributes:
-        observer: is told of every request, once it is set.
-        in_trouble: is called whenever the server did not answer, or with a 5xx.
-        user_agent: what this client calls itself; to be set before the first request.
+        observer: is notified of every request, once it is set.
+        in_trouble: is called whenever the server does not answer, or answers with a 5xx.
+        user_agent: value of the User-Agent header; set it before the first request.
     """
 
     def __init__(self, endpoint: Endpoint, *, authorization: Authorization | None = None) -> None:
-        """Prepare; nothing is sent yet.
+        """Prepare; this sends nothing.
 
         Args:
             endpoint: the server.
-            authorization: None where the server asks for none, or client certificates do.
+            authorization: None if the server needs none, or if client certificates authenticate.
         """
         self.observer: RequestObserver | None = None
         self.in_trouble: Callable[[], None] = _ignore
@@ -107,43 +107,44 @@ class ApiConnection:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where new requests go."""
+        """The endpoint of new requests."""
         return self._pool.endpoint
 
     @property
     def authorization(self) -> str | None:
-        """The Authorization header of the next request, for who asks the server by other means; None for none."""
+        """The Authorization header of the next request, for other clients of the same server; None for none."""
         return None if self._authorization is None else self._authorization.header()
 
     @property
     def silent_since(self) -> float | None:
-        """The loop's time when something was heard last; None where no stream is open."""
+        """The loop's time of the last data received; None if no stream is open."""
         return self._pool.silent_since
 
     def close_idle(self) -> None:
-        """Open new connections for what is asked from now on."""
+        """Close idle connections, so that later requests open new ones."""
         self._pool.close_idle()
 
     def cut_streams(self, silent_since: float) -> None:
-        """Have streams end as cut off that brought nothing since then, by the loop's time."""
+        """End all streams that received nothing since a time of the loop; their iteration raises a lost connection."""
         self._pool.cut_streams(silent_since)
 
     async def close(self) -> None:
-        """Close all connections; what is under way fails."""
+        """Close all connections; requests in flight fail."""
         await self._pool.close()
 
     def replace_endpoint(self, endpoint: Endpoint) -> None:
-        """Use other connections for new requests: the client certificate has changed. What is under way goes on."""
+        """Use another endpoint for new requests, after a change of the client certificate. Requests in flight continue."""
         self._pool.replace_endpoint(endpoint)
         self._head = None
 
     async def send(
         self, request: Request, *, before_sending: Callable[[], None] | None = None, anew: bool = False
     ) -> Response:
-        """Ask as `requests.Requests.send`, with `anew` over a connection that is opened for it.
+        """Send as `requests.Requests.send`; with `anew`, over a new connection.
 
-        `before_sending` is called before a connection is opened, and when nothing is left to wait for, right before the
-        request is written; what it raises is raised here, with nothing sent.
+        `before_sending` is called before a connection is opened, and again right before the request is
+        written, when there is nothing left to wait for. Its exceptions are raised here, and then nothing was
+        sent.
         """
         began = time.perf_counter()
         try:
@@ -160,15 +161,16 @@ class ApiConnection:
         return Response(status, body)
 
     async def stream(self, request: Request, *, silence_seconds: float) -> AsyncGenerator[list[bytes], None]:
-        """Ask for a watch and yield its lines, without their ends and of any length, as many as are there.
+        """Open a watch and yield its lines, without line ends and of any length, in the batches in which they arrive.
 
-        The first to come is an empty list: the server agreed.
+        The first item is an empty list: the server accepted the watch.
 
-        The end of the iteration is the server's orderly end; a last line it did not finish is yielded as is.
+        The iteration ends when the server ends the watch in order; an unfinished last line is yielded as it
+        is.
 
         Args:
-            request: its time is not limited.
-            silence_seconds: how long the server may send nothing at all.
+            request: the request; its timeout does not apply.
+            silence_seconds: how long the server may send nothing.
 
         Raises:
             ApiError: refused, or, with status 0, cut off or silent for too long (`TIMEOUT`).
@@ -204,7 +206,7 @@ class ApiConnection:
         """Send, and return a connection with the whole answer, or, with `silence_seconds`, with its head.
 
         Raises:
-            ApiError: with status 0: there is none.
+            ApiError: status 0: no answer came.
         """
         deadline = asyncio.get_running_loop().time() + request.timeout_seconds
         lost: ApiError | None = None
@@ -217,10 +219,10 @@ class ApiConnection:
                     if check is not None:
                         self._check(check, connection)
                 except Exception:
-                    if lost is not None:  # the first time it was sent, and may have been carried out
+                    if lost is not None:  # the first try was sent, and may have been carried out
                         raise lost from None
                     raise
-                # No other task has had a turn since the check.
+                # No other task has run since the check.
                 try:
                     if silence_seconds is None:
                         await connection.begin(self._encode(request), deadline)
@@ -238,7 +240,7 @@ class ApiConnection:
                 else:
                     return connection
         finally:
-            lost = None  # which remembers this call, and so the connection
+            lost = None  # its traceback refers to this frame, and so to the connection
 
     async def _open(
         self, request: Request, deadline: float, check: Callable[[], None] | None
@@ -278,7 +280,7 @@ class ApiConnection:
         return head.encode() + body
 
     def _build_head(self, authorization: str | None) -> tuple[str, str]:
-        """Return what comes before and after the path in every request."""
+        """Return the constant parts before and after the path of every request."""
         endpoint = self._pool.endpoint
         constant = (
             f" HTTP/1.1\r\nHost: {endpoint.host}\r\nUser-Agent: {self.user_agent}{_ACCEPT}"
@@ -313,7 +315,7 @@ def _ignore() -> None:
 
 
 def _no_answer(request: Request, error: OSError) -> ApiError:
-    """There was none, because of an error of the system."""
+    """Return the error of a request without an answer, from an error of the system."""
     reason = TIMEOUT if isinstance(error, TimeoutError) else CONNECTION_LOST
     return ApiError(0, reason, f"{request}: {reason}: {str(error) or type(error).__name__}")
 
@@ -324,8 +326,8 @@ async def _pieces(connection: HttpProtocol) -> AsyncGenerator[bytes, None]:
 
 
 async def _lines(connection: HttpProtocol) -> AsyncGenerator[list[bytes], None]:
-    """Split what arrives at newlines; a line may be longer than any buffer."""
-    begun: list[bytes] = []  # of a line whose end has not come
+    """Split the received data into lines; a line may be longer than any buffer."""
+    begun: list[bytes] = []  # parts of an unfinished line
     async for piece in _pieces(connection):
         *ends, rest = piece.split(b"\n")
         if ends and begun:

@@ -1,7 +1,7 @@
 """Events about pods and other objects, as `kubectl describe` shows them: events.k8s.io/v1.
 
-An event that repeats becomes a series: its second occurrence is patched into the first, the next ones are
-only counted, and the count is written every half hour and when nothing was added for six minutes.
+A repeated event becomes a series: the second occurrence is patched into the first, later ones are only
+counted. The count is written every half hour, and when no occurrence was added for six minutes.
 
 Source: kube-scheduler v1.36, staging/src/k8s.io/client-go/tools/events.
 """
@@ -28,32 +28,32 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.objects.pod import PodInfo
 
-    QueueEvent = Callable[[Job], bool]  # whether there was room
+    QueueEvent = Callable[[Job], bool]  # returns False if the queue is full
 
 FINISH_SECONDS = 360.0
-"""A series that nothing was added to for so long is over; the next occurrence is a new event."""
+"""A series without a new occurrence for this long is finished; the next occurrence is a new event."""
 REFRESHES_AFTER = 5
-"""A series' count is written every so many times FINISH_SECONDS: every half hour."""
+"""The count of a series is written after this many FINISH_SECONDS: every half hour."""
 KNOWN_LIMIT = 20_000
-"""How many events are remembered; the oldest beyond it become new ones should they happen again."""
+"""Maximum number of remembered events; a further occurrence of an older one is a new event."""
 NOTE_BYTES = 1024
 _CUT = " ..."
 _NAME_LIMIT = 253
 
 
 CONTROLLER = "custom-scheduler"
-"""Who reports events that are no profile's, whatever the profiles are called."""
+"""Reporting controller of events that belong to no profile."""
 
 
 class EventRecorders:
-    """Recorders by schedulerName, each made when it is first asked for.
+    """Recorders by schedulerName, each created on first use.
 
-    Those of names that are served no longer stay: bindings end under them, and series of events later still. `run` must
-    run beside them, to write what is counted.
+    Recorders of names that are no longer served stay: bindings end under these names, and series of events
+    even later. `run` must run concurrently to write the counts.
 
     Args:
-        queue: takes events, to be sent when there is time.
-        clock: for the events' times.
+        queue: receives events, to be sent in the background.
+        clock: gives the times of events.
     """
 
     def __init__(self, queue: QueueEvent, clock: Clock) -> None:
@@ -62,7 +62,7 @@ class EventRecorders:
         self._recorders: dict[str, EventRecorder] = {}
 
     def of(self, scheduler_name: str) -> EventRecorder:
-        """Return who records the events of a profile, or of another controller of this process."""
+        """Return the recorder of a profile, or of another controller of this process."""
         recorder = self._recorders.get(scheduler_name)
         if recorder is None:
             recorder = EventRecorder(self._queue, self._clock, scheduler_name)
@@ -70,7 +70,7 @@ class EventRecorders:
         return recorder
 
     def about(self, kind: str, key: str) -> list[RecordedEvent]:
-        """Return what was recorded of an object, by `namespace/name`, and not yet forgotten."""
+        """Return the remembered events about an object, by `namespace/name`."""
         return [event for each in self._recorders.values() for event in each.about(kind, key)]
 
     async def run(self) -> NoReturn:
@@ -106,16 +106,16 @@ class EventRecorder:
         related: PodInfo | PodGroup | ObjectReference | None = None,
         is_unique: bool = False,
     ) -> None:
-        """Queue an event, or count it if it is one that happened before.
+        """Queue an event, or count it if it repeats an earlier one.
 
         Args:
-            regarding: what it is about.
+            regarding: the object that the event is about.
             type_: "Normal" or "Warning".
-            reason: why, in one word: `FailedScheduling`.
-            action: what was done, in one word: `Scheduling`.
-            note: for people; cut to 1024 bytes, without what is secret in URLs.
-            related: the other object in it, as the preemptor when a pod was preempted.
-            is_unique: never counted as one that happened before: its note says something else.
+            reason: the reason in one word: `FailedScheduling`.
+            action: the action in one word: `Scheduling`.
+            note: text for people; cut to 1024 bytes, with secrets in URLs removed.
+            related: a second object, such as the preemptor of a preempted pod.
+            is_unique: never counted as a repetition, because its note differs.
         """
         about = _reference(regarding)
         other = None if related is None else _reference(related)
@@ -152,7 +152,7 @@ class EventRecorder:
                 self._forget(next(iter(self._known)))
 
     def about(self, kind: str, key: str) -> list[RecordedEvent]:
-        """Return what was recorded of an object, by `namespace/name`, and not yet forgotten."""
+        """Return the remembered events about an object, by `namespace/name`."""
         return [
             event
             for event in self._known.values()
@@ -160,14 +160,14 @@ class EventRecorder:
         ]
 
     def finish_series(self) -> None:
-        """Forget what did not happen again for a while, and queue its last count."""
+        """Forget events that did not repeat for a while, and queue their last counts."""
         now = self._clock.utc_now()
         for key, event in list(self._known.items()):
             if (now - event.last_observed).total_seconds() > FINISH_SECONDS:
                 self._forget(key)
 
     def flush(self) -> None:
-        """Queue the count of every series: it also keeps the server from dropping the event for its age."""
+        """Queue the count of every series: this also keeps the server from deleting the event for its age."""
         for event in self._known.values():
             if event.count > 1:
                 event.queue()
@@ -178,11 +178,11 @@ class EventRecorder:
             event.queue()
 
     def _event_name(self, about: str, now: datetime) -> str:
-        """Return `<name>.<hex nanoseconds>`, as unique as a clock of microseconds allows, and then some."""
+        """Return `<name>.<hex nanoseconds>`, unique although the clock counts microseconds."""
         nanoseconds = int(now.timestamp()) * 1_000_000_000 + now.microsecond * 1_000
         self._last_nanoseconds = max(nanoseconds, self._last_nanoseconds + 1)
         name = f"{about}.{self._last_nanoseconds:x}"
-        # As client-go, where the name would be too long for an object's.
+        # As client-go does if the name would be too long for an object.
         return name if len(name) <= _NAME_LIMIT else str(uuid.uuid4())
 
 
@@ -203,7 +203,7 @@ def _reference(about: PodInfo | PodGroup | ObjectReference) -> ObjectReference:
 
 
 def _shortened(note: str) -> str:
-    """Cut a note to what the API server takes, between characters.
+    """Cut a note, between characters, to the length that the API server accepts.
 
     Source:
         kube-scheduler v1.36, schedule_one.go, truncateMessage.

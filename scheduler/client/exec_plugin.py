@@ -1,4 +1,4 @@
-"""Logging in by an exec plugin: a program that a kubeconfig names says who the user is.
+"""Login with an exec plugin: a program, named by a kubeconfig, that returns the user's credential.
 
 Source:
     client-go, plugin/pkg/client/auth/exec/exec.go and rest/exec.go.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scheduler.client.login import Kubeconfig, Login
 
 _EARLY: Final = timedelta(minutes=5)
-"""How long before an answer expires the plugin is asked for another."""
+"""How long before its credential expires the plugin runs again."""
 _INFO: Final = "KUBERNETES_EXEC_INFO"
 _LONGEST_COMPLAINT: Final = 2000
 
@@ -45,31 +45,31 @@ class _Credential(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExecLogin:
-    """The answers of a plugin, each kept until five minutes before it expires."""
+    """The credential of a plugin, kept until five minutes before it expires."""
 
     def __init__(self) -> None:
         self._known: _Status | None = None
 
     @property
     def tells_expiry(self) -> bool:
-        """Whether the plugin says when its answer expires."""
+        """Whether the plugin's credential has an expiration time."""
         return self._known is not None and self._known.expiration_timestamp is not None
 
     def forget(self) -> None:
-        """Ask the plugin anew next time: its answer was rejected."""
+        """Run the plugin again next time: the server rejected its credential."""
         self._known = None
 
     async def login(
         self, kubeconfig: Kubeconfig, aside: Callable[[Callable[[], Any]], Awaitable[Any]]
     ) -> Login:
-        """Ask the plugin of a kubeconfig's user, if its answer is not known or about to expire.
+        """Run the plugin of a kubeconfig's user, unless an unexpired credential is known.
 
         Args:
-            kubeconfig: which.
-            aside: reads files.
+            kubeconfig: the kubeconfig.
+            aside: runs a function that reads files.
 
         Raises:
-            LoginError: it does not answer, or the kubeconfig is broken.
+            LoginError: the plugin fails, or the kubeconfig is invalid.
         """
         login: Login = await aside(kubeconfig.login)
         if self._known is None or _is_stale(self._known):
@@ -87,7 +87,7 @@ def _is_stale(status: _Status) -> bool:
     expires = status.expiration_timestamp
     if expires is None:
         return True
-    # Nothing is taken from it: Go's zero time is the first that there is.
+    # Subtracting from it would fail: Go's zero time is the earliest time.
     return (expires if expires.tzinfo else expires.replace(tzinfo=UTC)) <= datetime.now(UTC) + _EARLY
 
 
@@ -98,7 +98,7 @@ async def _asked(
     command, version = str(plugin.get("command") or ""), plugin.get("apiVersion")
     if not command or not version:
         raise LoginError(f"exec: {'apiVersion' if command else 'command'} is missing")
-    # As kubectl: a path starts from the kubeconfig's folder, and a name alone is looked for in PATH.
+    # As kubectl does: a path is relative to the kubeconfig's folder, a bare name is looked up in PATH.
     program = str(folder.absolute() / command) if os.sep in command else command
     is_interactive = sys.stdin is not None and sys.stdin.isatty() and plugin.get("interactiveMode") != "Never"
     spec: dict[str, Any] = {"interactive": is_interactive}
@@ -106,13 +106,13 @@ async def _asked(
         if plugin.get("provideClusterInfo"):
             spec["cluster"] = await aside(partial(_cluster, login, kubeconfig.exec_config))
         info = msgspec.json.encode({"apiVersion": version, "kind": "ExecCredential", "spec": spec}).decode()
-    except (OSError, TypeError, ValueError) as error:  # the others of what JSON cannot say
-        raise LoginError(f"exec: what the plugin is to be told of the cluster: {error}") from error
+    except (OSError, TypeError, ValueError) as error:  # the last two if JSON cannot express a value
+        raise LoginError(f"exec: cannot describe the cluster to the plugin: {error}") from error
     try:
         more = {str(each["name"]): str(each["value"]) for each in plugin.get("env") or ()}
         arguments = [str(each) for each in plugin.get("args") or ()]
     except (KeyError, TypeError) as error:
-        raise LoginError(f"exec: args or env makes no sense: {error!r}") from error
+        raise LoginError(f"exec: args or env is invalid: {error!r}") from error
     answer = await _run(program, *arguments, env={**os.environ, **more, _INFO: info}, reads=is_interactive)
     try:
         found = msgspec.json.decode(answer, type=_Credential)
@@ -120,17 +120,17 @@ async def _asked(
         raise LoginError(f"exec: the answer cannot be read: {error}") from error
     if (found.api_version, found.kind) != (version, "ExecCredential"):
         said = f"{found.kind} of {found.api_version}"
-        raise LoginError(f"exec: an ExecCredential of {version} is expected, the answer is a {said}")
+        raise LoginError(f"exec: expected an ExecCredential of {version}, got a {said}")
     status = found.status
     if bool(status.client_certificate_data) != bool(status.client_key_data):
-        raise LoginError("exec: only one of certificate and key is in the answer")
+        raise LoginError("exec: the answer has only one of certificate and key")
     if not status.token and not status.client_certificate_data:
-        raise LoginError("exec: neither a token nor a certificate is in the answer")
+        raise LoginError("exec: the answer has neither a token nor a certificate")
     return status
 
 
 def _cluster(login: Login, config: object) -> dict[str, Any]:
-    """Return what a plugin is told of the server."""
+    """Return the cluster's description for a plugin."""
     authority = content_of(login.authority or b"")
     said = {
         "tls-server-name": login.server_hostname,
@@ -143,16 +143,16 @@ def _cluster(login: Login, config: object) -> dict[str, Any]:
 
 
 async def _run(program: str, *arguments: str, env: dict[str, str], reads: bool) -> bytes:
-    """Return what a program writes.
+    """Run a program and return its output.
 
     Args:
         program: its name or path.
-        arguments: of it.
+        arguments: its arguments.
         env: its environment.
-        reads: whether it may ask at the terminal; what it asks stands on standard error.
+        reads: whether it may read from the terminal; it prompts on standard error.
 
     Raises:
-        LoginError: it cannot be run, or says that it failed.
+        LoginError: it cannot be run, or reports a failure.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -163,12 +163,12 @@ async def _run(program: str, *arguments: str, env: dict[str, str], reads: bool) 
             stdout=PIPE,
             stderr=None if reads else PIPE,
         )
-    except (OSError, ValueError) as error:  # the second of a name that no file can have
+    except (OSError, ValueError) as error:  # ValueError for a name that no file can have
         raise LoginError(f"exec: {program}: {error}") from error
     try:
         answer, complaint = await process.communicate()
     finally:
-        if process.returncode is None:  # nobody waits any more
+        if process.returncode is None:  # cancelled
             process.kill()
     if process.returncode:
         said = (complaint or b"").decode(errors="replace").strip()[-_LONGEST_COMPLAINT:]

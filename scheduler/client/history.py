@@ -1,7 +1,8 @@
-"""Whether the API server still has the history that is known of a kind: restored from a backup, it goes on with another.
+"""Detects that the API server was restored from a backup, so that the known history of a kind is not its history any more.
 
-A watch that goes on from a version of the lost history is told nothing until the server has come to that version once more,
-and then only of what happens from there on. The server says nothing of it, but it can be asked what was at a version.
+A watch that resumes from a version of the lost history receives nothing until the server reaches that version
+again, and then only later changes. The server does not report this, but it returns the objects at a version
+on request.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ _SAID_OF_THE_FUTURE = ("Too large resource version", "required revision is a fut
 
 
 class Change(NamedTuple):
-    """What a version did: made an object what it is, or deleted it.
+    """The effect of one version: it created or updated an object, or deleted it.
 
     Attributes:
-        version: its resourceVersion.
-        key: of the object.
-        uid: likewise.
-        is_deletion: whether that was its end.
+        version: the resourceVersion.
+        key: key of the object.
+        uid: UID of the object.
+        is_deletion: whether the version deleted the object.
     """
 
     version: int
@@ -38,23 +39,23 @@ class Change(NamedTuple):
 
 
 def is_too_old(error: ApiError) -> bool:
-    """Say whether a version is one that the server does not remember."""
+    """Return whether the error says that the server no longer has a version."""
     return error.status == HTTPStatus.GONE
 
 
 def is_yet_to_come(error: ApiError) -> bool:
-    """Say whether a version is one that the server has not come to, or not again."""
+    """Return whether the error says that the server has not reached a version."""
     return any(words in error.message for words in _SAID_OF_THE_FUTURE)
 
 
 async def has_happened(
     connection: ApiConnection, resource: Resource, selectors: Mapping[str, str], change: Change
 ) -> bool:
-    """Say whether a change is in the server's history; if it is, so is all that came before it.
+    """Return whether a change is in the server's history; if it is, all earlier changes are too.
 
     Raises:
-        ApiError: it cannot be told; also one of `is_too_old` and `is_yet_to_come`.
-
+        ApiError: the server did not answer the question; also the errors of `is_too_old` and
+            `is_yet_to_come`.
     Source:
         kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/storage/etcd3/store.go, GetList.
     """

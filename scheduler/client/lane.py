@@ -1,4 +1,4 @@
-"""A lane for urgent requests: as many under way as the server bears, which are sent in lines that take turns."""
+"""A lane for urgent requests: an adaptive limit bounds the requests in flight; waiting requests are sent in lines that take turns."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from scheduler.client.requests import Requests
 
     _Ticket = tuple[int, int]
-    """A round, and a number that says which request came first."""
+    """(round, number); the number orders requests by arrival."""
 
 MAX_TRIES = 10
-"""How often one request is sent while the server asks to come later; as client-go."""
+"""How often one request is sent while the server asks to retry later; as client-go."""
 _DEFAULT_RETRY_SECONDS = 1.0
 
 
 class Lane:
-    """Sends requests of its callers' own tasks; at once where there is room, else in lines that take turns.
+    """Sends the requests of its callers' tasks, at once while the limit allows, else in lines that take turns.
 
-    A request that the server puts off (429, or 503 with Retry-After: it did not begin with it) stops the
-    whole lane for as long as the server asks, and then goes before those that came later.
+    A request that the server defers (429, or 503 with Retry-After: the server did not begin it) stops the
+    whole lane for as long as the server asks, and then goes before all later requests.
 
     Args:
-        requests: where they go when their turn comes.
-        limit: how many may be under way.
+        requests: sends the requests.
+        limit: the limit of requests in flight.
     """
 
     def __init__(self, requests: Requests, limit: AdaptiveLimit) -> None:
@@ -41,43 +41,43 @@ class Lane:
         self._limit = limit
         self._numbers = itertools.count()
         self._waiting: list[tuple[_Ticket, asyncio.Future[None]]] = []  # a heap
-        self._last: dict[Hashable, int] = {}  # line -> the round of its last request, while requests wait
-        self._granted = 0  # the round of the request whose turn it was last
+        self._last: dict[Hashable, int] = {}  # line -> round of its last request, while requests wait
+        self._granted = 0  # round of the last started request
         self._in_flight = 0
         self._present = 0
-        self._resume: asyncio.TimerHandle | None = None  # the server asked to wait until then
+        self._resume: asyncio.TimerHandle | None = None  # set while the server's Retry-After lasts
         self._idle = asyncio.Event()
         self._idle.set()
 
     @property
     def present(self) -> int:
-        """How many requests are waiting or under way."""
+        """The number of requests waiting or in flight."""
         return self._present
 
     @property
     def is_crowded(self) -> bool:
-        """Whether requests wait for their turn."""
+        """Whether requests wait for the limit."""
         return self._present > self._in_flight
 
     @property
     def free(self) -> int:
-        """How many more requests could be under way."""
+        """How many more requests the limit allows."""
         return max(0, self._limit.value - self._in_flight)
 
     async def wait_idle(self) -> None:
-        """Wait until nothing is waiting or under way."""
+        """Wait until no request is waiting or in flight."""
         await self._idle.wait()
 
     async def send(self, request: Request, line: Hashable = None) -> Response:
-        """Send one request when its turn comes, again if the server puts it off.
+        """Send one request in its turn, again if the server defers it.
 
         Args:
-            request: what to send.
-            line: requests of one line are sent in order of their coming. Lines take turns, so that a request of one does
+            request: the request.
+            line: requests of one line are sent in order of arrival. Lines take turns, so that a request of one does
                 not wait for thousands of another.
 
         Raises:
-            ApiError: of the request; 429 after `MAX_TRIES`.
+            ApiError: the request failed; 429 after `MAX_TRIES`.
         """
         ticket = self._ticket(line)
         self._present += 1
@@ -125,12 +125,12 @@ class Lane:
         return response
 
     def _ticket(self, line: Hashable) -> _Ticket:
-        """Return the next place in a line: in each round there is one request of each line."""
+        """Return the next ticket of a line: each round has one request of each line."""
         found = self._last[line] = max(self._granted, self._last.get(line, 0)) + 1
         return found, next(self._numbers)
 
     async def _wait_turn(self, ticket: _Ticket) -> float:
-        """Wait for a place in flight and take it; return for how many seconds."""
+        """Wait until the limit allows the request and count it as in flight; return the seconds waited."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         turn: asyncio.Future[None] = loop.create_future()
@@ -146,7 +146,7 @@ class Lane:
         return loop.time() - began
 
     def _grant(self) -> None:
-        """Give the free places to those whose turn it is, unless the server asked to wait."""
+        """Let requests start in turn as far as the limit allows, unless the server asked to wait."""
         while self._waiting and self._has_room:
             (round_, _), turn = heapq.heappop(self._waiting)
             if not turn.done():

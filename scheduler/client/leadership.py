@@ -1,4 +1,4 @@
-"""Whether this scheduler is the one that may write: asked at the last moment before each request."""
+"""The right of this scheduler to write, checked right before each request."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import asyncio
 
 
 class Leadership:
-    """The right to write, and how to come by it: `acquire`, `keep` beside the work, `release`.
+    """The right to write: `acquire` it, `keep` it during the work, `release` it.
 
-    Of this very class it is the right of a scheduler that is told to work without asking.
+    This base class always leads: it serves a scheduler without leader election.
     """
 
     def is_leading(self) -> bool:
-        """Whether the right is ours at this moment, by the clock."""
+        """Return whether this process leads at this moment, by the clock."""
         return True
 
     def check(self) -> None:
-        """Do nothing while leading.
+        """Check the right to write.
 
         Raises:
-            NotLeadingError: we are not, or not any more.
+            NotLeadingError: this process does not lead.
         """
 
     def wake(self) -> None:
-        """Let a candidate try at once: the server is back."""
+        """Let a candidate try at once, because the server is back."""
 
     async def acquire(self) -> None:
-        """Wait until we lead; what goes wrong is logged and tried again."""
+        """Wait until this process leads; errors are logged, and it tries again."""
 
     async def keep(self) -> None:
-        """Keep the right for as long as possible; returns once it is lost."""
+        """Keep leading for as long as possible; return once leadership is lost."""
         await asyncio.Event().wait()
 
     async def release(self) -> None:
-        """Stop leading, and let others know; to be called when nothing that was begun is left."""
+        """Stop leading and notify the other candidates; call this when no write is in flight."""

@@ -1,10 +1,9 @@
-"""Leader election by a Lease: of several schedulers one works, and the others wait for it to fall silent.
+"""Leader election by a Lease: one of several schedulers works; the others wait until it stops renewing.
 
-Two clocks keep two leaders apart, and both are monotonic clocks of the machine they are read on, which run on while it is
-suspended. A candidate waits for
-the whole lease duration since it saw the record change last, which a watch shows it at once; a leader stops a good while
-sooner, when the renew deadline has passed since it sent its last renewal that succeeded. The times written into the
-Lease are for people: nobody's clock is compared with anybody else's.
+Two time limits keep two leaders apart, both on monotonic clocks of the machine, which also count while it is
+suspended. A candidate waits for the whole lease duration since it last saw the record change; a watch shows
+it a change at once. A leader stops earlier, when the renew deadline has passed since it sent its last
+successful renewal. The times in the Lease are for people: clocks of different machines are never compared.
 
 Source:
     client-go v1.36, tools/leaderelection/leaderelection.go, without coordinated leader election.
@@ -43,16 +42,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 JITTER_FACTOR = 1.2
-"""Candidates wait for one retry period and up to so many more, so that they do not all ask at once."""
+"""Candidates wait for one retry period and up to this many more, so that they do not all try at once."""
 _NEVER = float("-inf")
 _RELEASE_SECONDS = 5.0
 _WATCH_SECONDS = 300
 _WATCH_AGAIN_SECONDS = 60.0
-_REFUSAL_TOLD_SECONDS = 4.0  # a server that has just begun refuses everything until it has read its roles
+_REFUSAL_TOLD_SECONDS = 4.0  # a server that has just started refuses everything until it has read its roles
 
 
 def new_identity() -> str:
-    """Return a name for this process that no other has, not even on the same host."""
+    """Return a name for this process that is unique, also on the same host."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
@@ -60,13 +59,13 @@ class LeaderElector(Leadership):
     """One candidate for one Lease.
 
     Args:
-        settings: which Lease, and how long everything takes.
-        identity: what no other candidate is called.
+        settings: names the Lease and sets the durations.
+        identity: unique name of this candidate.
         clock: its monotonic time decides.
         random: spreads the tries of candidates.
 
     Attributes:
-        identity: as given.
+        identity: name of this candidate in the Lease.
     """
 
     def __init__(
@@ -92,14 +91,14 @@ class LeaderElector(Leadership):
         self._observed = LeaseRecord()
         self._observed_at = _NEVER
         self._leading_until = _NEVER
-        self._may_hold = False  # a claim was sent, whatever became of it
+        self._may_hold = False  # a claim was sent, with any result
         self._changed = asyncio.Event()
-        self._told: tuple[int, str] | None = None  # the error last complained about
+        self._told: tuple[int, str] | None = None  # the last logged error
         self._refused_since: float | None = None
 
     @property
     def holder(self) -> str:
-        """Who leads, as last seen; "" for nobody."""
+        """Identity of the leader as last seen; "" for none."""
         return self._observed.holder
 
     def is_leading(self) -> bool:
@@ -131,10 +130,10 @@ class LeaderElector(Leadership):
             watching.cancel()
 
     async def _watch(self) -> NoReturn:
-        """Note whenever the Lease appears, changes or goes, until cancelled.
+        """Set `_changed` whenever the Lease is created, changed or deleted, until cancelled.
 
-        Without it a change is seen only at the next try, up to 2.2 retry periods later. It is no more than that:
-        whoever may not watch is a candidate all the same.
+        Without the watch, a candidate sees a change only at its next try, up to 2.2 retry periods later. So a
+        candidate that may not watch the Lease still works.
         """
         backoff = Backoff(
             self._random, initial_seconds=self._retry_period, maximum_seconds=_WATCH_AGAIN_SECONDS
@@ -167,7 +166,7 @@ class LeaderElector(Leadership):
         logger.error("Lease is lost", extra={**self._fields(), "holder": self.holder})
 
     async def release(self) -> None:
-        # First of all: whoever takes it now must find that nothing more comes from here.
+        # First of all: the next leader must find that this process writes nothing more.
         self._leading_until = _NEVER
         if not self._may_hold:
             return
@@ -184,7 +183,7 @@ class LeaderElector(Leadership):
 
     async def _release(self) -> None:
         while True:
-            # A renewal that was cut off may have made a version of which nothing is known here.
+            # A cancelled renewal may have created a version that is unknown here.
             lease = self._read(await self._connection.send(Request("GET", self._path)))
             if lease.record.holder != self.identity:
                 return
@@ -200,7 +199,7 @@ class LeaderElector(Leadership):
             return
 
     async def _try(self, seconds: float) -> bool:
-        """Acquire or renew, once; whether it is ours now. What goes wrong is logged."""
+        """Try to acquire or renew once and log an error; return whether this process leads now."""
         try:
             async with asyncio.timeout(seconds):
                 await self._acquire_or_renew()
@@ -236,13 +235,13 @@ class LeaderElector(Leadership):
             return
         if lease.record.holder not in {"", self.identity}:
             self._leading_until = _NEVER
-            # What was asked before a long sleep is no news after it, so its age counts from the asking.
+            # An answer that a suspension delayed is outdated, so its age counts from the request.
             if began < self._expires_at():
                 return
         await self._write("PUT", self._path, self._claim.on(lease, self._clock.utc_now()))
 
     async def _write(self, method: str, path: str, body: dict[str, Any]) -> None:
-        """Write our claim; the time we lead counts from the sending, for the answer may come late."""
+        """Write the claim; the lead counts from the sending, because the answer may be late."""
         sent = self._clock.monotonic()
         self._may_hold = True
         self._read(await self._request(method, path, body))
@@ -252,7 +251,7 @@ class LeaderElector(Leadership):
         return await self._connection.send(Request(method, path, msgspec.json.encode(body)))
 
     def _read(self, answer: Response) -> Lease:
-        """Take in a version of the Lease, and note when its record changed."""
+        """Store a version of the Lease, and note when its record changed."""
         lease = Lease.decode(answer.body, self._key)
         self._lease = lease
         if lease.record != self._observed:
@@ -263,12 +262,12 @@ class LeaderElector(Leadership):
         return lease
 
     def _expires_at(self) -> float:
-        """When the holder that was seen may be taken for dead, by our clock and by what it promised."""
+        """Return when the observed holder counts as dead, by the clock here and the duration in its record."""
         seconds = self._observed.lease_duration_seconds or 0
         return self._observed_at + (seconds if seconds > 0 else self._lease_duration)
 
     def _patience(self) -> float:
-        """How long to wait for the next try, in seconds."""
+        """Return the seconds to wait before the next try."""
         seconds = self._retry_period * (1 + self._random.random() * JITTER_FACTOR)
         left = self._expires_at() - self._clock.monotonic()
         return min(seconds, left) if self.holder and left > 0 else seconds
@@ -279,11 +278,11 @@ class LeaderElector(Leadership):
 
     @property
     def _try_seconds(self) -> float:
-        """How long one try may take: there is to be time for another."""
+        """Time limit of one try, which leaves time for another one."""
         return self._renew_deadline / 2
 
     def _complain(self, error: ApiError) -> None:
-        """Log an error: while leading each, for time runs out; else once, until something else happens."""
+        """Log an error: each one while leading, as time runs out; else once until the error changes."""
         fields = {**self._fields(), "status": error.status, "error": str(error)}
         if self.is_leading():
             left = self._leading_until - self._clock.monotonic()
@@ -299,7 +298,7 @@ class LeaderElector(Leadership):
                 else f'allow the verbs get and update on the lease "{self._name}", and create on leases, in API '
                 f'group "{LEASES.group}", in a Role in namespace {self._namespace} bound to this client'
             )
-            logger.error("May not use the lease", extra={**fields, "fix": fix})
+            logger.error("No permission to use the lease", extra={**fields, "fix": fix})
         elif error.status == 409:
             logger.debug("Another candidate was quicker", extra=fields)
         else:

@@ -1,7 +1,7 @@
-"""A Lease as it is on the wire: what of it says who leads, and what is changed of it.
+"""A Lease on the wire: the fields that name the leader, and the changes to them.
 
-Only the five fields of a leader's record are ever touched: a Lease is put back as it was read, with whatever
-else a newer API server or somebody's annotation keeps in it.
+Only the five fields of the leader's record change. All other fields, from a newer API server or from
+annotations, are written back unchanged.
 
 Source:
     client-go v1.36, tools/leaderelection/resourcelock/leaselock.go.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Who leads, as a Lease's spec says it."""
+    """The record of the leader, from a Lease's spec."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -35,12 +35,12 @@ class LeaseRecord(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     @property
     def holder(self) -> str:
-        """Who leads; "" where nobody does."""
+        """Identity of the leader; "" for none."""
         return self.holder_identity or ""
 
     @property
     def transitions(self) -> int:
-        """How often the holder changed."""
+        """The number of changes of the holder."""
         return self.lease_transitions or 0
 
 
@@ -49,8 +49,8 @@ class Lease:
     """One version of a Lease.
 
     Attributes:
-        raw: all of it.
-        record: what of it this is about.
+        raw: the whole object.
+        record: the leader's record in its spec.
     """
 
     raw: dict[str, Any]
@@ -65,7 +65,7 @@ class Lease:
             key: `namespace/name`, for the message.
 
         Raises:
-            ObjectError: it is none.
+            ObjectError: the body is not a Lease.
         """
         try:
             raw = decode_object(body)
@@ -77,17 +77,18 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a candidate writes into a Lease.
+    """The values that a candidate writes into a Lease.
 
     Attributes:
-        duration_seconds: how long others are to wait after the last renewal they saw.
+        identity: name of the candidate.
+        duration_seconds: how long others must wait after the last renewal they saw.
     """
 
     identity: str
     duration_seconds: float
 
     def on_new(self, namespace: str, name: str, now: datetime) -> dict[str, Any]:
-        """Return a Lease that did not exist, held by this candidate."""
+        """Return a new Lease held by this candidate."""
         return {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
@@ -96,7 +97,7 @@ class Claim:
         }
 
     def on(self, lease: Lease, now: datetime) -> dict[str, Any]:
-        """Return a Lease taken from whoever held it, or renewed by the one that does."""
+        """Return a Lease acquired from its previous holder, or renewed."""
         record = lease.record
         is_renewal = record.holder == self.identity
         transitions = record.transitions if is_renewal else record.transitions + 1
@@ -107,7 +108,7 @@ class Claim:
 
 
 def released(lease: Lease, now: datetime) -> dict[str, Any]:
-    """Return a Lease that anybody may take at once.
+    """Return a Lease that any candidate may acquire at once.
 
     Source:
         client-go v1.36, tools/leaderelection/leaderelection.go, tryRelease.
@@ -119,7 +120,8 @@ def _spec(holder: str, duration_seconds: float, now: datetime, *, transitions: i
     moment = rfc3339_micro(now)
     return {
         "holderIdentity": holder,
-        # Whole seconds on the wire. Cut, as client-go does, others would come before the time is over.
+        # Whole seconds on the wire. If they were cut, as client-go does, others would acquire the lease too
+        # early.
         "leaseDurationSeconds": math.ceil(duration_seconds),
         "acquireTime": moment,
         "renewTime": moment,

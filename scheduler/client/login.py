@@ -1,7 +1,7 @@
-"""How to log in at a server, as a kubeconfig or a pod's service account says it in plain words.
+"""Login at a server with the static credentials of a kubeconfig or a pod's service account.
 
-These are what nearly everybody uses. For what a kubeconfig leaves to an exec plugin see `exec_plugin`; what to an auth provider
-is read by `kubernetes_asyncio`, see `login_by_provider`: it takes as long to import as all the rest together.
+`exec_plugin` handles exec plugins. `kubernetes_asyncio` handles auth providers, see `login_by_provider`: its
+import takes as long as all other imports together.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Pem: TypeAlias = Path | bytes
-"""Certificates or a key: the file they are in, or themselves."""
+"""Certificates or a key: the path of a file, or the content."""
 
 _FOR_EXEC = "client.authentication.k8s.io/exec"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class LoginError(Exception):
-    """It cannot be read, or makes no sense; says why."""
+    """Credentials cannot be read or are invalid; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """One server, and what it needs to know and to show.
+    """One server, and the credentials for it.
 
     Attributes:
         server: its URL.
-        authorization: the header of that name; None for none.
-        authority: who signed the server's certificate; None for whom the system trusts.
-        certificate: the client's; None for none.
-        key: the client's, where it is not beside the certificate.
-        verifies: whether the server's certificate matters.
-        server_hostname: the name the server's certificate must carry, if not the URL's.
+        authorization: value of the Authorization header; None for none.
+        authority: the authorities that sign the server's certificate; None for those the system trusts.
+        certificate: the client's certificate; None for none.
+        key: the client's key, if it is not in the certificate's file.
+        verifies: whether the server's certificate is verified.
+        server_hostname: name in the server's certificate, if it is not the URL's.
         proxy: URL of an HTTP proxy; "" for none.
     """
 
@@ -61,28 +61,28 @@ class Login:
     proxy: str = ""
 
     def check(self) -> None:
-        """Raise what no connection can be made with.
+        """Check the values that a connection needs.
 
         Raises:
-            LoginError: the server or the token makes no sense.
+            LoginError: the server or the token is invalid.
         """
         if not self.server:
             raise LoginError("the cluster of the context has no server")
         try:
             url = urlsplit(self.server)
             is_url = url.scheme in {"http", "https"} and url.hostname is not None and url.port != 0
-        except ValueError:  # a port that is none
+        except ValueError:  # an invalid port
             is_url = False
         if not is_url:
-            raise LoginError(f"{shown_url(self.server)!r} is no URL of a server")
+            raise LoginError(f"{shown_url(self.server)!r} is not the URL of a server")
         if self.authorization is not None and not self.authorization.isprintable():
             raise LoginError("the token is more than one line of text")
 
     def tls(self) -> ssl.SSLContext:
-        """Return the context of connections.
+        """Return the TLS context of connections.
 
         Raises:
-            OSError: a file is not there, a certificate is none, or the key is another's.
+            OSError: a file is missing, a certificate is invalid, or the key does not match.
         """
         with ExitStack() as stack:
             authority, certificate, key = (
@@ -92,21 +92,21 @@ class Login:
             context = ssl.create_default_context(cafile=authority) if self.verifies else _trusting_anybody()
             believe_as_go(context)
             if certificate is not None:
-                # Without a password an encrypted key is an error, instead of a question on the terminal.
+                # Without a password an encrypted key is an error, instead of a prompt on the terminal.
                 context.load_cert_chain(certificate, key, password="")
         return context
 
     def identity(self) -> tuple[bytes, ...]:
-        """What connections are made with, to see whether it changed: certificates and key.
+        """Return certificates and key, to compare with those of existing connections.
 
         Raises:
-            OSError: a file is not there.
+            OSError: a file is missing.
         """
         return tuple(content_of(pem or b"") for pem in (self.authority, self.certificate, self.key))
 
 
 def _trusting_anybody() -> ssl.SSLContext:
-    """Return a context that reads no certificates of the system's, which takes longer than all the rest of a login."""
+    """Return a context that does not load the system's certificates, which takes longer than the rest of a login."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -114,14 +114,14 @@ def _trusting_anybody() -> ssl.SSLContext:
 
 
 def login_of_pod() -> Login:
-    """Log in as a pod in its cluster.
+    """Return the login of a pod in its cluster.
 
     Raises:
-        LoginError: this is no pod, or its service account is broken.
+        LoginError: the process does not run in a pod, or its service account is broken.
     """
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
-        raise LoginError(f"how to reach it is not said: {_ways()}")
+        raise LoginError(f"no address is configured: {_ways()}")
     token = _read(SERVICE_ACCOUNT / "token").decode(errors="replace").strip()
     authority = SERVICE_ACCOUNT / "ca.crt"
     if not token or not _read(authority):
@@ -141,30 +141,30 @@ def _ways() -> str:
 
 
 class _Entry(NamedTuple):
-    """One entry of a kubeconfig's lists: what it says, and what its relative paths start from."""
+    """One entry of a kubeconfig's lists, and the folder that its relative paths start from."""
 
     values: dict[str, Any]
     folder: Path
 
 
 class Kubeconfig:
-    """A context of a kubeconfig, which may be several files: what the first says holds.
+    """A context of a kubeconfig, which may consist of several files; the first file with a value wins.
 
     Args:
-        paths: of the files.
-        context: its name; "" for the current one.
+        paths: the files.
+        context: name of the context; "" for the current one.
 
     Attributes:
-        context: its name.
-        namespace: the one that it names, or else `default`.
+        context: name of the context.
+        namespace: namespace of the context, or else `default`.
 
     Raises:
-        LoginError: it cannot be read, or something is missing in it.
+        LoginError: a file cannot be read, or something is missing in it.
     """
 
     def __init__(self, *paths: Path, context: str = "") -> None:
         files = [path.expanduser() for path in paths]
-        # As kubectl: of several, some may be missing.
+        # As kubectl does: of several files, some may be missing.
         there = [file for file in files if file.exists()] if len(files) > 1 else files
         if not there:
             raise LoginError("no such file")
@@ -187,31 +187,31 @@ class Kubeconfig:
 
     @property
     def asks_provider(self) -> bool:
-        """Whether an auth provider says who the user is."""
+        """Whether an auth provider supplies the credentials."""
         return "auth-provider" in self._user.values
 
     @property
     def asks_plugin(self) -> bool:
-        """Whether another program does."""
+        """Whether an exec plugin supplies the credentials."""
         return "exec" in self._user.values
 
     @property
     def exec_plugin(self) -> tuple[Mapping[str, Any], Path]:
-        """What is said of that program, and what a relative path to it starts from."""
+        """The exec plugin's settings, and the folder that a relative path to it starts from."""
         said = self._user.values.get("exec")
         return said if isinstance(said, dict) else {}, self._user.folder
 
     @property
     def exec_config(self) -> object:
-        """What such a program is told of the cluster besides."""
+        """The cluster's additional configuration for the exec plugin."""
         extensions = _mappings(self._cluster.values.get("extensions"))
         return next((each.get("extension") for each in extensions if each.get("name") == _FOR_EXEC), None)
 
     def login(self) -> Login:
-        """Log in as it says.
+        """Return the login.
 
         Raises:
-            LoginError: something makes no sense.
+            LoginError: a value is invalid.
         """
         cluster = self._cluster.values
         server = str(cluster.get("server") or "").rstrip("/")
@@ -231,7 +231,8 @@ class Kubeconfig:
         user, folder = self._user
         token = str(user.get("token") or "")
         if user.get("tokenFile"):
-            # As client-go: what is read holds, for it changes; what stands here does while it cannot be.
+            # As client-go does: the file wins, because it changes; the token here is used while the file
+            # cannot be read.
             try:
                 token = _read(folder / str(user["tokenFile"])).decode(errors="replace").strip() or token
             except LoginError:
@@ -246,7 +247,7 @@ class Kubeconfig:
 
 
 def _pem(where: _Entry, field: str) -> Pem | None:
-    """Return what stands there in base64, or the file that is named instead."""
+    """Return the base64 data of a field, or the file that is named instead."""
     values, folder = where
     if data := values.get(f"{field}-data"):
         try:
@@ -290,7 +291,7 @@ def _parse(kubeconfig: Path) -> dict[str, Any]:
         yaml.YAMLError,
         ValueError,
         RecursionError,
-    ) as error:  # the second of no UTF-8, and of a 30th of February
+    ) as error:  # ValueError for bytes that are not UTF-8, and for dates such as February 30
         raise LoginError(f"is not YAML: {error}") from error
     if not isinstance(content, dict):
         raise LoginError(f"should hold a mapping, holds {type(content).__name__}")
@@ -302,10 +303,10 @@ def _mappings(items: object) -> list[dict[str, Any]]:
 
 
 def _named(contents: Iterable[tuple[dict[str, Any], Path]], items: str, name: object) -> _Entry:
-    """Return what stands under one of the names of a list: `contexts` -> `context`."""
+    """Return the entry with a name in a list of the kubeconfig: `contexts` -> `context`."""
     for content, folder in contents:
         for item in _mappings(content.get(items)):
             inner = item.get(items.removesuffix("s")) or {}
             if item.get("name") == name and isinstance(inner, dict):
                 return _Entry(inner, folder)
-    raise LoginError(f"{items}: there is none called {name!r}")
+    raise LoginError(f"{items}: no entry is named {name!r}")

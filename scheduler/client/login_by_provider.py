@@ -1,4 +1,4 @@
-"""Logging in by an auth provider, which `kubernetes_asyncio` asks as a kubeconfig says."""
+"""Login with an auth provider of a kubeconfig, by `kubernetes_asyncio`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from scheduler.urls import shown_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# What kubernetes_asyncio raises at a file that is YAML but no kubeconfig, or names what is not there; the last of an
-# identity provider.
+# Errors of kubernetes_asyncio for a file that is YAML but no kubeconfig, or that refers to missing entries.
+# The last one comes from an identity provider.
 _LOADING_ERRORS = (
     ConfigException,
     OSError,
@@ -32,21 +32,21 @@ _LOADING_ERRORS = (
 
 
 class ProviderLogin:
-    """The answers of a provider, kept by `kubernetes_asyncio` until they expire."""
+    """The credentials of a provider; `kubernetes_asyncio` keeps them until they expire."""
 
     def __init__(self) -> None:
         self._configuration = Configuration(host="")
         self._loader: KubeConfigLoader | None = None
 
     async def login(self, kubeconfig: Iterable[Path], context: str) -> Login:
-        """Ask the provider, if its answer is not known or about to expire.
+        """Ask the provider for credentials, unless unexpired ones are known.
 
         Args:
-            kubeconfig: its files.
-            context: whose user.
+            kubeconfig: the files of the kubeconfig.
+            context: name of the context.
 
         Raises:
-            LoginError: it does not answer, or the kubeconfig is broken.
+            LoginError: the provider fails, or the kubeconfig is invalid.
         """
         configuration = self._configuration
         try:

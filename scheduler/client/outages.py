@@ -1,7 +1,7 @@
-"""Notices when the API server goes away and when it is back: one view for all who ask it.
+"""Detects outages of the API server for all its clients.
 
-Whoever fails alone would wait for longer and longer, and find out late that the server is well again. So while it is
-not, it is asked about twice a second, cheaply and by one, and the others wait for that.
+Clients that retry alone wait longer and longer, and learn late that the server is back. So during an outage
+one task probes the server twice a second, at low cost, and the clients wait for its result.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ASK_SECONDS = 0.5
-"""How often a server that is away is asked whether it is back."""
+"""Interval of probes during an outage."""
 SILENCE_SECONDS = 15.0
-"""After how long without a byte over any connection a server is asked whether it is there."""
+"""After this long without data on any connection the server is probed."""
 _ANSWER_SECONDS = 2.0
 _TOLD_SECONDS = 30.0
 _READY = Request("GET", "/readyz", timeout_seconds=_ANSWER_SECONDS)
 _REFUSALS = frozenset({401, 403, 404})
-"""Answers of a server that is there and does not say more to everybody."""
+"""Statuses of a server that is running but restricts access."""
 
 
 class Outages:
-    """Follows whether the API server is well.
+    """Follows whether the API server is available.
 
     Args:
-        connection: whose failures make it ask, and whose connections are given up when they may lead nowhere.
+        connection: its failures start a probe; its connections are closed when they may be dead.
     """
 
     def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
         self._suspected = asyncio.Event()
         self._asked_at = 0.0  # the loop's time
-        self._since: float | None = None  # the loop's time, of an outage that lasts
+        self._since: float | None = None  # the loop's time at the start of the current outage
         self._over = asyncio.Event()  # replaced by another once it is set
         self._when_away: list[Callable[[], None]] = []
         self._when_over: list[Callable[[], None]] = []
@@ -51,19 +51,19 @@ class Outages:
 
     @property
     def is_away(self) -> bool:
-        """Whether the server was asked and did not answer that it is well."""
+        """Whether the last probe of the server failed."""
         return self._since is not None
 
     def when_over(self, callback: Callable[[], None]) -> None:
-        """Have something called at the end of each outage."""
+        """Register a callback for the end of each outage."""
         self._when_over.append(callback)
 
     def when_away(self, callback: Callable[[], None]) -> None:
-        """Have something called at the beginning of each outage."""
+        """Register a callback for the beginning of each outage."""
         self._when_away.append(callback)
 
     async def pause(self, seconds: float) -> bool:
-        """Wait so long, or until an outage is over, if there is one; whether one was."""
+        """Wait for some seconds, or for the end of an outage; return whether an outage ended."""
         over = self._over
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -71,19 +71,19 @@ class Outages:
         return over.is_set()
 
     async def run(self) -> NoReturn:
-        """Follow it until cancelled; without, no outage is ever seen."""
+        """Follow the server until cancelled; without this task, no outage is detected."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._silence_left()):
                     await self._suspected.wait()
             if self._suspected.is_set() or self._silence_left() <= 0:
                 await self._ask_until_well()
-                # What fails while the server is well is no reason to ask it all the time.
+                # Failures while the server is well must not cause continuous probes.
                 await asyncio.sleep(ASK_SECONDS)
                 self._suspected.clear()
 
     def _silence_left(self) -> float:
-        """Return after how many more seconds without a byte to ask."""
+        """Return the seconds until a probe is due for silence."""
         since = self._connection.silent_since
         if since is None:
             return SILENCE_SECONDS
@@ -117,7 +117,7 @@ class Outages:
         over.set()
 
     async def _problem(self) -> str | None:
-        """Say what is wrong with the server; over a new connection, for the old ones may be what is wrong."""
+        """Probe the server over a new connection, since existing ones may be broken; return the problem, None if well."""
         try:
             await self._connection.send(_READY, anew=True)
         except ApiError as error:

@@ -1,4 +1,4 @@
-"""Lists in pages, for who asks once and does not watch."""
+"""Paged lists, for single requests without a watch."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 _PAGE = 500
 _LIST_SECONDS = 60.0
-_OBJECTS_AT_A_TIME = 100  # then the other tasks get a turn
+_OBJECTS_AT_A_TIME = 100  # then other tasks run
 
 
 async def listed(
     requests: Requests, path: str, selectors: Mapping[str, str], accept: str = JSON
 ) -> AsyncIterator[bytes]:
-    """Yield all objects of a list as a watch would show them; the other tasks get turns in between.
+    """Yield all objects of a list in the form of watch events' objects; other tasks run in between.
 
     Raises:
-        ApiError: refused or cut off; 410 if the pages took so long that the rest of them is no more.
+        ApiError: refused or cut off; 410 if the remaining pages expired meanwhile.
     """
     params = {**selectors, "limit": str(_PAGE)}
     while True:

@@ -1,4 +1,4 @@
-"""Asking for what must be known before anything can begin: a server that is away is waited for, not a reason to end."""
+"""Requests at startup: they wait for a server that is unavailable instead of failing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ logger = logging.getLogger(__name__)
 
 ASK_SECONDS = 1.0
 REFUSAL_SECONDS = 10.0
-"""How long a refusal is not believed: until it has read its roles, a server that has just begun refuses everything."""
+"""How long a refusal is retried: a server that has just started refuses everything until it has read its roles."""
 _TOLD_SECONDS = 30.0
-_ANSWER_SECONDS = 5.0  # where one is slower, the next may find another server
+_ANSWER_SECONDS = 5.0  # after that, the next try may reach another server
 _REFUSALS = frozenset({401, 403})
 
 
 class StoppedError(SchedulerError):
-    """The process was told to end while it waited."""
+    """The process was stopped while it waited for the API server."""
 
 
 class PatientRequests:
@@ -35,9 +35,9 @@ class PatientRequests:
     Only for requests that may be carried out twice.
 
     Args:
-        requests: where they go.
-        stop: once it is set, nobody waits any more.
-        meanwhile: what is done while a server is waited for.
+        requests: sends the requests.
+        stop: ends the waiting once it is set.
+        meanwhile: a context that is entered while waiting for the server.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class PatientRequests:
         self._meanwhile = meanwhile
 
     async def send(self, request: Request) -> Response:
-        """Ask as `Requests.send`.
+        """Send as `Requests.send`.
 
         Raises:
             ApiError: refused.
-            StoppedError: the process is to end.
+            StoppedError: the process is stopping.
         """
         try:
             return await self._requests.send(request)
@@ -101,7 +101,7 @@ class PatientRequests:
                 await self._stop.wait()
         except TimeoutError:
             return
-        raise StoppedError("told to end while waiting for the API server")
+        raise StoppedError("stopped while waiting for the API server")
 
 
 def _may_pass(error: ApiError) -> bool:

@@ -1,7 +1,7 @@
-"""Whether what is known of the cluster is known to be behind it: who places pods by that waits a little.
+"""Tracks whether the cache is known to be stale; scheduling then pauses for a moment.
 
-kube-scheduler goes on by what it has. Here the time from a server's return until everything is followed again is a
-second or two, and what would be decided in it by a picture of before an outage is refused, or wrong.
+kube-scheduler continues with a stale cache. Here the time from the server's return until all watches are open
+again is a second or two, and a decision made in it from a state before the outage would be refused, or wrong.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HOLD_SECONDS = 10.0
-"""How long a picture that stays behind holds anybody up while the server is there."""
+"""How long a stale cache delays scheduling while the server is available."""
 _SETTLE_SECONDS = 0.2
-"""What a resumed watch has missed comes at once, and there is no sign that it was all."""
+"""A resumed watch sends the missed events at once, but nothing marks their end."""
 _LOOK_SECONDS = 0.02
 
 
 class Picture:
-    """Which kinds are behind: their watch broke, and the next has not begun.
+    """The kinds whose cache is stale: their watch ended, and the next one has not begun.
 
     Args:
-        outages: tells whether the server is there at all.
+        outages: knows whether the server is available.
     """
 
     def __init__(self, outages: Outages) -> None:
         self._outages = outages
         self._behind: dict[
             str, asyncio.TimerHandle | None
-        ] = {}  # kind -> when it will have caught up, if that is known
+        ] = {}  # kind -> timer until it is complete, None while its watch is closed
         self._held_since: float | None = None
         self._is_given_up = False
         self._callbacks: list[Callable[[], None]] = []
@@ -43,52 +43,52 @@ class Picture:
 
     @property
     def is_behind(self) -> bool:
-        """Whether to `wait` before anything is decided by it."""
+        """Whether to `wait` before any decision from the cache."""
         return bool(self._behind) and not self._is_given_up
 
     def broke(self, kind: str) -> None:
-        """Note that a kind is not followed any more."""
+        """Record that the watch of a kind ended."""
         self._settle(kind)
         self._behind[kind] = None
 
     def resumed(self, kind: str) -> None:
-        """Note that a kind is followed again, from where that ended."""
+        """Record that the watch of a kind resumed from its last version."""
         if kind in self._behind and self._behind[kind] is None:
             loop = asyncio.get_running_loop()
             self._behind[kind] = loop.call_later(_SETTLE_SECONDS, self.complete, kind)
 
     def complete(self, kind: str) -> None:
-        """Note that everything of a kind is known."""
+        """Record that the cache of a kind is complete."""
         self._settle(kind)
         if not self._behind:
             self._hold_anew()
 
     def restored(self, kind: str) -> None:
-        """Note that the server went back to an older state, and that what was known of a kind is to be listed anew."""
+        """Record that the server went back to an older state, so that the kind must be listed again."""
         self._hold_anew()
         for callback in self._callbacks:
             callback()
 
     def when_restored(self, callback: Callable[[], None]) -> None:
-        """Have something called whenever a kind shows that the server went back to an older state."""
+        """Register a callback for each kind that shows that the server went back to an older state."""
         self._callbacks.append(callback)
 
     async def wait(self) -> None:
-        """Wait for a moment of the time in which it is behind; in the end it does as it is."""
+        """Wait for a moment while the cache is stale; after `HOLD_SECONDS` scheduling continues with it."""
         now = asyncio.get_running_loop().time()
         if self._held_since is None or self._outages.is_away:
             self._held_since = now
         if now - self._held_since >= HOLD_SECONDS:
             self._is_given_up = True
             logger.warning(
-                "Scheduling goes on by what is known, though some of it is not followed",
+                "Scheduling continues with a stale cache: some kinds are not watched",
                 extra={"kinds": sorted(self._behind), "waited_seconds": HOLD_SECONDS},
             )
             return
         await asyncio.sleep(_LOOK_SECONDS)
 
     def _hold_anew(self) -> None:
-        """What was given up before is another picture than the one that is to come."""
+        """Restart the waiting time: a stale cache that was given up is not the present one."""
         self._held_since = None
         self._is_given_up = False
 

@@ -1,4 +1,4 @@
-"""Asks the API server for one pod, past every cache."""
+"""Reads one pod from the API server, bypassing all caches."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _REFUSALS = frozenset({401, 403})
-"""Believed after some tries: until it has read its roles, a server that has just begun refuses everything."""
+"""Retried some times: a server that has just started refuses everything until it has read its roles."""
 _MAXIMUM_SECONDS = 5.0
 _TRIES_UNTIL_TOLD = 5
 
 
 class ApiPodReader:
-    """Reads pods one at a time; asked when an answer to a Binding leaves it open whether it took effect."""
+    """Reads pods one at a time; used when the answer to a Binding leaves open whether it took effect."""
 
     def __init__(self, connection: ApiConnection, random: Random) -> None:
         self._connection = connection
         self._random = random
 
     async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
-        """Return the pod as it is now, None if there is none.
+        """Return the current pod, None if it does not exist.
 
-        Asks until it is told, however long the API server is in trouble: the room of a pod that may be bound can
-        be neither given away nor taken for lost.
+        Retries for as long as the API server is in trouble: the resources of a pod that may be bound can be
+        neither given to another pod nor considered lost.
 
         Raises:
             ApiError: refused.
@@ -55,7 +55,9 @@ class ApiPodReader:
                     raise
                 if tries == _TRIES_UNTIL_TOLD:
                     fields = {"pod": f"{namespace}/{name}", "status": error.status, "error": str(error)}
-                    logger.warning("Cannot learn what became of the pod; asking on", extra=fields)
+                    logger.warning(
+                        "Cannot read the pod after a Binding without an answer; retrying", extra=fields
+                    )
                 await asyncio.sleep(error.pause_seconds(backoff.next_seconds()))
             else:
                 return decode_pod(answer.body)

@@ -1,11 +1,11 @@
-"""A port of a pod, by way of the API server and the kubelet, as `kubectl port-forward` has it.
+"""Forwards a port of a pod through the API server and the kubelet, as `kubectl port-forward` does.
 
-It is listened for on a Unix socket in a folder that nobody else may enter, so that no other user of this machine can
-use the way as well. Each connection is a WebSocket of its own.
+The local end is a Unix socket in a folder that only this user can enter, so that no other user of this
+machine can use the connection. Each connection is a WebSocket of its own.
 
 Source:
-    Kubernetes v1.36, staging/src/k8s.io/cri-streaming/pkg/streaming/portforward/websocket.go: of each message the first
-    byte is its channel, and the first message of each channel repeats the port.
+    Kubernetes v1.36, staging/src/k8s.io/cri-streaming/pkg/streaming/portforward/websocket.go: the first byte
+    of each message is its channel, and the first message of each channel repeats the port.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _OPENING_SECONDS: Final = 10.0
 
 
 class Forwarded:
-    """A port of a pod.
+    """A forwarded port of a pod.
 
     Attributes:
-        path: of the Unix socket behind which it is.
-        problem: why the last connection could not be made, or ended; "" if all is well.
+        path: path of the local Unix socket.
+        problem: why the last connection failed or ended; "" for no problem.
     """
 
     def __init__(self, path: Path, connection: ApiConnection, namespace: str, pod: str, port: int) -> None:
@@ -48,13 +48,13 @@ class Forwarded:
         self._url = f"{server}{PODS.path(namespace, pod, 'portforward')}?ports={port}"
 
     def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry one connection from now on."""
+        """Forward one connection from now on."""
         carrying = asyncio.create_task(self._carry(reader, writer))
         self._carried[carrying] = writer
         carrying.add_done_callback(self._carried.pop)
 
     async def end(self) -> None:
-        """Cut what is carried."""
+        """Close all forwarded connections."""
         for carrying, writer in self._carried.items():
             carrying.cancel()
             writer.close()
@@ -98,7 +98,7 @@ class Forwarded:
 async def forwarded(
     connection: ApiConnection, namespace: str, pod: str, port: int
 ) -> AsyncIterator[Forwarded]:
-    """Have a port of a pod on a Unix socket while the block runs; nothing is asked before the first connection."""
+    """Forward a port of a pod to a Unix socket while the block runs; nothing is sent before the first connection."""
     with TemporaryDirectory() as folder:
         way = Forwarded(Path(folder) / "port", connection, namespace, pod, port)
         server = await asyncio.start_unix_server(way.take, way.path)
@@ -110,14 +110,14 @@ async def forwarded(
 
 
 async def _send(reader: asyncio.StreamReader, stream: aiohttp.ClientWebSocketResponse) -> None:
-    with suppress(ConnectionError):  # the other side ended it, and whoever receives knows
+    with suppress(ConnectionError):  # the other side closed it; the receiver reports that
         while piece := await reader.read(_PIECE):
             await stream.send_bytes(bytes((DATA,)) + piece)
         await stream.close()
 
 
 async def _receive(stream: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter) -> str:
-    """Hand on what comes until the end; return what the kubelet says went wrong, "" if nothing."""
+    """Forward received data until the end; return the kubelet's error, "" for none."""
     begun = set[int]()
     problem = b""
     async for message in stream:

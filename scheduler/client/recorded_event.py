@@ -1,4 +1,4 @@
-"""One event and its series, as it is written to the API server."""
+"""One event and its series, as written to the API server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """v1.ObjectReference: what an event is about."""
+    """v1.ObjectReference: the object that an event is about."""
 
     kind: str = ""
     namespace: str = ""
@@ -34,7 +34,7 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class EventMetadata(msgspec.Struct, frozen=True, gc=False):
-    """The metadata of an event to be created."""
+    """The metadata of a new event."""
 
     name: str
     namespace: str
@@ -46,7 +46,7 @@ class _Series(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EventBody(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """An events.k8s.io/v1 Event; very many are held for some minutes, hence no dict."""
+    """An events.k8s.io/v1 Event; a struct instead of a dict, because very many are held for some minutes."""
 
     kind: str
     api_version: str
@@ -68,9 +68,9 @@ class RecordedEvent:
     """One event, and how often it happened.
 
     Attributes:
-        body: what is written of it.
-        last_observed: when it happened last.
-        count: how often it happened.
+        body: the event as written.
+        last_observed: time of its last occurrence.
+        count: number of occurrences.
     """
 
     body: EventBody
@@ -89,11 +89,11 @@ class RecordedEvent:
 
     @property
     def is_uncounted(self) -> bool:
-        """Whether the server does not know how often it happened."""
+        """Whether the server does not know the current count."""
         return self.count > 1 and self.count > self._sent_count
 
     def queue(self) -> bool:
-        """Queue it to be sent; what is sent is what it is then. False if there is no room."""
+        """Queue the event; it is sent with the count at that time. Return False if the queue is full."""
         if not self._waits and not self._is_sending:
             self._waits = self._queue(self)
         return self._waits or self._is_sending
@@ -107,14 +107,14 @@ class RecordedEvent:
             except ApiError as error:
                 if error.status != 404:
                     raise
-                await self._create(connection)  # it has expired
+                await self._create(connection)  # the event has expired
         else:
             try:
                 await self._create(connection)
             except ApiError as error:
                 if error.status != 409:
                     raise
-                # Created by a try whose answer was lost.
+                # An earlier try created it, but the answer was lost.
                 if count > 1:
                     await self._patch(connection)
         self._is_created = True
@@ -130,7 +130,7 @@ class RecordedEvent:
         self._is_sending = False
         self._tries = 0
         if error is None and self.count > 1 and self._sent_count == 1:
-            self.queue()  # it happened again while it was sent
+            self.queue()  # it happened again during the sending
 
     async def _create(self, connection: Requests) -> None:
         body = self.body

@@ -1,13 +1,16 @@
-"""The third part of list-and-watch: for ever.
+"""Keeps list-and-watch of one kind running.
 
 Every way a watch can end, and how long to wait before the next:
 
-    in order, or silent          go on from the last version, at once
-    cut off, server in trouble   go on from the last version, after a growing wait, or when an outage is over
-    410, version too old         list again at once, and tell the difference
-    server restored              likewise; after an outage it is asked whether its history is still the one that is known
-    401, 403, 404                ask again soon, for a server that has just begun says that too; if it lasts, say once what
-                                 to do about it and ask slowly
+    in order, or silent          resume from the last version, at once
+    cut off, server in trouble   resume from the last version, after a growing wait, or when an outage is over
+    410, version too old         list again at once, and report the differences
+    server restored              list again at once; after an outage the server is asked whether its history
+    is still
+                                 the known one
+    401, 403, 404                retry soon, because a server that has just started answers so too; if it
+    lasts, log once
+                                 how to fix it and retry slowly
 """
 
 from __future__ import annotations
@@ -41,22 +44,22 @@ T = TypeVar("T")
 WATCH_SECONDS = (300, 600)
 """How long the server is asked to keep a watch open: a random time between, as client-go."""
 REFUSED_SECONDS = 30.0
-"""How often to ask again for what one may not read, or is not there, in the end."""
+"""Interval of retries, in the end, for a kind that may not be read or does not exist."""
 REFUSAL_TOLD_SECONDS = 4.0
-"""How long a refusal lasts before it is said: until it has read its roles, a server refuses everything."""
+"""How long a refusal lasts before it is logged: until it has read its roles, a server refuses everything."""
 STEADY_SECONDS = 60.0
-"""A watch that lived this long was no failure, even if nothing happened in it."""
+"""A watch that lasted this long was no failure, even without events."""
 TOLD_AGAIN_SECONDS = 10.0
-"""A wait so long is said, though a failure of that watch was said before."""
+"""A wait this long is logged, even if a failure of that watch was logged before."""
 SHORT_SECONDS = 1.0
-"""A watch that ended sooner is not followed by the next at once, whatever it brought."""
+"""After a watch that ended sooner the next one does not start at once, even if there were events."""
 _RESTORED = "Restored"  # an `ApiError.reason` of our own
 _REFUSALS_BEFORE_LIST = 5
-"""After so many refusals to go on from a version, list again: perhaps it is the version."""
+"""After this many refusals to resume from a version, list again: the version may be the cause."""
 
 
 class ReflectorObserver(Protocol):
-    """Who counts."""
+    """Counts lists and ends of watches."""
 
     def listed(self, resource: Resource) -> None:
         """Count a full list that was completed; every one but the first is a relist."""
@@ -68,22 +71,22 @@ class ReflectorObserver(Protocol):
 
 
 class Followed(Protocol):
-    """Who wants to know how far what is known can be trusted; what they are given is the resource's name."""
+    """Is notified how far the cache can be trusted; the argument is the resource's name."""
 
     def broke(self, kind: str) -> None:
-        """Note that a kind is not followed any more."""
+        """Record that the watch of a kind ended."""
         ...
 
     def resumed(self, kind: str) -> None:
-        """Note that a kind is followed again, from where that ended."""
+        """Record that the watch of a kind resumed from its last version."""
         ...
 
     def complete(self, kind: str) -> None:
-        """Note that everything of a kind is known."""
+        """Record that the cache of a kind is complete."""
         ...
 
     def restored(self, kind: str) -> None:
-        """Note that the server went back to an older state, and that what was known of a kind is to be listed anew."""
+        """Record that the server went back to an older state, so that the kind must be listed again."""
         ...
 
 
@@ -93,10 +96,10 @@ async def _sleep(seconds: float) -> bool:
 
 
 class Reflector(Generic[T]):
-    """Keeps a store of one kind in step with the API server, for as long as `run` runs.
+    """Keeps a store of one kind in sync with the API server, while `run` runs.
 
     Attributes:
-        store: namespace/name -> the last version that could be read.
+        store: namespace/name -> the last readable version.
     """
 
     def __init__(
@@ -115,22 +118,24 @@ class Reflector(Generic[T]):
         field_selector: str = "",
         optional: bool = False,
     ) -> None:
-        """Prepare; nothing is asked before `run`.
+        """Prepare; nothing is sent before `run`.
 
         Args:
             connection: to the API server.
-            resource: what to watch.
-            decode: from an object's JSON; raises ObjectError.
-            handler: told of every change, see `store.Handler`.
+            resource: the kind to watch.
+            decode: decodes an object's JSON; raises ObjectError.
+            handler: is notified of every change, see `store.Handler`.
             random: for jitter.
-            objects: where they are kept, for who is to see them before this is built; a new dictionary if not given.
-            next_version: makes an object's next version without decoding it where it can, see `store.Store`.
+            objects: dictionary for the store's objects, shared with readers; None for a new one.
+            next_version: derives an object's next version without decoding it where possible, see
+                `store.Store`.
             observer: counts lists and ends of watches.
-            pause: waits for so many seconds, or until the server is back, and says whether it is: see `Outages.pause`.
-            followed: is told when this is behind.
+            pause: waits for some seconds, or until the server is back, and returns whether it is: see
+                `Outages.pause`.
+            followed: is notified when this kind is stale.
             field_selector: as in `status.phase!=Failed`.
-            optional: a server that lacks the kind (404) is taken to have no objects of it, instead of
-                holding up whoever waits for the first list.
+            optional: if the server lacks the kind (404), treat it as a kind without objects, instead of
+                blocking callers that wait for the first list.
         """
         self.resource = resource
         self._connection = connection
@@ -142,12 +147,12 @@ class Reflector(Generic[T]):
         self._path = resource.path()
         self._selectors = {"fieldSelector": field_selector} if field_selector else {}
         self._store = Store(resource.kind, decode, handler, objects, next_version)
-        self._version = ""  # up to where everything is known; none when a full list is needed
-        self._highest = 0  # of the versions that were known
-        self._streams_lists = True  # whether the server is believed to begin a watch with all objects
-        self._is_listing = False  # whether the events of the watch that is open are of those
-        self._is_in_doubt = False  # whether the server has another history now
-        self._proof: Change | None = None  # that it has not, for the watch that is open
+        self._version = ""  # version of the store; empty when a full list is needed
+        self._highest = 0  # highest version seen
+        self._streams_lists = True  # whether the server is expected to begin a watch with all objects
+        self._is_listing = False  # whether the open watch is still sending these
+        self._is_in_doubt = False  # whether the server may have another history now
+        self._proof: Change | None = None  # change to check against the server's history, for the open watch
         self._last_deletion: Change | None = None  # since the last list
         self._backoff = Backoff(random, initial_seconds=0.8, maximum_seconds=30.0)
         self._synced = asyncio.Event()
@@ -158,9 +163,9 @@ class Reflector(Generic[T]):
         self._refused_since: float | None = None  # the loop's time
         self._refused_with = 0  # the last status: another is a refusal of its own
         self._refusal_backoff = Backoff(random, initial_seconds=1.0, maximum_seconds=REFUSED_SECONDS)
-        self._expired_in_vain = False  # and nothing came since
-        self._lists_once = False  # plainly, because the server could not stream the list for now
-        self._complained_of: int | None = None  # a status
+        self._expired_in_vain = False  # and no event came since
+        self._lists_once = False  # with a plain list, because the server could not stream it for now
+        self._complained_of: int | None = None  # status that was logged
 
     @property
     def store(self) -> Mapping[str, T]:
@@ -168,22 +173,22 @@ class Reflector(Generic[T]):
 
     @property
     def versions(self) -> Mapping[str, tuple[str, str]]:
-        """Key -> (uid, resourceVersion) of all that the watch has shown, what nobody can read included."""
+        """Key -> (uid, resourceVersion) of all objects the watch has shown, unreadable ones included."""
         return self._store.versions
 
     @property
     def resource_version(self) -> str:
-        """Up to where everything is known; "" before the first list and after an expiry."""
+        """The version of the store; "" before the first list and after an expiry."""
         return self._version
 
     @property
     def has_synced(self) -> bool:
-        """Whether the first full list has been taken in."""
+        """Whether the first full list is complete."""
         return self._synced.is_set()
 
     @property
     def is_absent(self) -> bool:
-        """Whether the API server says that it has no such kind, and no object of it is known."""
+        """Whether the API server does not serve the kind, and no object of it is known."""
         is_refused = self._refused_since is not None and self._refused_with == HTTPStatus.NOT_FOUND
         return is_refused and not self._store.objects
 
@@ -192,11 +197,11 @@ class Reflector(Generic[T]):
         await self._synced.wait()
 
     def is_outdated(self, key: str) -> bool:
-        """Say whether nobody can read what came last of an object, so that the store has an earlier one."""
+        """Return whether the last version of an object is unreadable, so that the store has an earlier one."""
         return self._store.is_outdated(key)
 
     async def served_versions(self) -> Mapping[str, tuple[str, str]]:
-        """Ask the API server for the versions of all there is, past the watch.
+        """Read the versions of all objects from the API server, bypassing the watch.
 
         Raises:
             ApiError: refused or cut off.
@@ -209,16 +214,17 @@ class Reflector(Generic[T]):
             raise
 
     def doubt(self) -> None:
-        """Have the server asked, before a watch goes on, whether it still has the history that is known of this kind.
+        """Verify, before a watch resumes, that the server still has the known history of this kind.
 
-        To be called when it is away: it may come back restored from a backup.
+        Call this when the server becomes unavailable: it may be restored from a backup.
         """
         self._is_in_doubt = True
 
     def read_anew(self) -> None:
-        """Have the next `run` list everything and decode it again; none may be running.
+        """Make the next `run` list everything and decode it again; call it while `run` is not running.
 
-        For a `decode` that keeps more than before. The store keeps what it has, and stays synced, meanwhile.
+        For a `decode` that keeps more fields than before. Meanwhile the store keeps its objects, and stays
+        synced.
         """
         self._store.forget_versions()
         self._version = ""
@@ -236,7 +242,7 @@ class Reflector(Generic[T]):
                 self._backoff.reset()
 
     async def _watch_until_it_ends(self) -> float:
-        """Go on from what is known, once; return the seconds to wait before the next time."""
+        """Watch once from the known version; return the seconds to wait before the next time."""
         loop = asyncio.get_running_loop()
         self._progressed = False
         started = loop.time()
@@ -261,10 +267,10 @@ class Reflector(Generic[T]):
         return seconds
 
     async def _list_then_watch(self) -> None:
-        """Take all objects in, if no version is known to go on from, then their changes until the watch ends in order.
+        """List all objects if no version is known, then watch their changes until the watch ends in order.
 
         Raises:
-            ApiError: refused, cut off or silent; what came before it is taken in.
+            ApiError: refused, cut off or silent; the store has all that was received before.
         """
         self._proof = self._last_change() if self._version and self._is_in_doubt else None
         self._is_listing = not self._version and self._streams_lists
@@ -298,16 +304,16 @@ class Reflector(Generic[T]):
             self._last_deletion = Change(_number(version), identity.key, identity.uid, is_deletion=True)
         else:
             self._store.put(identity, event.object)
-        # The versions of the objects a watch begins with are in no order, and before their end they are no progress.
+        # The versions of the initial objects are in no order, so before their end there is no progress.
         if not self._is_listing:
             self._version = version or self._version
             self._highest = max(self._highest, _number(version))
             self._note_progress()
 
     def _last_change(self) -> Change | None:
-        """Return the last change that is known, having gone back to it: what came after it is not known to be nothing.
+        """Return the last known change, and reset the version to it: later versions may have had an effect.
 
-        None where there is none to ask for; then all is to be listed.
+        Returns None if no change is known; then everything must be listed.
         """
         changes = [Change(_number(version), key, uid) for key, (uid, version) in self._store.versions.items()]
         if self._last_deletion is not None:
@@ -321,17 +327,17 @@ class Reflector(Generic[T]):
 
     async def _note_opened(self) -> None:
         if self._proof is not None:
-            # Asked once the watch is open: a server that is restored after this closes it.
+            # Asked once the watch is open: a server that is restored after this closes the watch.
             await self._prove(self._proof)
         self._refused_since = None
         if self._followed is not None and not self._is_listing:
             self._followed.resumed(str(self.resource))
 
     async def _prove(self, change: Change) -> None:
-        """Make sure that the server's history is the one that is known up to a change.
+        """Verify that the server's history is the known one up to a change.
 
         Raises:
-            ApiError: it is not; or it cannot be told.
+            ApiError: it is another history, or the server did not answer the question.
         """
         if not await has_happened(self._connection, self.resource, self._selectors, change):
             raise ApiError(HTTPStatus.GONE, _RESTORED, f"version {change.version} did something else")
@@ -343,15 +349,16 @@ class Reflector(Generic[T]):
             extra={"resource": str(self.resource), "why": why},
         )
         self._highest = 0
-        self._store.forget_versions()  # in another history they are versions of other things
+        self._store.forget_versions()  # in another history the same versions have other contents
         if self._followed is not None:
             self._followed.restored(str(self.resource))
 
     def _note_listed(self, version: str) -> None:
-        """Go on from a list that was taken in.
+        """Continue from a complete list.
 
         Raises:
-            ApiError: it shows that the server has another history now, so that all is to be listed again.
+            ApiError: the list shows that the server has another history, so that everything must be listed
+                again.
         """
         if _number(version) < self._highest:
             raise ApiError(
@@ -378,8 +385,8 @@ class Reflector(Generic[T]):
         self._complained_of = None
 
     def _after(self, error: ApiError, *, at_once: bool) -> float:
-        """Decide from where to go on after an ended watch; return the seconds to wait."""
-        # Where no version was asked for, the server's cache has not come to what it has stored itself.
+        """Decide where to resume after a watch ended; return the seconds to wait."""
+        # Without a requested version, the error means that the server's cache lags behind its storage.
         is_ahead = bool(self._version) and is_yet_to_come(error)
         if is_too_old(error) or is_ahead:
             self._count_end("expired")
@@ -394,15 +401,15 @@ class Reflector(Generic[T]):
             return error.pause_seconds(self._after_refusal(error))
         if error.reason == TIMEOUT and error.status == 0:
             self._count_end("stalled")
-            self.doubt()  # a watch from a version that is yet to come is silent too
+            self.doubt()  # a watch from a future version is silent too
             if not self._version:
-                # A server that ignores `sendInitialEvents` never tells that they have ended.
+                # A server that ignores `sendInitialEvents` never sends their end.
                 self._streams_lists = False
             logger.info("Watch fell silent", extra=self._fields(error))
             return 0.0 if at_once else self._backoff.next_seconds()
         self._count_end("error")
         seconds = error.pause_seconds(0.0 if at_once else self._backoff.next_seconds())
-        # Each try of each kind in a short outage would say the same; and that there is nobody to ask is said once for all.
+        # All tries of all kinds in a short outage fail alike; an unreachable server is logged once elsewhere.
         is_news = error.reason != NOT_CONNECTED and (not self._failures or seconds >= TOLD_AGAIN_SECONDS)
         self._failures += 1
         logger.log(
@@ -411,7 +418,8 @@ class Reflector(Generic[T]):
             extra={**self._fields(error), "retry_seconds": round(seconds, 3)},
         )
         if not self._version and self._streams_lists:
-            # As client-go: a server whose storage cannot stream lists says 500, also though it serves plain ones.
+            # As client-go: a server whose storage cannot stream lists answers 500 although it serves plain
+            # lists.
             self._streams_lists = error.status in {0, 429}
             self._lists_once = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
         if error.status not in {0, 429}:
@@ -439,7 +447,7 @@ class Reflector(Generic[T]):
         return self._refusal_backoff.next_seconds()
 
     def _complain(self, error: ApiError) -> None:
-        """Say once, until it works again, what has to be done."""
+        """Log once, until the watch works again, how to fix a refusal."""
         if self._complained_of == error.status:
             return
         self._complained_of = error.status
@@ -457,7 +465,7 @@ class Reflector(Generic[T]):
             f'"{self.resource.group}" in a ClusterRole bound to this client'
         )
         logger.error(
-            "May not list and watch this kind",
+            "No permission to list and watch this kind",
             extra={**self._fields(error), "verbs": "list,watch", "fix": fix},
         )
 
@@ -470,5 +478,5 @@ class Reflector(Generic[T]):
 
 
 def _number(version: str) -> int:
-    """Return a resourceVersion as the number that it is; 0 where it is none."""
+    """Return a resourceVersion as a number; 0 if it is not one."""
     return int(version) if version.isascii() and version.isdigit() else 0

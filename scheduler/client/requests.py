@@ -1,4 +1,4 @@
-"""Where requests are sent, and what may stand before the connection: a condition, a rate, or nothing at all behind."""
+"""Decorators of requests: a condition, a rate limit, and a dry run."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ logger = logging.getLogger(__name__)
 
 
 class Requests(Protocol):
-    """Where requests are sent: an `ApiConnection`, or one of those below before it."""
+    """Sends requests: an `ApiConnection`, or a decorator of one."""
 
     async def send(self, request: Request) -> Response:
-        """Ask once and wait for the whole answer.
+        """Send once and wait for the whole answer.
 
         Raises:
-            ApiError: the answer is not 2xx; or, with status 0, there was none: see the reasons in `connection`.
+            ApiError: the answer is not 2xx; or, with status 0, no answer came: see the reasons in
+                `connection`.
         """
         ...
 
 
 class GuardedRequests:
-    """Requests over a connection that go out only while a condition holds.
+    """Requests that are sent only while a condition holds.
 
-    A request may wait for its turn and for a connection, each for seconds, and the process may be stopped meanwhile. So
-    the condition is asked again when all of that is over, right before the first byte.
+    A request may wait for a limit and for a connection, each for seconds, and the process may be suspended
+    meanwhile. So the condition is checked again after all waiting, right before the first byte.
 
     Args:
-        check: raises when nothing may go out.
+        connection: sends the requests.
+        check: raises when nothing may be sent.
     """
 
     def __init__(self, connection: ApiConnection, check: Callable[[], None]) -> None:
@@ -44,29 +46,29 @@ class GuardedRequests:
         self._check = check
 
     async def send(self, request: Request) -> Response:
-        """Ask as `ApiConnection.send`; raises besides what the check raises, and then nothing was sent."""
+        """Send as `ApiConnection.send`; also raises the exceptions of the check, and then nothing was sent."""
         return await self._connection.send(request, before_sending=self._check)
 
 
 class RateLimitedRequests:
-    """Requests at no more than so many a second, in the order they came; a burst may go out at once.
+    """Requests at a limited rate, in order of arrival; a burst is sent at once.
 
-    For who asks for a rate; without, concurrency adapts.
+    For configurations that set a rate; without one, the number of concurrent requests adapts.
 
     Args:
-        requests: where they go when their turn comes.
-        qps: requests a second, more than 0.
-        burst: how many may go out at once after a pause, at least 1.
+        requests: sends the requests.
+        qps: requests per second, more than 0.
+        burst: the number of requests sent at once after a pause, at least 1.
     """
 
     def __init__(self, requests: Requests, *, qps: float, burst: int) -> None:
         self._requests = requests
         self._interval_seconds = 1 / qps
         self._ahead_seconds = (burst - 1) / qps
-        self._next = float("-inf")  # when the next one may go out if there were no burst
+        self._next = float("-inf")  # when the next request may be sent, bursts aside
 
     async def send(self, request: Request) -> Response:
-        """Ask as `Requests.send`, when it is this one's turn."""
+        """Send as `Requests.send`, after the wait that the rate requires."""
         now = asyncio.get_running_loop().time()
         turn = max(self._next, now - self._ahead_seconds)
         self._next = turn + self._interval_seconds
@@ -77,14 +79,14 @@ class RateLimitedRequests:
 
 
 class Rehearsal:
-    """Takes every write for done and sends nothing: for a daemon that decides, explains and counts.
+    """Accepts every write and sends nothing: for a daemon that decides, explains and counts.
 
-    So a pod that would be bound is counted on its node from then on, as if it were; when it is really bound, by
-    whomever, the watch says where.
+    A pod that would be bound is then counted on its node. When another scheduler binds it, the watch shows
+    the real node.
     """
 
     async def send(self, request: Request) -> Response:
-        """Answer as a server would that has nothing to object; as with one, others have their turn meanwhile."""
+        """Return the answer of a server that accepts the write; other tasks run meanwhile, as with a server."""
         logger.debug("Not sent", extra={"method": request.method, "path": request.path})
         await asyncio.sleep(0)
         return Response(200, request.body or b"{}")

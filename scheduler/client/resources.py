@@ -1,4 +1,4 @@
-"""The kinds of API objects the scheduler reads and writes, and where they live on the API server."""
+"""The kinds of API objects that the scheduler reads and writes, and their paths on the API server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Resource:
     """One kind of API object.
 
     Attributes:
-        group: "" for the core group.
+        group: the API group; "" for the core group.
         plural: the name in URLs, as in `pods`.
     """
 
@@ -22,11 +22,11 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """As in an object's `apiVersion`: `v1`, `apps/v1`."""
+        """The object's `apiVersion`: `v1`, `apps/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL's path to one object, to all of a namespace, or to all there are."""
+        """Return the URL path of one object, of all objects of a namespace, or of all objects."""
         path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         path = f"{path}/namespaces/{namespace}/{self.plural}" if namespace else f"{path}/{self.plural}"
         if name:

@@ -1,4 +1,4 @@
-"""What a pod's status should say, as the patch that kube-scheduler would send."""
+"""The patch of a pod's status, as kube-scheduler sends it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_MESSAGE = 32 * 1024
-"""Characters, as many as any metav1.Condition may have: in a pod of a megabyte there is no room for a message of another."""
+"""Characters, the limit of any metav1.Condition: a pod of a megabyte has no space for a message of another megabyte."""
 NOMINATED_NODE_NAME = "nominatedNodeName"
 _CUT = "..."
 
@@ -30,17 +30,18 @@ def status_patch(
     *,
     again: Collection[str] = (),
 ) -> bytes | None:
-    """Return the patch that brings a pod's status to what is wanted, None if it says so already.
+    """Return the patch that brings a pod's status to the wanted one, None if there is no difference.
 
     A condition counts as changed when its status, reason or message differs, not when only its
-    observedGeneration does; its lastTransitionTime moves only with its status.
+    observedGeneration does; its lastTransitionTime changes only with its status.
 
     Args:
-        pod: as last seen.
-        conditions: wanted, at most one of a type; their observed generation becomes the pod's, and messages are cut.
+        pod: the pod as last seen.
+        conditions: wanted, at most one of a type; they get the pod's generation, and messages are cut.
         nominated_node_name: wanted; "" to clear it, None to leave it.
         now: for lastTransitionTime.
-        again: the types of conditions, and `NOMINATED_NODE_NAME`, that are written although the pod as last seen says so.
+        again: types of conditions, and `NOMINATED_NODE_NAME`, to write although the pod as last seen has the
+            wanted values.
 
     Source:
         kube-scheduler v1.36, schedule_one.go, updatePod; util/utils.go, PatchPodStatus;
@@ -76,7 +77,7 @@ def status_patch(
 def changed_fields(
     pod: PodInfo, conditions: Iterable[PodCondition], nominated_node_name: str | None
 ) -> set[str]:
-    """Return the types of the conditions, and `NOMINATED_NODE_NAME`, of which a pod as last seen says something else."""
+    """Return the types of the conditions, and `NOMINATED_NODE_NAME`, that differ from the pod as last seen."""
     present = {condition.type: condition for condition in pod.pod.status.conditions}
     fields = {
         wanted.type
@@ -103,8 +104,9 @@ def _new_condition(wanted: PodCondition, now: datetime) -> dict[str, Any]:
 
 def _changed_condition(old: PodCondition, wanted: PodCondition, now: datetime) -> dict[str, Any]:
     before, after = msgspec.to_builtins(old), msgspec.to_builtins(wanted)
-    # What is empty is in neither, as Go omits it, and so removed. What has not changed is said again, which kube-scheduler
-    # does not: an answer may have been lost, and the server may hold other words than the pod as last seen.
+    # Empty fields are in neither, as Go omits them, and so removed. Unchanged fields are sent again, unlike
+    # in kube-scheduler: an answer may have been lost, and the server may have another message than the pod as
+    # last seen.
     patch = {name: after.get(name) for name in before | after}
     if old.status != wanted.status:
         patch["lastTransitionTime"] = rfc3339(now)

@@ -1,4 +1,4 @@
-"""Pending status patches: at most one of a pod, the newest wish winning."""
+"""Pending status patches: at most one for each pod; the newest one wins."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ _MAX_TRIES = 12
 
 
 _UNSEEN_KEPT = 10_000
-"""How many pods' last status changes are kept. A watch usually shows a change within milliseconds."""
+"""Maximum number of pods with remembered status changes. A watch usually shows a change within milliseconds."""
 
 
 class UnseenChanges:
-    """The fields of pods' statuses that were written and that no watch has shown yet.
+    """The fields of pods' statuses that were written and that the watch has not shown yet.
 
-    A wish that is what the pod as last seen says would be left out, and the server keep what was written meanwhile.
+    Otherwise a patch back to the last seen status would be left out, and the server would keep the value
+    written meanwhile.
     """
 
     def __init__(self) -> None:
@@ -42,12 +43,12 @@ class UnseenChanges:
         )  # uid -> version as last seen, fields
 
     def of(self, pod: PodInfo) -> Collection[str]:
-        """Return those of a pod, if this version of it is the one that was last seen when they were written."""
+        """Return the unseen fields of a pod, if this version of it is the one last seen when they were written."""
         version, fields = self._of.get(pod.uid, ("", ()))
         return fields if version == pod.resource_version else ()
 
     def add(self, pod: PodInfo, fields: Collection[str]) -> None:
-        """Note what is written of a pod, of which this version is the last that was seen."""
+        """Record written fields of a pod whose last seen version this is."""
         if fields:
             self._of[pod.uid] = pod.resource_version, {*self.of(pod), *fields}
             self._of.move_to_end(pod.uid)
@@ -55,7 +56,7 @@ class UnseenChanges:
                 self._of.popitem(last=False)
 
     def remove(self, pod: PodInfo, fields: Collection[str]) -> None:
-        """Note that fields are as this version of the pod says again."""
+        """Record that fields have the values of this version of the pod again."""
         left = {*self.of(pod)}.difference(fields)
         if left:
             self._of[pod.uid] = pod.resource_version, left
@@ -64,11 +65,15 @@ class UnseenChanges:
 
 
 class StatusPatch:
-    """What one pod's status should say.
+    """The wanted status of one pod.
 
     Args:
-        unseen: what was written that no watch has shown.
-        newest: `namespace/name` -> the pod's last version that could be read, None if there is none.
+        clock: gives the time of transitions.
+        pod: the pod as last seen.
+        condition: the wanted condition, None for none.
+        nominated_node_name: wanted; "" to clear it, None to leave it.
+        newest: `namespace/name` -> the pod's last readable version, None if there is none.
+        unseen: written fields that the watch has not shown.
     """
 
     def __init__(
@@ -101,7 +106,7 @@ class StatusPatch:
         )
 
     def replace(self, older: StatusPatch) -> None:
-        """Take over from an older wish what this one leaves open.
+        """Add the fields of an older patch that this one leaves open.
 
         Source:
             kube-scheduler v1.36, framework/api_calls/pod_status_patch.go, Merge.
@@ -125,9 +130,9 @@ class StatusPatch:
         return {*self.conditions, *(() if self.nominated_node_name is None else (NOMINATED_NODE_NAME,))}
 
     def _is_outdated(self) -> bool:
-        """Whether it would be said of another pod by that name, or of one that somebody has bound meanwhile."""
+        """Return whether the patch is for another pod of that name, or for a pod that was bound meanwhile."""
         newest = self._newest(self.about)
-        if newest is None:  # no version of it could be read, or it is gone, which does no harm
+        if newest is None:  # unreadable, or deleted, which does no harm
             return False
         return newest.uid != self.pod.uid or bool(newest.node_name and not self.pod.node_name)
 
@@ -146,17 +151,17 @@ class StatusPatch:
 
 
 class StatusQueue(JobQueue[StatusPatch]):
-    """Status patches by pod; of one pod at most one is under way.
+    """Status patches by pod; at most one patch of a pod is in flight.
 
     Attributes:
-        unseen: what was written that no watch has shown.
+        unseen: written fields that the watch has not shown.
     """
 
     def __init__(self, capacity: int) -> None:
         super().__init__("status", capacity)
         self.unseen = UnseenChanges()
-        self._by_uid: OrderedDict[str, StatusPatch] = OrderedDict()  # pod uid -> what waits
-        self._sent: dict[str, asyncio.Event] = {}  # pod uid -> set when what is under way has ended
+        self._by_uid: OrderedDict[str, StatusPatch] = OrderedDict()  # pod uid -> waiting patch
+        self._sent: dict[str, asyncio.Event] = {}  # pod uid -> set at the end of the patch in flight
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -178,11 +183,11 @@ class StatusQueue(JobQueue[StatusPatch]):
         self._sent.pop(job.pod.uid).set()
 
     def is_pending(self, uid: str) -> bool:
-        """Whether something waits to be said of a pod or is being said."""
+        """Return whether a patch of a pod waits or is in flight."""
         return uid in self._by_uid or uid in self._sent
 
     async def withdraw(self, uid: str) -> None:
-        """Drop what waits to be said of a pod, and wait for the end of what is being said."""
+        """Drop the waiting patch of a pod, and wait for the end of the one in flight."""
         while True:
             job = self._by_uid.pop(uid, None)
             if job is not None:

@@ -1,4 +1,4 @@
-"""What is known of one kind, kept in step with the API server and told to one handler.
+"""The local store of one kind, in sync with the API server, with one handler of changes.
 
 No I/O and no waiting: a reflector feeds it.
 """
@@ -22,40 +22,40 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Handler(Protocol[T_contra]):
-    """Who is told of every change of one kind, in the order of the API server's.
+    """Is notified of every change of one kind, in the API server's order.
 
-    Called synchronously, after the store has changed. An exception is logged with the object's key and goes
-    no further.
+    Called synchronously, after the store has changed. An exception is logged with the object's key and does
+    not propagate.
     """
 
     def on_add(self, obj: T_contra) -> None:
-        """Note an object that was not known."""
+        """Handle an object that was not known."""
         ...
 
     def on_update(self, old: T_contra, new: T_contra) -> None:
-        """Note another version of the same object: the uid is the same."""
+        """Handle another version of the same object, with the same uid."""
         ...
 
     def on_delete(self, old: T_contra) -> None:
-        """Note that an object is gone; `old` is what was last told of it."""
+        """Handle a deletion; `old` is the last version passed to this handler."""
         ...
 
     def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
-        """Note a version that nobody can read; called once for each such version.
+        """Handle an unreadable version; called once for each such version.
 
-        An earlier version that could be read stays in the store, with no call of `on_delete`: a bound pod
-        goes on using its node whatever its latest version says. It leaves when the object is deleted, or
-        replaced by one of another uid.
+        An earlier readable version stays in the store, without a call of `on_delete`: a bound pod continues
+        to use its node whatever its latest version contains. It leaves the store when the object is deleted,
+        or replaced by one with another uid.
         """
         ...
 
 
 @runtime_checkable
 class DatingHandler(Protocol):
-    """A handler that is told when things were deleted."""
+    """A handler that needs the versions of deletions."""
 
     def on_delete_at(self, old: Any, version: str) -> None:
-        """Note as `on_delete` that an object is gone, and the version of the cluster that came with it."""
+        """Handle a deletion as `on_delete` does; `version` is the resourceVersion of the deletion."""
         ...
 
 
@@ -63,16 +63,16 @@ class Store(Generic[T]):
     """All objects of one kind, by key.
 
     Args:
-        kind: what they are.
-        decode: from an object's JSON; raises ObjectError.
-        handler: is told of every change.
-        objects: where they are kept; a new dictionary if not given.
-        next_version: makes the next version of an object, of its JSON and resourceVersion, where it need not be decoded
-            for that; None where it must be.
+        kind: the kind of the objects.
+        decode: decodes an object's JSON; raises ObjectError.
+        handler: is notified of every change.
+        objects: dictionary for the objects; None for a new one.
+        next_version: derives the next version of an object from its JSON and resourceVersion, if that needs
+            no full decoding; returns None if it does.
 
     Attributes:
-        kind: what they are.
-        objects: `namespace/name`, or `name` -> the last version that could be read. Not to be changed.
+        kind: the kind of the objects.
+        objects: `namespace/name`, or `name` -> the last readable version. Do not change it.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Store(Generic[T]):
         self._handler = handler
         self._dates = handler if isinstance(handler, DatingHandler) else None
         self._objects: dict[str, T] = {} if objects is None else objects
-        # key -> (uid, resourceVersion) last seen, of objects that cannot be read too
+        # key -> (uid, resourceVersion) last seen, unreadable objects included
         self._versions: dict[str, tuple[str, str]] = {}
-        self._unreadable: set[str] = set()  # keys of objects that came last as nobody can read
+        self._unreadable: set[str] = set()  # keys of objects whose last version is unreadable
         self._unseen: set[str] = set()
 
     @property
@@ -100,29 +100,29 @@ class Store(Generic[T]):
 
     @property
     def versions(self) -> Mapping[str, tuple[str, str]]:
-        """Key -> (uid, resourceVersion) as seen last, of objects that nobody can read too."""
+        """Key -> (uid, resourceVersion) last seen, unreadable objects included."""
         return self._versions
 
     def is_outdated(self, key: str) -> bool:
-        """Say whether nobody can read what came last of an object, so that an earlier one is here."""
+        """Return whether the last version of an object is unreadable, so that the store has an earlier one."""
         return key in self._unreadable and key in self._objects
 
     def forget_versions(self) -> None:
-        """Have every object decoded again that comes, the version that is known too; the handler is told of both."""
+        """Decode every object again when it next arrives, also in an unchanged version; the handler is notified of both."""
         self._versions = {key: (uid, "") for key, (uid, _) in self._versions.items()}
 
     def begin_replace(self) -> None:
-        """Begin a full list: what `put` does not name before `end_replace` is gone."""
+        """Begin a full list: objects without a `put` before `end_replace` are deleted."""
         self._unseen = set(self._versions)
 
     def end_replace(self) -> None:
-        """Delete what the full list did not name."""
+        """Delete the objects that were not in the full list."""
         for key in [key for key in self._versions if key in self._unseen]:
             self._remove(key)
         self._unseen = set()
 
     def put(self, identity: ObjectIdentity, raw: bytes) -> None:
-        """Take a version of an object; one that is known already changes nothing and is told to nobody."""
+        """Store a version of an object; a known version changes nothing and notifies nobody."""
         key = identity.key
         self._unseen.discard(key)
         version = (identity.uid, identity.resource_version)
@@ -157,9 +157,9 @@ class Store(Generic[T]):
         return self._decode(raw)
 
     def delete(self, identity: ObjectIdentity) -> None:
-        """Take note that an object is gone."""
+        """Handle a deletion."""
         known = self._versions.get(identity.key)
-        # Of another uid: its successor is known already.
+        # With another uid, the known object is its replacement.
         if known is not None and known[0] == identity.uid:
             self._remove(identity.key, identity.resource_version)
 

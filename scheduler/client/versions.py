@@ -1,4 +1,4 @@
-"""What the API server says there is of a kind, names and versions alone: to see whether what is known is so."""
+"""Reads only the names and versions of a kind's objects, to compare them with the cache."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ async def read_versions(
 ) -> Mapping[str, tuple[str, str]]:
     """Return key -> (uid, resourceVersion) of all objects of a kind, read page by page.
 
-    The objects themselves are not sent, which is a fraction of a full list.
+    The server sends only the metadata, a fraction of a full list.
 
     Raises:
-        ApiError: refused or cut off; 410 if the pages took so long that the rest of them is no more.
+        ApiError: refused or cut off; 410 if the remaining pages expired meanwhile.
     """
     versions: dict[str, tuple[str, str]] = {}
     async for obj in listed(connection, path, selectors, _METADATA_ONLY):

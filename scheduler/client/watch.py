@@ -1,4 +1,4 @@
-"""List and watch, each once. That it goes on for ever is `reflector.Reflector`'s part."""
+"""One list, and one watch. `reflector.Reflector` repeats them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SILENCE_SECONDS = 90.0
 
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError)
 _LIST_SECONDS = 60.0
-_OBJECTS_AT_A_TIME = 32  # of a list, then the other tasks get a turn
+_OBJECTS_AT_A_TIME = 32  # of a list, then other tasks run
 
 
 async def watch(
@@ -42,15 +42,15 @@ async def watch(
     seconds: int,
     opened: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Open one watch and hand over its events until the server ends it in order, as it is asked to after `seconds`.
+    """Open one watch and pass on its events until the server ends it in order, as requested after `seconds`.
 
     Args:
         connection: to the API server.
-        path: of the kind.
-        params: the query.
-        take: is given each event.
-        seconds: how long the server is asked to keep it open.
-        opened: is called once the server agreed, before all events; what it raises ends the watch.
+        path: path of the kind.
+        params: the query parameters.
+        take: receives each event.
+        seconds: how long the server should keep it open.
+        opened: is called once the server accepted, before all events; its exceptions end the watch.
 
     Raises:
         ApiError: refused, cut off or silent; also for an ERROR event, with the status inside it.
@@ -76,10 +76,10 @@ async def watch(
 async def list_into(
     store: Store[Any], connection: ApiConnection, path: str, selectors: Mapping[str, str]
 ) -> str:
-    """Put all objects into a store, page by page; when the pages expire meanwhile, once more in one piece.
+    """Put all objects into a store, page by page; if the pages expire meanwhile, list again in one piece.
 
     Returns:
-        The version up to which everything is known.
+        The version of the complete list.
 
     Raises:
         ApiError: refused or cut off.
@@ -93,7 +93,7 @@ async def list_into(
             if error.status != 410 or "continue" not in params:
                 raise
             params = dict(selectors)
-            store.begin_replace()  # what the first pages named may be gone by now
+            store.begin_replace()  # objects of the first pages may be deleted by now
             continue
         try:
             page = wire.decode_list_page(answer.body)
@@ -112,7 +112,7 @@ async def list_into(
 def _put(store: Store[Any], obj: bytes, path: str) -> None:
     try:
         identity = wire.decode_identity(obj)
-    except _BROKEN as error:  # its neighbours are objects all the same
-        logger.warning("An object without a name is left out", extra={"list": path, "error": str(error)})
+    except _BROKEN as error:  # the other objects of the list are still valid
+        logger.warning("Ignored an object without a name", extra={"list": path, "error": str(error)})
     else:
         store.put(identity, obj)

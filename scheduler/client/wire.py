@@ -1,7 +1,7 @@
 """The envelopes around objects on the wire: watch lines, list pages, error answers.
 
-Only the envelope is decoded here. The object stays bytes until its own decoder reads it, so that an object
-nobody understands does not take its neighbours with it.
+Only the envelope is decoded here. The object stays bytes until its own decoder reads it, so that one
+unreadable object does not make the others unreadable.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _OPENINGS = {
 }
 
 _UNNAMED = b'{"metadata":'
-"""How Go writes an object of a built-in type that does not say its kind."""
+"""Beginning of an object of a built-in type without its kind, as Go writes it."""
 
 LONGEST_RETRY_SECONDS = 30.0
-"""However long a server, or whoever answers in its place, asks to wait: what it asked for may be over before."""
+"""Upper bound of Retry-After: a server, or a proxy, may ask for more than its cause lasts."""
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-"""The annotation of the bookmark that ends the objects a watch began with."""
+"""Annotation of the bookmark after the initial objects of a watch."""
 
 
 class ObjectIdentity(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Which object, and which version of it."""
+    """Identity and version of an object."""
 
     name: str = ""
     namespace: str = ""
@@ -46,7 +46,7 @@ class ObjectIdentity(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, or `name` for what has no namespace."""
+        """`namespace/name`, or `name` for an object without a namespace."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
@@ -55,7 +55,7 @@ class _Identified(msgspec.Struct, frozen=True, gc=False):
 
 
 class WatchEvent(msgspec.Struct, frozen=True, gc=False):
-    """One line of a watch: what happened to which object, and the object's own JSON."""
+    """One line of a watch: the type of the event, the object's identity, and the object's own JSON."""
 
     type: str
     identity: ObjectIdentity
@@ -86,7 +86,7 @@ class ListPage(msgspec.Struct, frozen=True, rename="camel"):
     items: list[msgspec.Raw] | None = None
 
     def objects(self) -> Iterator[bytes]:
-        """Yield each item as a watch would show it: built-in types say there which kind they are, and in a list do not."""
+        """Yield each item in the form of a watch event's object: built-in types have their kind there, but not in a list."""
         names = {"kind": self.kind.removesuffix("List"), "apiVersion": self.api_version}
         opening = msgspec.json.encode(names)[:-1] + b","
         for item in self.items or ():
@@ -127,11 +127,11 @@ _decode_status = msgspec.json.Decoder(_Status).decode
 
 
 def decode_watch_event(line: bytes) -> WatchEvent:
-    """Read what a line of a watch is about; the object in it stays as it is, but for what nests too deeply to be read.
+    """Decode the envelope of a watch line; the object stays raw JSON, except one that nests too deeply to be read.
 
     Raises:
-        msgspec.DecodeError: it is no JSON, or no event.
-        UnicodeDecodeError: it is no UTF-8.
+        msgspec.DecodeError: the line is not JSON, or not an event.
+        UnicodeDecodeError: the line is not UTF-8.
     """
     try:
         return _decode_event(line)
@@ -140,17 +140,17 @@ def decode_watch_event(line: bytes) -> WatchEvent:
             parts = members(line)
             raw = without_managed_fields(parts["object"])
             return WatchEvent(msgspec.json.decode(parts["type"], type=str), decode_identity(raw), raw)
-        except (ValueError, LookupError):  # not even in pieces
+        except (ValueError, LookupError):  # not even readable in parts
             raise _as_unreadable(error) from error
 
 
 def _decode_event(line: bytes) -> WatchEvent:
     try:
         envelope = _decode_envelope(line)
-    except msgspec.ValidationError:  # the object does not name itself as all do, or there is more in the line
+    except msgspec.ValidationError:  # the object has no usual identity, or the line has more fields
         raw = _decode_raw_envelope(line)
         return WatchEvent(raw.type, decode_identity(raw.object), bytes(raw.object))
-    # As Go writes it, the object is the rest of the line: it need not be read once more to see where it ends.
+    # As Go writes it, the object is the rest of the line, so its end need not be searched.
     opening = _OPENINGS.get(envelope.type)
     if opening is not None and line.startswith(opening) and line.endswith(b"}"):
         return WatchEvent(envelope.type, envelope.object.metadata, line[len(opening) : -1])
@@ -158,11 +158,11 @@ def _decode_event(line: bytes) -> WatchEvent:
 
 
 def decode_list_page(body: bytes) -> ListPage:
-    """Read an answer to a list; the objects in it stay as they are.
+    """Decode an answer to a list; its objects stay raw JSON.
 
     Raises:
-        msgspec.DecodeError: it is no JSON, or no list.
-        UnicodeDecodeError: it is no UTF-8.
+        msgspec.DecodeError: the body is not JSON, or not a list.
+        UnicodeDecodeError: the body is not UTF-8.
     """
     try:
         return _decode_list_page(body)
@@ -180,11 +180,11 @@ def decode_list_page(body: bytes) -> ListPage:
 
 
 def decode_identity(raw: bytes | msgspec.Raw) -> ObjectIdentity:
-    """Read which object this is, and nothing else of it; what is no text there counts as absent.
+    """Read only the identity of an object; a value that is not a string counts as absent.
 
     Raises:
-        msgspec.DecodeError: it is no JSON.
-        UnicodeDecodeError: it is no UTF-8.
+        msgspec.DecodeError: it is not JSON.
+        UnicodeDecodeError: it is not UTF-8.
     """
     try:
         return _decode_identified(raw).metadata
@@ -199,12 +199,12 @@ def decode_identity(raw: bytes | msgspec.Raw) -> ObjectIdentity:
 
 
 def _as_unreadable(error: Exception) -> Exception:
-    """Return why something cannot be read, as one of the two errors that say so."""
+    """Return the reason why bytes cannot be read, as one of the two documented errors."""
     return msgspec.DecodeError("it nests too deeply") if isinstance(error, RecursionError) else error
 
 
 def ends_initial_events(bookmark: bytes) -> bool:
-    """Say whether a bookmark tells that all objects the watch began with have been sent; one that nobody can read does not."""
+    """Return whether a bookmark marks the end of the initial objects of a watch; an unreadable one does not."""
     try:
         annotations = _decode_bookmark(bookmark).metadata.annotations or {}
     except UNREADABLE:
@@ -213,13 +213,13 @@ def ends_initial_events(bookmark: bytes) -> bool:
 
 
 def answer_error(request: str, status: int, retry_after: str | None, body: bytes) -> ApiError:
-    """Turn a refusal into an error.
+    """Turn an error answer into an `ApiError`.
 
     Args:
-        request: what was asked, as in `POST /api/v1/...`.
+        request: the request, as in `POST /api/v1/...`.
         status: the answer's HTTP status.
         retry_after: the answer's header, None for none.
-        body: a Status object, if it comes from the API server itself.
+        body: a Status object, if the answer comes from the API server itself.
     """
     parsed = _parse_status(body)
     seconds = _seconds(retry_after)
@@ -232,14 +232,14 @@ def answer_error(request: str, status: int, retry_after: str | None, body: bytes
 def event_error(request: str, status_object: bytes) -> ApiError:
     """Turn the Status inside a watch's ERROR event into an error."""
     parsed = _parse_status(status_object)
-    # A Status without a code is a server's own mistake.
+    # A Status without a code is an error of the server.
     code = parsed.code or 500
     said = f"{request}: {code}: {parsed.message}"
     return ApiError(code, parsed.reason, said, retry_after_seconds=parsed.retry_after_seconds)
 
 
 def _parse_status(body: bytes) -> _Status:
-    """Read a Status; proxies on the way answer with anything, so what is none is an empty one."""
+    """Read a Status; proxies answer with any body, so another body gives an empty Status."""
     try:
         return _decode_status(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -247,7 +247,7 @@ def _parse_status(body: bytes) -> _Status:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Read Retry-After; the API server sends whole seconds, and a date from some proxy is no reason to fail."""
+    """Read Retry-After; the API server sends whole seconds, and a proxy's date is ignored."""
     try:
         return None if header is None else _bounded(int(header))
     except ValueError:

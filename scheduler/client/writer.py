@@ -1,12 +1,12 @@
-"""Everything the scheduler writes: bindings in a lane of their own, the rest when there is room.
+"""All writes of the scheduler: bindings in their own lane, the rest with lower priority.
 
 A bind never waits for a status patch of another pod, nor for an event. There is no fixed rate: see
 `adaptive_limit`.
 
-The rest has 8 places, or those that binds leave free, and 4 while binds wait for one of theirs: a server that is slow is
-to bind first. But each bind that was answered lets one event out beyond these. So the events of a burst go out as fast as
-its bindings do and follow them by about one answer's time, and where binds are not answered, nothing else is asked of the
-server.
+Other writes have a limit of 8 in flight, or more as far as binds leave requests free, and 4 while binds wait:
+a slow server must handle binds first. Each answered bind allows one extra event. So the events of a burst are
+sent as fast as its bindings and follow them by about one answer's time. While the server does not answer
+binds, it gets no other writes.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 STATUS_CAPACITY = 50_000
-"""How many pods' status may wait to be patched; beyond it a pod waits for its next attempt to say why."""
+"""Maximum number of pods with a waiting status patch; further pods get theirs after the next attempt."""
 EVENT_CAPACITY = 10_000
-"""How many events may wait: what a large burst of pods needs, at about 2 KB each."""
+"""Maximum number of waiting events: enough for a large burst of pods, at about 2 KB each."""
 _PLACES = 8
 _PLACES_WHILE_BINDS_WAIT = 4
 
@@ -76,26 +76,30 @@ _encode = msgspec.json.Encoder().encode
 
 
 class WriterObserver(Protocol):
-    """Who counts."""
+    """Counts binds, dropped writes and the jobs of queues."""
 
     def bind_answered(self, status: int, seconds: float) -> None:
-        """Count a bind that ended: the HTTP status, 0 without an answer, and how long it took in all."""
+        """Count a bind that ended: the HTTP status, 0 without an answer, and the total time in seconds."""
         ...
 
     def dropped(self, queue: str) -> None:
-        """Count a write for which there was no room: queue `status` or `events`."""
+        """Count a write that a full queue dropped: queue `status` or `events`."""
         ...
 
     def work_queue(self, name: str, queue: Sized, clock: Clock) -> WorkObserver:
-        """Return who counts the jobs of a queue, by whose length as many wait."""
+        """Return the observer of a queue's jobs; the queue's length is the number of waiting jobs."""
         ...
 
 
 class ApiWriter:
-    """Writes to the API server. An async context manager; `drain` before leaving it loses nothing.
+    """Writes to the API server. An async context manager; call `drain` before leaving it to lose nothing.
 
     Args:
-        newest: `namespace/name` -> the pod as last seen: what is not so any more is not written.
+        connection: sends the requests.
+        clock: measures the time of binds.
+        random: for jitter.
+        newest: `namespace/name` -> the pod as last seen, which decides whether a patch is outdated.
+        observer: counts the writes.
     """
 
     def __init__(
@@ -131,7 +135,7 @@ class ApiWriter:
         await self._background.close()
 
     def pending(self) -> dict[str, int]:
-        """Return how many writes of each kind wait or are under way."""
+        """Return the number of writes of each kind that wait or are in flight."""
         return {
             "binds": self._binds.present,
             "status": len(self._status) + self._status.in_flight,
@@ -142,12 +146,12 @@ class ApiWriter:
         """Bind a pod to a node.
 
         The members of pod groups take turns with other pods, which do not wait for hundreds of them.
-        What waited to be said of its failed attempts is dropped, and what is being said at this moment is
-        waited for: after the bind it would be wrong.
+        Waiting status patches of its failed attempts are dropped, and one in flight is awaited: after the
+        bind it would be wrong.
 
         Raises:
-            ApiError: refused (409: bound already, or another pod by now; 404: deleted); with status 0 there
-                was no answer, and the bind may have taken effect.
+            ApiError: refused (409: already bound, or another pod of that name; 404: deleted); with status 0,
+                no answer came, and the bind may have taken effect.
         """
         started = self._clock.monotonic()
         if self._status.is_pending(pod.uid):
@@ -176,15 +180,15 @@ class ApiWriter:
     ) -> bool:
         """Queue a patch of a pod's status; a failure is logged.
 
-        Of several patches of one pod that wait, the newest wins, field by field.
+        Several waiting patches of one pod are merged: the newest value of each field wins.
 
         Args:
-            pod: as last seen.
+            pod: the pod as last seen.
             condition: wanted; its observed generation is filled in. None to leave all.
             nominated_node_name: wanted; "" to clear it, None to leave it.
 
         Returns:
-            Whether there was anything to change and room to queue it.
+            Whether a patch was queued: there was a difference, and the queue was not full.
         """
         return self._queue_status(self._status_patch(pod, condition, nominated_node_name))
 
@@ -195,10 +199,10 @@ class ApiWriter:
         condition: PodCondition | None = None,
         nominated_node_name: str | None = None,
     ) -> None:
-        """Patch a pod's status as `patch_pod_status`, and wait until it is done.
+        """Patch a pod's status as `patch_pod_status` does, and wait for the result.
 
         Raises:
-            ApiError: it was not; status 429 without asking if there was no room to queue it.
+            ApiError: the patch failed; status 429 without a request if the queue is full.
         """
         patch = self._status_patch(pod, condition, nominated_node_name)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -206,19 +210,19 @@ class ApiWriter:
         if self._queue_status(patch):
             await done
         elif patch.body() is not None:
-            raise ApiError(429, "", f"patch of {pod.key}: too many status patches wait already")
+            raise ApiError(429, "", f"patch of {pod.key}: the queue of status patches is full")
 
     async def delete_pod(self, pod: PodInfo) -> Response:
         """Delete a pod gracefully, if it is still this pod.
 
         Raises:
-            ApiError: refused (404: gone; 409: another pod by that name), or without an answer.
+            ApiError: refused (404: deleted; 409: another pod of that name), or no answer.
         """
         body = _encode(_DeleteOptions({"uid": pod.uid}))
         return await self._deletes.send(Request("DELETE", PODS.path(pod.namespace, pod.name), body))
 
     def queue_event(self, job: Job) -> bool:
-        """Queue an event to be sent when there is time; False if there is no room."""
+        """Queue an event to be sent in the background; return False if the queue is full."""
         if not self._events.put(job):
             self._count_drop("events")
             return False
@@ -229,7 +233,7 @@ class ApiWriter:
         """Wait until all binds, then all status patches, then all events are written.
 
         Returns:
-            False if the time was not enough; what is left is logged.
+            False after the timeout; unfinished writes are logged.
         """
         try:
             async with asyncio.timeout(timeout_seconds):

@@ -64,7 +64,7 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
     "Plugin could not refresh its data": _raised_on_purpose,
     "PreEnqueue failed; the pod stays gated": _says("error", ON_PURPOSE),
     "Queueing hint failed; the pod is tried again": _raised_on_purpose,
-    "May not use the lease": _says("status", "401", "403"),
+    "No permission to use the lease": _says("status", "401", "403"),
     "Lease is lost": lambda _: True,
     "Over budget": _says("why", "more than 0.75s had passed", "wasm: ", "not asked: it rests"),
     "Plugin was stopped again and again, and rests": _says("plugin", "guest"),
@@ -79,7 +79,7 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
     ),
     # After an outage it is looked, also where a watch is silent on purpose.
     "Cache differs from the cluster": lambda record: vars(record)["found"].keys() == {"watched"},
-    "May not list and watch this kind": _says("status", "401", "403"),
+    "No permission to list and watch this kind": _says("status", "401", "403"),
     "Unhandled exception": lambda record: record.name == "aiohttp.server" and _stopped_in_the_middle(record),
 }
 """Message of a record -> whether an injected fault explains it."""

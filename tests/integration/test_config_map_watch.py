@@ -176,7 +176,7 @@ def test_a_server_that_is_away_is_no_error_of_the_log(
 
     asyncio.run(scenario())
     told = {(record.levelname, record.message) for record in caplog.records if record.levelno > logging.INFO}
-    message = "Configuration is not followed at the moment; the scheduler goes on with what it has"
+    message = "Configuration is not watched at the moment; the scheduler continues with the current one"
     assert told == {("WARNING", message)}
 
 

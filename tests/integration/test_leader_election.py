@@ -315,7 +315,9 @@ def test_without_the_permission_for_its_lease_a_daemon_waits_and_says_why(
 
     with caplog.at_level(logging.ERROR):
         freezing.run(scenario())
-    (told,) = [vars(record) for record in caplog.records if record.message == "May not use the lease"]
+    (told,) = [
+        vars(record) for record in caplog.records if record.message == "No permission to use the lease"
+    ]
     assert told["lease"] == "kube-system/custom-scheduler"
     assert "get and update" in told["fix"]
 

@@ -162,5 +162,5 @@ def test_who_says_nothing_of_a_server_is_told_the_ways(tmp_path: Path) -> None:
     (said,) = run_for_a_while(b"\n", HOME=str(tmp_path))
 
     assert said.startswith(
-        "error: the API server: how to reach it is not said: give --kubeconfig FILE, set $KUBECONFIG, or"
+        "error: the API server: no address is configured: give --kubeconfig FILE, set $KUBECONFIG, or"
     )

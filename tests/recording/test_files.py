@@ -91,7 +91,7 @@ def test_a_batch_that_was_damaged_ends_it(tmp_path: Path, batch: bytes) -> None:
         (b"[" * 5000 + b"\n", "not a recording of custom-scheduler"),
         (
             b'{"format":"custom-scheduler recording","version":3,"by":"9.9.9"}\n',
-            "written by 9.9.9 in version 3 of the format; this is 2 at most: read it with a custom-scheduler at least as new",
+            "written by 9.9.9 in version 3 of the format; this version reads up to 2: read it with a custom-scheduler at least as new",
         ),
         (
             b'{"format":"custom-scheduler recording","version":1,"by":"0.1"}\n',

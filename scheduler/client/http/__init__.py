@@ -1,1 +1,1 @@
-"""HTTP/1.1 to one server: what an API server needs of it, at the price of two writes and a parser."""
+"""A minimal HTTP/1.1 client for one server, on the llhttp parser."""

@@ -1,4 +1,4 @@
-"""Where a server is, and how to come to it: TCP or a Unix socket, TLS, a proxy between."""
+"""The address of a server and how to connect to it: TCP or a Unix socket, TLS, a proxy."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Endpoint:
     """One server.
 
     Attributes:
-        server: its URL, a path included where it lives under one; over a Unix socket `http://localhost`.
-        tls: for https; None for what the system trusts.
-        server_hostname: the name its certificate must carry, if not the URL's.
+        server: its URL, including a base path; `http://localhost` over a Unix socket.
+        tls: TLS context for https; None for the system's trusted authorities.
+        server_hostname: name in the server's certificate, if it is not the URL's.
         proxy: URL of an HTTP proxy, `http://user:password@host:port`; "" for none.
-        unix_socket: path of the socket it listens on; "" for TCP.
+        unix_socket: path of the socket the server listens on; "" for TCP.
     """
 
     server: str
@@ -47,28 +47,28 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """The server's name, and its port where it is not the scheme's own, as in the header `Host`."""
+        """The server's name, and its port unless it is the scheme's default, as in the header `Host`."""
         url = urlsplit(self.server)
         host = url.netloc.rpartition("@")[2]
         return host.rpartition(":")[0] if url.port == _PORTS.get(url.scheme) else host
 
     @property
     def target_prefix(self) -> str:
-        """What comes before a path in a request line: the URL's own path, and for a proxy that is to read it all."""
+        """The part of the request target before the path: the URL's own path, for an HTTP proxy the absolute URL."""
         url = urlsplit(self.server)
         path = url.path.rstrip("/")
         return f"http://{self.host}{path}" if self._is_read_by_proxy else path
 
     @property
     def headers(self) -> str:
-        """Header lines that every request over such a connection carries."""
+        """Header lines of every request over such a connection."""
         return _authorization(urlsplit(self.proxy)) if self._is_read_by_proxy else ""
 
     async def connect(self, protocol_factory: Callable[[], P]) -> P:
         """Open a connection.
 
         Raises:
-            OSError: nobody took it; `ssl.SSLError` is one.
+            OSError: the connection failed; `ssl.SSLError` is one.
         """
         loop = asyncio.get_running_loop()
         url = urlsplit(self.server)
@@ -85,7 +85,7 @@ class Endpoint:
         return protocol
 
     def why_not(self, error: OSError) -> str:
-        """Say where nobody took a connection, and why, for who has to mend it."""
+        """Return where a connection failed, and why, with the way to fix it."""
         proxy = f" by proxy {urlsplit(self.proxy).hostname}" if self.proxy else ""
         return f"{shown_url(self.server)}{proxy}: {_told(error)}"
 
@@ -105,7 +105,7 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         proxy = urlsplit(self.proxy)
         if proxy.scheme not in _PORTS or not proxy.hostname:
-            raise ConnectionError("that is no URL of an HTTP proxy")  # which may have a password
+            raise ConnectionError("not the URL of an HTTP proxy")  # the URL may contain a password
         to_proxy = {"ssl": ssl.create_default_context(), "server_hostname": proxy.hostname}
         options = {**await _where(proxy), **(to_proxy if proxy.scheme == "https" else {})}
         if not secured:
@@ -135,7 +135,7 @@ def _check_opened(tunnel: HttpProtocol, proxy: SplitResult) -> None:
 
 
 async def _where(url: SplitResult) -> dict[str, Any]:
-    """Return where to connect to; of a name with several addresses a socket to the one that answers first."""
+    """Return the arguments to connect with; a name with several addresses gives a socket connected to the quickest one."""
     assert url.hostname is not None
     port = url.port or _PORTS[url.scheme]
     try:
@@ -152,14 +152,14 @@ async def _where(url: SplitResult) -> dict[str, Any]:
 
 def _told(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        fix = "certificate-authority and tls-server-name of the kubeconfig say whom to trust"
+        fix = "set certificate-authority and tls-server-name in the kubeconfig"
         return f"its certificate is not trusted: {error.verify_message}; {fix}"
     if isinstance(error, ssl.SSLError):
         return f"no TLS: {error.reason or error}"
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    if error.errno and error.errno > 0:  # of a failed look-up it is negative
-        return os.strerror(error.errno)  # loops differ in what they say themselves
+    if error.errno and error.errno > 0:  # a failed lookup has a negative one
+        return os.strerror(error.errno)  # event loops differ in their own text
     return error.strerror or str(error) or type(error).__name__
 
 

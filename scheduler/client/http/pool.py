@@ -1,4 +1,4 @@
-"""Connections to one endpoint, kept for the next request."""
+"""Reused connections to one endpoint."""
 
 from __future__ import annotations
 
@@ -13,50 +13,50 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 15.0
-"""How long a connection is kept unused: not longer than a server, or a balancer before it, would keep it."""
+"""How long an idle connection is kept: less than a server, or a load balancer before it, keeps it."""
 
 
 class ConnectionPool:
-    """As many connections as there are requests under way; those used last are used first.
+    """As many connections as requests in flight; the most recently used connection is reused first.
 
-    Lanes and watches limit themselves, so there is no limit here, which would let events hold up a bind.
+    Lanes and watches limit their own requests. A limit here would let events delay a bind.
 
     Attributes:
-        endpoint: where new connections lead.
+        endpoint: the endpoint of new connections.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._idle: deque[HttpProtocol] = deque()  # the one that was used last at the end
+        self._idle: deque[HttpProtocol] = deque()  # the most recently used one last
         self._busy: dict[HttpProtocol, Endpoint] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     def replace_endpoint(self, endpoint: Endpoint) -> None:
-        """Lead new requests elsewhere, or there with another certificate; what is under way goes on."""
+        """Use another endpoint, or other certificates, for new requests; requests in flight continue."""
         self.endpoint = endpoint
         self.close_idle()
 
     @property
     def silent_since(self) -> float | None:
-        """The loop's time when something was heard last over any connection; None where no stream is open."""
+        """The loop's time of the last data received over any connection; None if no stream is open."""
         if not any(connection.is_streaming for connection in self._busy):
             return None
         return max(connection.heard_at for connection in (*self._busy, *self._idle))
 
     def close_idle(self) -> None:
-        """Close what is kept for the next request: it may lead nowhere."""
+        """Close the idle connections: they may be dead."""
         while self._idle:
             self._idle.pop().abort()
 
     def cut_streams(self, silent_since: float) -> None:
-        """Have streams fail that brought nothing since then, by the loop's time."""
+        """Abort streams that received nothing since a time of the loop."""
         for connection in list(self._busy):
             if connection.is_streaming and connection.heard_at <= silent_since:
                 connection.abort()
 
     def take(self) -> HttpProtocol | None:
-        """Hand out a connection that is there already, if there is one."""
+        """Return an idle connection, if there is one."""
         while self._idle:
             connection = self._idle.pop()
             if self._is_fresh(connection):
@@ -66,13 +66,13 @@ class ConnectionPool:
         return None
 
     async def open(self, deadline: float) -> HttpProtocol:
-        """Hand out a new connection.
+        """Return a new connection.
 
         Args:
-            deadline: the loop's time until which it must be there, at most `CONNECT_SECONDS` from now.
+            deadline: time limit on the loop's clock, at most `CONNECT_SECONDS` from now.
 
         Raises:
-            OSError: nobody took it, or not in time.
+            OSError: the connection failed, or took too long.
         """
         self._check_open()
         endpoint = self.endpoint
@@ -88,7 +88,7 @@ class ConnectionPool:
         return connection
 
     def give_back(self, connection: HttpProtocol) -> None:
-        """Take back what `take` or `open` handed out; one with an answer half read is closed."""
+        """Take back a connection from `take` or `open`; one with a half-read answer is closed."""
         endpoint = self._busy.pop(connection, None)
         if not connection.is_open or endpoint is not self.endpoint:
             connection.abort()
@@ -98,7 +98,7 @@ class ConnectionPool:
             self._sweeper = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._sweep)
 
     async def close(self) -> None:
-        """Close all connections; what is under way fails, and so does what begins."""
+        """Close all connections; requests in flight and later ones fail."""
         self._is_closed = True
         self.close_idle()
         for connection in list(self._busy):
@@ -106,7 +106,7 @@ class ConnectionPool:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        await asyncio.sleep(0)  # their sockets are closed by the loop
+        await asyncio.sleep(0)  # the loop closes their sockets
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -1,4 +1,4 @@
-"""One kept connection: a request goes out in one write, its answer is parsed by llhttp as it comes in."""
+"""One keep-alive connection: a request is sent in one write, and llhttp parses the answer as it arrives."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import httptools
 _READ_AHEAD_BYTES = 2**21
 
 UNACKNOWLEDGED_SECONDS = 5
-"""How long what was sent may stay without acknowledgement by the other side's system, before the connection is lost.
+"""How long sent data may stay unacknowledged by the peer's system before the connection is lost.
 
-What is lost with it is not delivered later. So a Binding of a leader that was cut off does not come through when another
-leads: between the renew deadline and the end of a lease there are as many seconds, as both are by default.
+Data lost with the connection is not delivered later. So a Binding of a leader that is cut off does not arrive
+after another leader took over: by default the renew deadline ends this many seconds before the lease does.
 """
 _IDLE_SECONDS, _PROBE_SECONDS = 5, 2
 _DEAD_PEERS = {  # not every system has all of them
@@ -24,26 +24,26 @@ _DEAD_PEERS = {  # not every system has all of them
     "TCP_KEEPCNT": (socket.IPPROTO_TCP, 3),
     "TCP_USER_TIMEOUT": (socket.IPPROTO_TCP, UNACKNOWLEDGED_SECONDS * 1000),
 }
-"""A peer that is gone without a word is noticed about ten seconds later, on a connection where nothing is sent as well."""
+"""Keepalive options. A peer that vanishes is detected after about ten seconds, also on an idle connection."""
 
 
 def _anew(error: Exception) -> Exception:
-    """Return an error to be raised: one that was raised remembers who had the connection, which remembers the error."""
+    """Return a copy of an error to raise: the traceback of a raised one refers to the connection, which keeps the error."""
     return type(error)(*error.args)
 
 
 class HttpProtocol(asyncio.Protocol):
-    """One connection, with one request under way at a time.
+    """One connection, with one request in flight at a time.
 
-    `begin` a request and await what it returns, then take what was `taken`; or `begin_piecewise` and `take` the body as
-    it comes.
+    Call `begin` and await its result, then read the body with `taken`; or call `begin_piecewise` and read the
+    body with `take` as it arrives.
 
     Attributes:
-        status: of the answer; 0 as long as there is none.
-        headers: of the answer, as they came.
-        has_answered: whether any byte of an answer came.
-        idle_since: the loop's time when the last request ended.
-        heard_at: the loop's time when something came last, or else when it was connected.
+        status: status of the answer; 0 while there is none.
+        headers: headers of the answer, unchanged.
+        has_answered: whether any byte of an answer arrived.
+        idle_since: the loop's time at the end of the last request.
+        heard_at: the loop's time of the last data received, or else of connecting.
     """
 
     def __init__(self) -> None:
@@ -55,13 +55,13 @@ class HttpProtocol(asyncio.Protocol):
         self.heard_at = self._loop.time()
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._error: Exception | None = None  # why nothing can be sent any more
+        self._error: Exception | None = None  # why the connection cannot be used any more
         self._keeps_alive = True
         self._is_busy = False  # until the answer is complete
         self._waiter: asyncio.Future[None] | None = None
         self._body: list[bytes] = []
         self._is_piecewise = False
-        self._ahead_bytes = 0  # of a body that is taken piecewise
+        self._ahead_bytes = 0  # unread bytes of a body that is read piecewise
         self._is_paused = False
         self._silence_seconds: float | None = None
         self._deadline = 0.0
@@ -69,12 +69,12 @@ class HttpProtocol(asyncio.Protocol):
 
     @property
     def is_streaming(self) -> bool:
-        """Whether an answer that may take for ever is taken as it comes."""
+        """Whether an answer of unlimited length is being read as it arrives."""
         return self._is_busy and self._silence_seconds is not None
 
     @property
     def is_open(self) -> bool:
-        """Whether another request can be sent."""
+        """Whether the connection can send another request."""
         return (
             self._keeps_alive
             and not self._is_busy
@@ -91,15 +91,15 @@ class HttpProtocol(asyncio.Protocol):
         return None
 
     def begin(self, request: bytes, deadline: float) -> asyncio.Future[None]:
-        """Send head and body of a request: what the system takes at once is with it when this returns.
+        """Send head and body of a request; the system has all it accepts at once when this returns.
 
         Args:
-            request: all of it.
-            deadline: the loop's time when the answer must be complete.
+            request: head and body.
+            deadline: the loop's time at which the answer must be complete.
 
         Returns:
-            Done when it is; its error is a TimeoutError, or an OSError where the connection was lost or what came is no
-            HTTP.
+            A future, done when the answer is complete; its error is a TimeoutError, or an OSError if the
+            connection was lost or the answer is not HTTP.
         """
         self._silence_seconds = None
         self._is_piecewise = False
@@ -107,14 +107,14 @@ class HttpProtocol(asyncio.Protocol):
         return self._write(request)
 
     def begin_piecewise(self, request: bytes, silence_seconds: float | None = None) -> asyncio.Future[None]:
-        """Send a request as `begin` does, whose answer is taken as it comes.
+        """Send a request as `begin` does; the answer is read as it arrives.
 
         Args:
-            request: all of it.
-            silence_seconds: how long nothing at all may come; None for ever.
+            request: head and body.
+            silence_seconds: how long the server may send nothing; None for no limit.
 
         Returns:
-            Done when status and headers are there; errors as of `begin`.
+            A future, done when status and headers are there; errors as of `begin`.
         """
         self._silence_seconds = silence_seconds
         self._is_piecewise = True
@@ -123,7 +123,7 @@ class HttpProtocol(asyncio.Protocol):
         return self._write(request)
 
     async def take(self) -> bytes:
-        """Wait for more of the body and return all there is, b"" at its end; raises errors as of `begin`."""
+        """Wait for more of the body and return the unread part, b"" at its end; raises the errors of `begin`."""
         while not self._body and self._is_busy:
             if self._error is not None:
                 raise _anew(self._error)
@@ -132,7 +132,7 @@ class HttpProtocol(asyncio.Protocol):
         return self.taken()
 
     def taken(self) -> bytes:
-        """Return what there is of the body and was not taken yet."""
+        """Return the unread part of the body."""
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         self._body.clear()
         self._ahead_bytes = 0
@@ -142,10 +142,10 @@ class HttpProtocol(asyncio.Protocol):
         return body
 
     def abort(self) -> None:
-        """Close the connection, whatever is under way."""
+        """Close the connection, also with a request in flight."""
         self._fail(ConnectionAbortedError("closed on this side"))
 
-    # What the transport tells.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -157,7 +157,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._is_busy:
-            # An answer to nothing, as the 408 of a server that has waited long enough.
+            # Unsolicited, such as the 408 of a server that closes an idle connection.
             self.abort()
             return
         self.has_answered = True
@@ -173,18 +173,18 @@ class HttpProtocol(asyncio.Protocol):
         if self._is_busy and exc is None and self.status and self._ends_with_connection():
             self._complete()
         self._fail(exc or ConnectionResetError("Server disconnected"))
-        # Both lead back here: without them all goes at once, and need not be found as garbage.
+        # Both refer back to this object: without them it is freed at once, without the garbage collector.
         del self._parser
         self._transport = None
 
-    # What the parser tells.
+    # Callbacks of the parser.
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        if status < 200:  # not the answer yet
+        if status < 200:  # an interim response
             self.headers.clear()
             return
         self.status = status
@@ -211,7 +211,7 @@ class HttpProtocol(asyncio.Protocol):
         self.status = 0
         self.headers = []
         self.has_answered = False
-        self._body.clear()  # who was cancelled as an answer came has not taken it
+        self._body.clear()  # a reader that was cancelled did not read it
         self._ahead_bytes = 0
         self._is_busy = True
         self._waiter = self._loop.create_future()
@@ -242,7 +242,7 @@ class HttpProtocol(asyncio.Protocol):
         return self.header(b"content-length") is None and self.header(b"transfer-encoding") is None
 
     def _watch(self, deadline: float) -> None:
-        """See that the answer comes in time, with a timer that outlives the requests: they are many and quick."""
+        """Limit the time of the answer with a timer that is reused: requests are many and short."""
         self._deadline = deadline
         if self._watchdog is None or deadline < self._watchdog.when():
             if self._watchdog is not None:

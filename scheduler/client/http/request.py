@@ -16,14 +16,14 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """One request to the API server.
 
     Attributes:
-        method: of HTTP.
-        path: from the server's root, as `Resource.path` gives it.
-        body: None for a request without one.
-        content_type: of the body.
-        params: the query.
-        timeout_seconds: until the answer is there, connecting included.
-        accept: the form the answer is to have.
-        limited_seconds: how long it was held back on this side before it was sent.
+        method: the HTTP method.
+        path: path from the server's root, as `Resource.path` returns it.
+        body: None for a request without a body.
+        content_type: media type of the body.
+        params: the query parameters.
+        timeout_seconds: time limit for the answer, connecting included.
+        accept: media type of the answer.
+        limited_seconds: how long the client's own limits delayed the request.
     """
 
     method: str
@@ -36,7 +36,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     limited_seconds: float = 0.0
 
     def held_back(self, seconds: float) -> Request:
-        """Return it as one that was held back for so much longer."""
+        """Return a copy of the request that the client's limits delayed for some more seconds."""
         return msgspec.structs.replace(self, limited_seconds=self.limited_seconds + seconds)
 
     def __str__(self) -> str:

@@ -366,7 +366,9 @@ def test_a_proxy_of_another_kind_is_told_of_without_its_password(tmp_path: Path,
         async with connect(str(path)) as connection:
             await connection.send(Request("GET", "/version"))
 
-    with pytest.raises(ConfigurationError, match="the proxy that it names is no HTTP proxy") as raised:
+    with pytest.raises(
+        ConfigurationError, match="the proxy in the kubeconfig is not an HTTP proxy"
+    ) as raised:
         asyncio.run(begin())
     assert "secret" not in str(raised.value)
 
@@ -463,13 +465,11 @@ def test_a_plugin_that_asks_for_it_is_told_of_the_cluster(tmp_path: Path):
             "echo no card >&2; exit 3", {"token": "it"}, "exec: process returned 3. no card", id="it fails"
         ),
         pytest.param("echo what", {"token": "it"}, "exec: the answer cannot be read: ", id="no JSON"),
-        pytest.param(
-            "", {}, "exec: neither a token nor a certificate is in the answer", id="it says nothing"
-        ),
+        pytest.param("", {}, "exec: the answer has neither a token nor a certificate", id="it says nothing"),
         pytest.param(
             "",
             {"clientCertificateData": "x"},
-            "exec: only one of certificate and key is in the answer",
+            "exec: the answer has only one of certificate and key",
             id="no key",
         ),
         pytest.param("", {"token": 1}, "exec: the answer cannot be read: ", id="no text"),

@@ -428,7 +428,7 @@ async def test_a_missing_permission_is_named_with_its_lease_once_and_asked_for_a
             await asyncio.sleep(60)
             assert not me.elector.is_leading()
 
-        told = [record for record in caplog.records if record.message == "May not use the lease"]
+        told = [record for record in caplog.records if record.message == "No permission to use the lease"]
         fields: dict[str, Any] = vars(told[0])
         assert len(told) == 1
         assert told[0].levelno == logging.ERROR

@@ -219,5 +219,5 @@ def test_any_context_can_be_chosen_and_names_a_namespace(tmp_path: Path):
 
     assert (current.context, current.namespace) == ("here", "default")
     assert (chosen.context, chosen.namespace) == ("shop", "shop")
-    with pytest.raises(LoginError, match="contexts: there is none called 'gone'"):
+    with pytest.raises(LoginError, match="contexts: no entry is named 'gone'"):
         Kubeconfig(path, context="gone")

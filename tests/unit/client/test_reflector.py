@@ -677,9 +677,9 @@ async def test_a_version_from_the_future_leads_to_a_list():
     ("code", "message", "named"),
     [
         pytest.param(
-            403, "May not list and watch this kind", "list and watch on replicasets in API", id="403"
+            403, "No permission to list and watch this kind", "list and watch on replicasets in API", id="403"
         ),
-        pytest.param(401, "May not list and watch this kind", "credentials", id="401"),
+        pytest.param(401, "No permission to list and watch this kind", "credentials", id="401"),
         pytest.param(404, "The API server does not serve this kind; install or enable it", None, id="404"),
     ],
 )

@@ -411,7 +411,7 @@ async def test_events_without_room_are_dropped_counted_and_logged_once(
         assert len(server.received) == 18
         assert [record.message for record in caplog.records] == [
             "Write queue is full, dropping",
-            "Write queue has room again",
+            "Write queue has free capacity again",
         ]
         assert caplog.records[1].dropped_in_all == 22
 
