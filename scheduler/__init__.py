@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
 
 def main(plugins: Mapping[str, type[Plugin]] | None = None) -> None:
-    """Run the command line of `custom-scheduler`, for who builds a command of their own.
+    """Run the command line of `custom-scheduler`, for custom builds with additional plugins.
 
         import scheduler
         from my_company.plugins import NodesWithALicence
 
         scheduler.main(plugins={"NodesWithALicence": NodesWithALicence})
 
-    All commands know these plugins by their names, as those that come with the scheduler.
+    All commands know these plugins by name, like the in-tree ones.
 
     Args:
         plugins: name in a profile -> class.
 
     Raises:
-        SystemExit: always; with status 2 if a plugin cannot be taken.
+        SystemExit: always; with status 2 if a plugin is invalid.
     """
-    # Who imports a part of the package wants neither the command line nor the plugins.
+    # An import of a part of the package needs neither the command line nor the plugins.
     import sys
 
     from scheduler.app.in_tree import add_plugins

@@ -1,4 +1,4 @@
-"""Work that may take long, done where it does not hold up the loop; and how long it may take."""
+"""Runs long work outside the event loop, and limits its time."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 ASIDE: Final = "aside"
-"""The name of threads."""
+"""Name of the threads."""
 LONGEST_SECONDS = 60.0
 _LOOKS: Final = 20
-"""So often a limit is looked at until it is over."""
+"""Number of checks of a time limit before it is reached."""
 _IDLE_SHARE: Final = 0.02
-"""Work that computes for a smaller share of the time has no use for a processor; on a busy machine it gets more than that."""
+"""Work with a smaller CPU share is not waiting for a processor: even a busy machine gives it more than that."""
 _MOST_TIMES_LONGER: Final = 10
-"""However busy the machine is, work is given up after so many times the limit."""
+"""Factor of the limit after which work is given up, however busy the machine is."""
 
 
 class TookTooLongError(SchedulerError):
-    """Work was given up; it may still be under way, where nobody waits for it."""
+    """Work exceeded its time limit and was given up; it may still run, but nothing waits for it."""
 
 
 class TimeLimit:
-    """How long work in another thread or process may take, on a machine that may be busy with others.
+    """Time limit of work in another thread or process, on a machine that may be busy with other work.
 
-    Time in which the work computes counts, and time in which it does nothing, as when it sleeps or hangs. Time in which it
-    waits for a processor does not.
+    Time counts while the work computes, and while it is idle, such as sleeping or hanging. Time in which it
+    waits for a processor does not count.
 
     Args:
         seconds: the limit.
-        computed: gives the seconds of CPU that the work took so far; None where that is not known, then all time counts.
-        clock: seconds that only grow.
+        computed: returns the CPU seconds of the work so far; None if unknown, and then all time counts.
+        clock: monotonic time in seconds.
 
     Attributes:
-        look_seconds: after so long `is_over` is to be asked again.
+        look_seconds: interval of calls of `is_over`.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class TimeLimit:
         self._counted = 0.0
 
     def is_over(self) -> bool:
-        """Whether the work has had its time."""
+        """Return whether the limit is reached."""
         now, total = self._clock(), self._computed()
         passed = now - self._looked
         spent = passed if total is None else total - self._last
@@ -76,16 +76,18 @@ class TimeLimit:
         return self._counted >= self._seconds or now - self._began >= _MOST_TIMES_LONGER * self._seconds
 
     def __str__(self) -> str:
-        """What was taken, up to the last look."""
+        """Describe the time taken up to the last check."""
         passed, spent = self._looked - self._began, self._last - self._first
         return f"more than {self._seconds:.0f} seconds ({spent:.1f} s of CPU in {passed:.0f} s)"
 
 
 def cpu_seconds(process: int | str = "self", thread: int | None = None) -> float | None:
-    """Return how long a process, or a thread of it, computed so far; None if that is not known, as of one that ended."""
+    """Return the CPU seconds of a process, or of one of its threads; None if unknown, such as after its end."""
     where = Path("/proc", str(process), *(() if thread is None else ("task", str(thread))), "stat")
     try:
-        fields = where.read_bytes().rpartition(b")")[2].split()  # a name before it may hold anything
+        fields = (
+            where.read_bytes().rpartition(b")")[2].split()
+        )  # the name before it may contain any characters
     except OSError:
         return None
     user, system = fields[11:13]
@@ -93,7 +95,7 @@ def cpu_seconds(process: int | str = "self", thread: int | None = None) -> float
 
 
 def waited_seconds() -> float:
-    """Return for how long this process, its first thread that is, had work to do and no processor; 0 where nobody counts that."""
+    """Return the seconds that this process's first thread waited for a processor; 0 if the system does not count them."""
     try:
         return int(Path("/proc/self/schedstat").read_bytes().split()[1]) / 1e9
     except OSError:
@@ -101,34 +103,34 @@ def waited_seconds() -> float:
 
 
 class Aside(Protocol):
-    """Does work, and returns or raises what it comes to; `doing` names it where it takes too long."""
+    """Runs work, and returns or raises its result; `doing` names the work in errors."""
 
     async def __call__(self, work: Callable[[], T], doing: str) -> T: ...
 
 
 async def at_once(work: Callable[[], T], doing: str) -> T:  # noqa: ARG001
-    """Do it in the loop: for who knows that it is short."""
+    """Run work in the loop, if it is known to be short."""
     return work()
 
 
 class _GivenUpError(BaseException):
-    """Raised in the middle of work that nobody waits for any more."""
+    """Raised inside work that was given up."""
 
 
 async def in_a_thread(work: Callable[[], T], doing: str, *, gives_up: bool = True) -> T:
-    """Do it in a thread of its own, for at most a minute that it computes or does nothing, see `TimeLimit`.
+    """Run work in a thread of its own, for at most a minute of CPU or idle time, see `TimeLimit`.
 
-    The loop gets its turn every few milliseconds, unless the work is one long call of C that does not give it up. Work in
-    Python is interrupted when the time is over; what cannot be is left alone, in a thread that no end of the process
-    waits for.
+    The loop continues to run every few milliseconds, unless the work is one long C call that keeps the
+    interpreter lock. Python code is interrupted at the limit. Other work continues in its thread, and the
+    process can end without waiting for it.
 
     Args:
-        work: what is to be done.
-        doing: names it, for messages: `reading FILE`.
-        gives_up: whether it is given up; otherwise that it is waited for is logged each minute.
+        work: the function to run.
+        doing: describes the work in messages: `reading FILE`.
+        gives_up: whether to give the work up at the limit; otherwise the wait is logged each minute.
 
     Raises:
-        TookTooLongError: it is not done.
+        TookTooLongError: the work reached the limit.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
@@ -136,7 +138,7 @@ async def in_a_thread(work: Callable[[], T], doing: str, *, gives_up: bool = Tru
     def run() -> None:
         try:
             result = work()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised where it is waited for
+        except BaseException as error:  # noqa: BLE001 - any error is raised in the waiting task
             tell(ended.set_exception, error)
         else:
             tell(ended.set_result, result)
@@ -146,7 +148,7 @@ async def in_a_thread(work: Callable[[], T], doing: str, *, gives_up: bool = Tru
             if not ended.done():
                 told(what)
 
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(now)
 
     thread = threading.Thread(target=run, name=ASIDE, daemon=True)

@@ -1,4 +1,4 @@
-"""Time comes from one injected clock, so that an hour of backoff is a millisecond of test."""
+"""The injected clock: all time comes from it, so that tests take milliseconds for an hour of backoff."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where everything in the daemon reads the time."""
+    """Source of all time in the daemon."""
 
     def monotonic(self) -> float:
-        """Seconds that only ever grow, from an arbitrary start: for durations and deadlines."""
+        """Return monotonic seconds from an arbitrary start, for durations and deadlines."""
         ...
 
     def utc_now(self) -> datetime:
-        """The time of day in UTC: for what others read."""
+        """Return the time of day in UTC, for output."""
         ...
 
 
@@ -26,9 +26,10 @@ _since_boot = (
 
 
 class SystemClock:
-    """The machine's own clocks; where the system has one, a monotonic clock that runs on while the machine is suspended.
+    """The machine's clocks; if available, the monotonic clock continues while the machine is suspended.
 
-    Others take a lease over by their clocks while this machine sleeps: when it wakes, its own clock must show that.
+    Another scheduler takes over the lease while this machine is suspended: afterwards this clock must show
+    it.
     """
 
     def monotonic(self) -> float:
@@ -39,10 +40,10 @@ class SystemClock:
 
 
 def rfc3339(moment: datetime) -> str:
-    """Write a moment as `metav1.Time` does: UTC, whole seconds, as in `2026-11-21T01:34:13Z`."""
+    """Format a time as `metav1.Time` does: UTC, whole seconds, as in `2026-11-21T01:34:13Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(moment: datetime) -> str:
-    """Write a moment as `metav1.MicroTime` does: UTC, six decimals."""
+    """Format a time as `metav1.MicroTime` does: UTC, six decimals."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,6 +1,6 @@
-"""The errors that cross the borders between our packages.
+"""The errors that packages raise to each other.
 
-Expected outcomes of scheduling are never exceptions: they are values, `framework.Status`.
+Expected results of scheduling are never exceptions: they are values, `framework.Status`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ if TYPE_CHECKING:
 
 
 class SchedulerError(Exception):
-    """The root of every error raised on purpose here."""
+    """Base class of all errors raised on purpose."""
 
 
 class ObjectError(SchedulerError):
-    """An API object that cannot be understood.
+    """An API object that cannot be decoded.
 
     Attributes:
-        kind: as in `Pod`.
-        key: `namespace/name`, or `name` for what has no namespace; `?` when not even that could be read.
-        path: the field at fault, as in `spec.containers[0].resources.requests.cpu`.
-        problem: what was expected and what was found.
-        found: the object as untyped JSON; None where it is not even that.
+        kind: kind of the object, as in `Pod`.
+        key: `namespace/name`, or `name` for a cluster-scoped object; `?` if the metadata cannot be read
+            either.
+        path: the invalid field, as in `spec.containers[0].resources.requests.cpu`.
+        problem: the expected and the found value.
+        found: the object as untyped JSON; None if it is not JSON.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class ObjectError(SchedulerError):
 
 
 class PluginLoadError(SchedulerError):
-    """A plugin that was not taken; nothing of it is registered."""
+    """A plugin that could not be loaded; nothing of it is registered."""
 
     def __init__(self, where: str, problem: str) -> None:
         self.where = where
@@ -51,7 +52,7 @@ class PluginLoadError(SchedulerError):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One fault of a configuration: the field's path, and what was expected and found there."""
+    """One error of a configuration: the field's path, and the expected and the found value."""
 
     path: str
     problem: str
@@ -61,7 +62,7 @@ class FieldError:
 
 
 class ConfigurationError(SchedulerError):
-    """Everything that is wrong with a configuration, all at once."""
+    """All errors of a configuration."""
 
     def __init__(self, errors: Sequence[FieldError], source: str = "") -> None:
         self.errors = tuple(errors)
@@ -71,7 +72,7 @@ class ConfigurationError(SchedulerError):
 
 
 class UnreadError(ConfigurationError):
-    """What a configuration needs could not be read; nothing is wrong with it otherwise, so it may be taken later."""
+    """A file that a configuration needs could not be read; there is no other error, so it may be valid later."""
 
 
 _UNCLEAR: Final = frozenset({0, 500, 502, 503, 504})
@@ -79,13 +80,13 @@ _TOO_MANY_REQUESTS: Final = 429
 
 
 class ApiError(SchedulerError):
-    """The API server refused a request, or could not be asked.
+    """The API server refused a request, or did not answer.
 
     Attributes:
-        status: the HTTP status; 0 when there was no answer, so that the request may or may not have
-            taken effect.
+        status: the HTTP status; 0 without an answer, and then the request may or may not have taken effect.
         reason: the Status object's reason, as in `Conflict`; "" without one.
-        retry_after_seconds: what the server asked for, if it did.
+        message: description of the error.
+        retry_after_seconds: the server's Retry-After, None without one.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class ApiError(SchedulerError):
 
     @property
     def is_unclear(self) -> bool:
-        """Whether the request may have taken effect: a proxy answers 502 and 503 also after it passed the request on."""
+        """Whether the request may have taken effect: a proxy may answer 502 and 503 after it forwarded the request."""
         return self.status in _UNCLEAR
 
     @property
@@ -108,12 +109,12 @@ class ApiError(SchedulerError):
         return self.is_unclear or self.status == _TOO_MANY_REQUESTS
 
     def pause_seconds(self, least: float) -> float:
-        """Return how long to wait before the request is sent again: `least`, or what the server asked for if that is longer."""
+        """Return how long to wait before a retry: `least`, or the server's Retry-After if that is longer."""
         return max(least, self.retry_after_seconds or 0.0)
 
 
 class NotLeadingError(ApiError):
-    """A request that was not sent, for only the leader may write: certain to have had no effect."""
+    """A request that was not sent, because only the leader may write; it certainly had no effect."""
 
     def __init__(self, lease: str) -> None:
         super().__init__(
@@ -122,7 +123,7 @@ class NotLeadingError(ApiError):
 
 
 class LeadershipLostError(SchedulerError):
-    """The lease could not be renewed in time: somebody else may be at work by now."""
+    """The lease could not be renewed in time: another scheduler may be active now."""
 
     def __init__(self) -> None:
         super().__init__("leaderelection lost")

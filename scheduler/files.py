@@ -1,7 +1,7 @@
-"""Reads files that an operator names: so many bytes at most, and nothing that never ends or never begins.
+"""Reads files that an operator names, with a limit of bytes, and without blocking on special files.
 
-A name may lead to a FIFO, a device, a directory, or a file that grows while it is read. Reading takes as long as the file
-system does, so never in an event loop: see `scheduler.aside`.
+A path may lead to a FIFO, a device, a directory, or a file that grows during the read. A read takes as long
+as the file system does, so it must not run in an event loop: see `scheduler.aside`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_BYTES: Final = 4 * 2**20
-"""Of a file of which nothing else is said: a configuration may have 1 MiB, a bundle of certificates has some 200 KiB."""
+"""Default limit: a configuration may have 1 MiB, and a bundle of certificates has some 200 KiB."""
 _PART_BYTES: Final = 2**20
 _KINDS: Final = {
     stat.S_IFDIR: "a directory",
@@ -27,17 +27,17 @@ _KINDS: Final = {
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file, whatever links lead to it, and return its descriptor.
+    """Open a regular file, through any links, and return its descriptor.
 
     Raises:
-        OSError: it cannot be opened, or is something else; `strerror` says what.
-        ValueError: no file can have such a name.
+        OSError: the file cannot be opened, or is not a regular file; `strerror` says which.
+        ValueError: the name is invalid.
     """
     try:
-        # Without O_NONBLOCK a FIFO would be waited for until somebody writes into it.
+        # Without O_NONBLOCK, opening a FIFO would wait for a writer.
         file = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        if error.errno != errno.ENXIO:  # a socket, or a FIFO that nobody reads
+        if error.errno != errno.ENXIO:  # a socket, or a FIFO without a reader
             raise
         raise _not_regular(path, path.stat().st_mode) from error
     mode = os.fstat(file).st_mode
@@ -48,24 +48,24 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def read_regular(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """Return what a regular file holds.
+    """Return the content of a regular file.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or has more bytes; `strerror` says so.
-        ValueError: no file can have such a name.
+        OSError: the file cannot be read, is not a regular file, or is too large; `strerror` says which.
+        ValueError: the name is invalid.
     """
     with os.fdopen(open_regular(path), "rb") as file:
         if os.fstat(file.fileno()).st_size > most_bytes:
             raise _too_large(path, most_bytes)
-        return _read(file, path, most_bytes)  # the size is only what it was: the file may grow meanwhile
+        return _read(file, path, most_bytes)  # the file may have grown since
 
 
 def read_any(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """Return what a file holds, or what somebody writes into a pipe: for commands, whose user sees them wait and can end them.
+    """Return the content of a file or a pipe: for commands, whose user sees the wait and can stop it.
 
     Raises:
-        OSError: it cannot be read, or has more bytes; `strerror` says so.
-        ValueError: no file can have such a name.
+        OSError: the file cannot be read, or is too large; `strerror` says which.
+        ValueError: the name is invalid.
     """
     with path.open("rb") as file:
         return _read(file, path, most_bytes)

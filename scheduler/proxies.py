@@ -1,6 +1,7 @@
-"""Which proxy the environment names for a server, if any: read as kubectl and all that is written in Go read it.
+"""The proxy for a server from the environment, with the rules of kubectl and all Go programs.
 
-`urllib` knows neither networks nor ports nor `*.` in NO_PROXY, and sends what is meant for this machine by a proxy.
+`urllib` knows neither networks nor ports nor `*.` in NO_PROXY, and uses a proxy for this machine's own
+addresses.
 
 Source:
     golang.org/x/net, http/httpproxy/proxy.go.
@@ -21,11 +22,11 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def proxy_of(server: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the URL of the proxy between, "" for none.
+    """Return the URL of the proxy for a server, "" for none.
 
     Args:
-        server: its URL.
-        environment: variables; of each, capitals go before small letters.
+        server: URL of the server.
+        environment: the variables; an upper-case name takes precedence.
     """
     url = urlsplit(server)
     proxy = _variable(environment, f"{url.scheme}_proxy")
@@ -38,11 +39,11 @@ def proxy_of(server: str, environment: Mapping[str, str] = os.environ) -> str:
 
 
 def is_http(proxy: str) -> bool:
-    """Say whether this is the URL of an HTTP proxy; what it is otherwise is not for messages: a password may be in it."""
+    """Return whether this is the URL of an HTTP proxy. Other values must not appear in messages: they may have a password."""
     try:
         url = urlsplit(proxy)
         return url.scheme in _PORTS and bool(url.hostname) and url.port != 0
-    except ValueError:  # a port that is no number, an unfinished IPv6 address
+    except ValueError:  # an invalid port, an unfinished IPv6 address
         return False
 
 
@@ -56,7 +57,7 @@ def _is_here(host: str) -> bool:
 
 
 def _is_excepted(host: str, port: int, exceptions: str) -> bool:
-    """Say whether a list with commas has a host: as an address, a network, or a name or what it ends in."""
+    """Return whether a comma-separated list has a host: as an address, in a network, by name, or by a name's suffix."""
     address = _address(host)
     for text in exceptions.lower().split(","):
         exception = text.strip()
@@ -82,7 +83,7 @@ def _is_called(host: str, name: str) -> bool:
 
 
 def _split(exception: str) -> tuple[str, str]:
-    """Return a host and its port, "" for any; an IPv6 address is in brackets where a port follows."""
+    """Return a host and its port, "" for any port; an IPv6 address with a port is in brackets."""
     host, colon, port = exception.rpartition(":")
     if not colon or _address(exception) is not None:
         return exception, ""
@@ -92,7 +93,7 @@ def _split(exception: str) -> tuple[str, str]:
 def _has(network: str, address: IPv4Address | IPv6Address) -> bool:
     try:
         return address in ip_network(network, strict=False)
-    except ValueError:  # a path, perhaps
+    except ValueError:  # possibly a path
         return False
 
 

@@ -1,11 +1,11 @@
-"""The steps in which a scheduler goes on, and all that reaches it from outside of them: where one listens to record it.
+"""Replay hooks: the points at which a recorder sees the steps of a scheduler and all input from outside.
 
-Between two waits nothing comes in, so what happens there follows from what is known, and from the moment. A step begins
-with something that was told, an object's new version for example, or where a task goes on that had waited. Whoever knows
-the order of the steps, what each was told, the time at which each began and what the clock decided within it, can make
-the same decisions again (`scheduler.recording`).
+Between two waits no input arrives, so the behaviour there follows from the state and the time. A step begins
+with an input, such as an object's new version, or where a task continues after a wait. With the order of the
+steps, the input and the time of each, and the clock-dependent branches within it, `scheduler.recording` can
+repeat the same decisions.
 
-Here nobody listens: everything is as it is.
+The hooks of this module do nothing.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ H = TypeVar("H")
 
 
 class Steps:
-    """As they come.
+    """Replay hooks without any effect.
 
     Attributes:
-        clock: the time by which is decided; that by which is measured is another clock.
+        clock: the time for decisions; another clock measures durations.
     """
 
     clock: Clock
@@ -37,59 +37,60 @@ class Steps:
         self.clock = clock
 
     def stopwatch(self, clock: Clock) -> Clock:
-        """Return the clock that measures how long work takes within a step, in place of one that may stand still there."""
+        """Return the clock that measures work within a step, in place of one that may be constant there."""
         return clock
 
     def random(self, random: Random) -> Random:
-        """Return what breaks ties."""
+        """Return the source of random numbers that breaks ties."""
         return random
 
     def end(self) -> None:
-        """Hear that the scheduler is about to end: what follows is no step any more."""
+        """Handle the end of the scheduler: later events belong to no step."""
 
     def heard(self, kind: str, handler: H) -> H:
-        """Return who is told of the objects of a kind instead, whose every word is a step."""
+        """Return the handler of a kind's watch events in whose place each event is a step."""
         return handler
 
     def configured(self, stage: str, configuration: object) -> None:
-        """Hear of a configuration: it is `built`, `in force` from now on, or `dropped`."""
+        """Record a configuration: it is `built`, `in force` from now on, or `dropped`."""
 
     def decided(self, uid: str, node_name: str, message: str, nominated_node_name: str | None) -> None:
-        """Hear what was decided of a pod: its node, or why there is none and where room is made."""
+        """Record a decision about a pod: its node, or the message and the nominated node."""
 
     def mended(self, what: str) -> None:
-        """Hear that what is known of the cluster is about to be `put right`, or that the API server's state was `restored`."""
+        """Record a coming repair of the cache, `put right`, or of the API server's state, `restored`."""
 
     def stopped(self) -> None:
-        """Hear that an attempt, or another call of a plugin, was stopped for want of time, which no other does just there."""
+        """Record that an attempt, or another plugin call, was stopped at its time limit, which a replay cannot repeat."""
 
     def needs_time(self) -> bool:
-        """Hear that an attempt needs more time than a turn; return whether it is to have it as a long attempt.
+        """Record that an attempt needs more than a time slice; return whether it continues as a long attempt.
 
-        If not, what it needs is done at once: when this was recorded, the plugin knew the answer by then.
+        If False, the attempt continues at once: in the recorded run, the plugin already had the result at
+        this point.
         """
         return True
 
     def observed(self, is_so: bool, what: str = "") -> bool:
-        """Return what was found of something that does not follow from what is known, as whether a slice of time is over.
+        """Record a condition that does not follow from the state, such as the end of a time slice, and return it.
 
         Args:
-            is_so: what was found.
-            what: names what is observed so often that others must not be counted with it.
+            is_so: the condition.
+            what: counts these observations separately, because they are frequent; "" for all others.
         """
         return is_so
 
     def task(self, work: Coroutine[Any, Any, T], name: str) -> Coroutine[Any, Any, T]:
-        """Return what is to run in a task of its own instead, so that each of its goings-on is a step."""
+        """Return the coroutine to run as a task, so that each of its continuations is a step."""
         return work
 
     async def outside(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
-        """Ask somebody outside of this process, and return or raise what the answer is.
+        """Call something outside of this process, and return or raise the result.
 
         Args:
-            what: is asked, and of whom.
-            ask: does it.
-            kind: of the answer: bytes, bool, dict, `PodInfo`, or None where no more is asked for than that it comes.
+            what: describes the call.
+            ask: makes the call.
+            kind: type of the result: bytes, bool, dict, `PodInfo`, or None if the value has no use.
         """
         return await ask()
 
@@ -97,19 +98,19 @@ class Steps:
 def resumed(
     work: Generator[Any, Any, Any] | Coroutine[Any, Any, Any], waits_for: object
 ) -> Generator[Any, Any, tuple[Callable[..., Any], Any]]:
-    """Wait for what work that is driven by hand waits for; return how it goes on: what to call, and with what.
+    """Wait for the awaited object of a coroutine that is driven by hand; return the function and the value to continue with.
 
     Raises:
-        GeneratorExit: who drives it is closed, and the work with it.
+        GeneratorExit: the driver is closed, and the coroutine with it.
     """
     try:
         return work.send, (yield waits_for)
     except GeneratorExit:
         work.close()
         raise
-    except BaseException as error:  # noqa: BLE001  # handed on to the work, cancellation too
+    except BaseException as error:  # noqa: BLE001  # passed to the coroutine, including cancellation
         return work.throw, error
 
 
 UNHEARD: Final = Steps(SystemClock())
-"""Of parts that are used by themselves."""
+"""For parts that are used without a recorder."""

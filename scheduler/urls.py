@@ -1,6 +1,7 @@
-"""URLs as they are shown: in logs, events, errors, pages, metrics and recordings.
+"""Hides secrets of URLs in logs, events, errors, HTTP endpoints, metrics and recordings.
 
-A URL may have a password, a token or a signature: before its host, and in its query. Nobody who reads these needs them.
+A URL may have a password, a token or a signature: before its host, and in its query. Readers of these texts
+do not need them.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _HIDDEN: Final = "xxxxx"
-"""What Go writes for a password."""
+"""Go's replacement of a password."""
 _PLAIN: Final = frozenset({"query"})
-"""Parameters that are shown: Prometheus is asked with it."""
+"""Parameters that are shown: the queries of Prometheus."""
 _BEGINNING: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PUNCTUATION: Final = ".,:;!?)]}"
 _URL: Final = re.compile(rf"{_BEGINNING.pattern}[^\s\"'<>`]+")
 
 
 def shown_url(url: str) -> str:
-    """Return a URL without user, password, fragment, and the values of its query; the same again if it is given that.
+    """Return a URL without user, password, fragment, and the values of its query; the function is idempotent.
 
-    What is no URL, or lacks the scheme, is taken for one all the same.
+    Text that is not a URL, or lacks the scheme, is treated as one.
     """
     begins = _BEGINNING.match(url)
     scheme = begins[0] if begins else ""
     rest, hash_mark, _ = url[len(scheme) :].partition("#")
     rest, question_mark, query = rest.partition("?")
-    # A password may hold a slash that should have been escaped: whatever is before the last @ is none of anybody's business.
+    # A password may contain an unescaped slash: everything before the last @ is hidden.
     _, at, host = rest.rpartition("@")
     return "".join(
         (
@@ -45,11 +46,11 @@ def shown_url(url: str) -> str:
 
 
 def shown_text(text: str, *urls: str) -> str:
-    """Return what somebody else's code says, such as an error, without the secrets of the URLs in it.
+    """Return the text of other code, such as an error, without the secrets of the URLs in it.
 
     Args:
-        text: it.
-        urls: that it may hold, also such as have spaces or quotes.
+        text: the text.
+        urls: URLs that it may contain, also with spaces or quotes.
     """
     for url in urls:
         text = text.replace(url, shown_url(url))
@@ -57,12 +58,12 @@ def shown_text(text: str, *urls: str) -> str:
 
 
 def shown_value(value: str) -> str:
-    """Return a setting, which may be a URL, or have one in its text."""
+    """Return a setting, which may be a URL, or contain one, without secrets."""
     return shown_url(value) if _BEGINNING.match(value) else shown_text(value)
 
 
 def shown_in(value: Any, show: Callable[[str], str]) -> Any:
-    """Return what JSON can say, with every text in it as it is shown; keys stay."""
+    """Return a JSON value with `show` applied to every string; keys are unchanged."""
     match value:
         case str():
             return show(value)

@@ -1,5 +1,5 @@
-"""Which version this is: to ask what is installed takes longer than most of the start."""
+"""The version as a constant: reading the installed package's metadata takes longer than most of the start."""
 
 VERSION = "0.1.0"
 KUBERNETES = "1.36"
-"""The Kubernetes whose kube-scheduler it does as."""
+"""The compatible version of kube-scheduler."""

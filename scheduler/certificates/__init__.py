@@ -1,1 +1,1 @@
-"""Certificates: made on the spot, or given."""
+"""Certificates: generated at startup, or given by files."""

@@ -1,4 +1,4 @@
-"""Certificates and keys, given to TLS from memory."""
+"""Loads certificates and keys into TLS from memory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def as_file(pem: bytes) -> Iterator[str]:
-    """Yield the path of a file in memory: OpenSSL asks for one, and a pod may have no place, or no room, to write it.
+    """Yield the path of a file in memory: OpenSSL needs a path, and a pod may have no writable or free file system.
 
     Raises:
-        OSError: no descriptor is left.
+        OSError: no file descriptor is left.
     """
     descriptor = os.memfd_create("certificate")
     try:
@@ -31,9 +31,9 @@ def load_key_pair(context: ssl.SSLContext, pem: bytes) -> None:
     """Load a key pair from memory.
 
     Raises:
-        ssl.SSLError: it is none.
-        OSError: no descriptor is left.
+        ssl.SSLError: the PEM text is not a key pair.
+        OSError: no file descriptor is left.
     """
     with as_file(pem) as path:
-        # Without a password an encrypted key is an error, instead of a question on the terminal.
+        # Without a password an encrypted key is an error, instead of a prompt on the terminal.
         context.load_cert_chain(path, password="")

@@ -1,4 +1,4 @@
-"""Certificates made on the spot, for servers that are given none."""
+"""Generates certificates for servers that have none."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _VALID = timedelta(days=3650)
-"""They die with the process that made them, so nobody is served by their expiry."""
+"""The certificates are lost with the process that generated them, so an earlier expiry has no use."""
 
 
 class Issued(NamedTuple):
-    """A serving certificate and who vouches for it.
+    """A serving certificate and its authority.
 
     Attributes:
-        authority: the certificate of the authority, PEM: what clients are to trust.
-        serving: the key and the certificate of the server, PEM.
+        authority: PEM certificate of the authority, which clients must trust.
+        serving: PEM key and certificate of the server.
     """
 
     authority: bytes
@@ -34,13 +34,13 @@ class Issued(NamedTuple):
 def issue(
     host: str, *, dns_names: Iterable[str] = (), addresses: Iterable[str] = (), is_client: bool = False
 ) -> Issued:
-    """Make an authority and a certificate of its for a server; the authority's key is forgotten at once.
+    """Generate an authority, and a certificate that it signs for a server; the authority's key is discarded at once.
 
     Args:
-        host: its common name.
-        dns_names: other names it goes by.
-        addresses: IP addresses it has.
-        is_client: whether it is for who asks, and not for a server.
+        host: common name.
+        dns_names: alternative DNS names.
+        addresses: alternative IP addresses.
+        is_client: whether the certificate is for a client instead of a server.
     """
     authority_key, authority_name = ec.generate_private_key(ec.SECP256R1()), _name(f"{host}-ca")
     usage = x509.KeyUsage(
@@ -100,6 +100,6 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))  # clocks differ
+        .not_valid_before(now - timedelta(hours=1))  # clocks of clients differ
         .not_valid_after(now + _VALID)
     )

@@ -1,4 +1,4 @@
-"""Whom a TLS client believes that is given authorities."""
+"""Trust rules of TLS clients with given authorities."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import ssl
 
 
 def believe_as_go(context: ssl.SSLContext) -> None:
-    """Believe every certificate that was given as an authority, as clients in Go do that read the same configuration.
+    """Trust every given certificate as an authority, as Go clients with the same configuration do.
 
-    OpenSSL wants to be given the root as well where it is an intermediate authority's, or the server's own. From 3.13 on
-    Python is strict, too: about extensions that authorities made by hand lack.
+    By default OpenSSL also needs the root certificate if the given one belongs to an intermediate authority
+    or to the server itself. Since 3.13 Python also rejects authorities that lack extensions, such as
+    hand-made ones.
     """
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT

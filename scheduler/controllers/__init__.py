@@ -1,1 +1,1 @@
-"""What kopf watches for us, in a thread of its own; its death costs what it brings and nothing else."""
+"""Watches by kopf, in a thread of its own; its failure affects only the objects it watches."""

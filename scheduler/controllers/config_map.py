@@ -1,4 +1,4 @@
-"""A ConfigMap, as far as a configuration is read from it."""
+"""A ConfigMap that holds a configuration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ConfigMap:
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> Self:
-        """Read what the API server says."""
+        """Read an object of the API server."""
         metadata = obj["metadata"]
         return cls(
             metadata["namespace"],

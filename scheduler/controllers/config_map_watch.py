@@ -18,13 +18,15 @@ _CONFIG_MAPS: Final = "configmaps"
 
 
 class ConfigMapWatch:
-    """One ConfigMap, as what kopf follows.
+    """Watches one ConfigMap with kopf.
 
     Args:
-        began: called in the daemon's loop when kopf begins, or begins again: what it shows then is what there is,
-            and that there is nothing it does not show.
-        changed: called there with every version, and with None when it is deleted.
-        seen: called there too: True once kopf has shown the object, False when it ended.
+        namespace: namespace of the ConfigMap.
+        name: name of the ConfigMap.
+        began: called in the daemon's loop when kopf starts or restarts: afterwards kopf shows the object if
+            it exists, and nothing if it does not.
+        changed: called in the daemon's loop with every version, and with None on deletion.
+        seen: called in the daemon's loop: True once kopf has shown the object, False when kopf ended.
     """
 
     def __init__(

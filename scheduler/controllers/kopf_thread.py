@@ -1,8 +1,8 @@
-"""kopf in a thread and an event loop of its own, begun again whenever it ends.
+"""Runs kopf in a thread and an event loop of its own, and restarts it whenever it ends.
 
-In a shared loop kopf would replace the daemon's signal handlers and cancel its tasks when it ends. Here it writes
-nothing, anywhere: no finalizers, no annotations, no events, no peering; it lists and watches what is followed, and tells
-the daemon's loop of it in plain values.
+In a shared loop kopf would replace the daemon's signal handlers and cancel its tasks when it ends. Here kopf
+writes nothing to the cluster: no finalizers, no annotations, no events, no peering. It only lists and
+watches, and passes plain values to the daemon's loop.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 5.0
 _RETRIES = 8
-"""Of a request, one a second; then kopf ends, which is told, and is begun anew."""
+"""Number of retries of a request, one per second; then kopf ends, which is logged, and is restarted."""
 _CONNECT_SECONDS, _REQUEST_SECONDS = 5.0, 30.0
 _STEADY_SECONDS = 60.0
-"""A run that lived this long was no failure to start."""
+"""A run that lasted this long was no failed start."""
 _ANY = "default"
 _GRACE_SECONDS = 1.0
-"""How long kopf has to end by itself, and again when it is cancelled; a fraction of it is usual."""
+"""How long kopf may take to end by itself, and again after its cancellation; it usually takes a fraction of this."""
 _END_SECONDS = 5.0
-"""How long is waited for its end."""
+"""Time limit of waiting for its end."""
 DELETED = "DELETED"
 """The type of an event after which there is no object."""
 
 Tell = Callable[..., None]
-"""Called in the thread: has something called in the daemon's loop with arguments, as plain values."""
+"""Called in the thread: has a function called in the daemon's loop with plain values."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _ConnectionInfo(kopf.ConnectionInfo):
-    """Whom the rest of the scheduler believes and how it says who it is; kopf has rules of its own, and knows no tls-server-name."""
+    """Authentication and trust as in the rest of the scheduler; kopf has its own rules, and no tls-server-name."""
 
     login: Login
 
@@ -70,34 +70,34 @@ class _ConnectionInfo(kopf.ConnectionInfo):
 
 
 class Followed(Protocol):
-    """What is followed of one kind, and who hears of it.
+    """Objects of one kind to watch, with the callbacks for them.
 
     Attributes:
-        source: for messages.
-        namespace: where the objects are; "" for a kind that is in none.
+        source: name of the objects, for messages.
+        namespace: namespace of the objects; "" for a cluster-scoped kind.
     """
 
     source: str
     namespace: str
 
     def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, tell: Tell) -> None:
-        """Say what kopf is to watch; called in the thread, each time that kopf is begun."""
+        """Register the watches of kopf; called in the thread, at each start of kopf."""
         ...
 
     def began(self) -> None:
-        """Hear, in the daemon's loop, that kopf begins, perhaps again: of what was deleted meanwhile it says nothing."""
+        """Handle, in the daemon's loop, a start of kopf; after a restart it does not report deletions in between."""
         ...
 
     def ended(self) -> None:
-        """Hear there that it ended, and will be begun again."""
+        """Handle, in the daemon's loop, the end of kopf; it will be restarted."""
         ...
 
 
 class KopfThread:
-    """Follows objects while the block runs; an async context manager, entered once.
+    """Watches objects while the block runs; an async context manager, entered once.
 
     Args:
-        kubeconfig: how to reach the API server; None as a pod.
+        kubeconfig: path of the kubeconfig; None for the pod's service account.
     """
 
     def __init__(self, kubeconfig: str | None) -> None:
@@ -107,16 +107,16 @@ class KopfThread:
         self._ended = asyncio.Event()
         self._stopping = threading.Event()
         self._run_ends = threading.Event()
-        self._refusal: SchedulerError | None = None  # why the run under way has to end
-        # A daemon thread: whatever kopf does, the process can end.
+        self._refusal: SchedulerError | None = None  # why the current run must end
+        # A daemon thread: the process can end whatever kopf does.
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
 
     def follow(self, followed: Followed) -> None:
-        """Follow something too; to be said before the beginning."""
+        """Add objects to watch; call this before entering the block."""
         self._followed.append(followed)
 
     async def __aenter__(self) -> Self:
-        # What it says of its own course is of no use here; that it ended, and why, is said below.
+        # kopf's log of its own progress has no use here; its end and the reason are logged below.
         logging.getLogger("kopf").setLevel(logging.WARNING)
         for name in ("kopf.activities", "kopf._core.reactor.running", "kopf._cogs.clients"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -125,11 +125,11 @@ class KopfThread:
         return self
 
     def begin_again(self) -> None:
-        """Have kopf look anew at which kinds there are: it does so only when it begins."""
+        """Restart kopf to discover new kinds: it does so only at its start."""
         self._run_ends.set()
 
     async def __aexit__(self, *_: object) -> None:
-        """End, and wait for it a little."""
+        """End kopf, and wait a little for it."""
         self._stopping.set()
         self._run_ends.set()
         try:
@@ -138,10 +138,10 @@ class KopfThread:
         except TimeoutError:
             logger.warning("kopf did not end in time", extra={"seconds": _END_SECONDS})
         else:
-            self._thread.join(_GRACE_SECONDS)  # telling was the last it had to do
+            self._thread.join(_GRACE_SECONDS)  # `_ended` is the last thing the thread sets
 
     def _run(self) -> None:
-        """Run kopf again whenever it ends, until the end; in the thread."""
+        """Run kopf and restart it whenever it ends, until the thread stops; runs in the thread."""
         pause = _FIRST_PAUSE_SECONDS
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -152,7 +152,7 @@ class KopfThread:
                         runner.run(self._operate())
                     finally:
                         runner.run(_close_all())
-            except Exception as error:  # noqa: BLE001 - whatever it is, it costs no more than what is followed
+            except Exception as error:  # noqa: BLE001 - any failure affects only the watched objects
                 why = shown_text(f"{type(error).__name__}: {error}")
             if self._stopping.is_set():
                 break
@@ -161,7 +161,7 @@ class KopfThread:
             if time.monotonic() - began > _STEADY_SECONDS:
                 pause = _FIRST_PAUSE_SECONDS
             logger.warning(
-                "Configuration is not followed at the moment; the scheduler goes on with what it has",
+                "Configuration is not watched at the moment; the scheduler continues with the current one",
                 extra={
                     "sources": [each.source for each in self._followed],
                     "error": why,
@@ -173,16 +173,16 @@ class KopfThread:
         self._tell(self._ended.set)
 
     async def _operate(self) -> None:
-        """Run kopf once, until it ends or is to.
+        """Run kopf once, until it ends or must end.
 
         Raises:
-            Exception: what it ended with.
+            Exception: the failure of kopf.
         """
         self._run_ends, self._refusal = threading.Event(), None
         if self._stopping.is_set():
             return
         asyncio.get_running_loop().set_exception_handler(_note)
-        # Begun before kopf, which takes every task that is not there yet for one of its own.
+        # Created before kopf starts, because kopf considers every later task one of its own.
         ending = asyncio.create_task(asyncio.to_thread(self._run_ends.wait), name="end of kopf")
         registry, settings = self._registry(), _settings()
         for followed in self._followed:
@@ -192,7 +192,7 @@ class KopfThread:
                 registry=registry,
                 settings=settings,
                 standalone=True,
-                # Without a namespace kopf would take the kinds that are in one from everywhere.
+                # Without a namespace kopf would watch namespaced kinds in all namespaces.
                 namespaces=sorted({each.namespace for each in self._followed if each.namespace} or {_ANY}),
                 stop_flag=self._run_ends,
             ),
@@ -204,7 +204,7 @@ class KopfThread:
             operator.cancel()
             await asyncio.wait({operator}, timeout=_GRACE_SECONDS)
         finally:
-            # Threads wait for it; the loop would wait for those threads for ever.
+            # Threads wait for this event; the loop would wait for those threads without end.
             self._run_ends.set()
         if self._refusal is not None:
             raise self._refusal
@@ -224,7 +224,8 @@ class KopfThread:
             try:
                 return await _connection_info(self._kubeconfig)
             except SchedulerError as error:
-                # kopf would sit there without credentials, in silence; so it ends, which shows, and is begun again.
+                # kopf would stay without credentials and log nothing; so it ends, which is logged, and is
+                # restarted.
                 self._refusal = error
                 self._run_ends.set()
                 raise kopf.PermanentError(str(error)) from None
@@ -232,12 +233,12 @@ class KopfThread:
         return registry
 
     def _tell(self, what: Callable[..., object], *arguments: object) -> None:
-        with suppress(RuntimeError):  # the daemon's loop is closed: nobody is left to tell
+        with suppress(RuntimeError):  # the daemon's loop is closed
             self._loop.call_soon_threadsafe(what, *arguments)
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """The loop that kopf runs in. It knows its connections, because kopf does not close all of them when it ends."""
+    """The loop of kopf. It tracks its connections, because kopf does not close all of them when it ends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -261,16 +262,16 @@ async def _close_all() -> None:
     for transport in list(loop.connections):
         if isinstance(transport, asyncio.WriteTransport):
             transport.abort()
-    await asyncio.sleep(0)  # the loop closes the sockets in its next turn
+    await asyncio.sleep(0)  # the loop closes the sockets in its next iteration
 
 
 def _settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
-    # Otherwise it kills its thread, and the process with it, ten minutes after it died.
+    # Otherwise kopf kills its thread, and the process with it, ten minutes after its end.
     settings.process.ultimate_exiting_timeout = None
-    # Once the server is back, all is followed again a second later.
+    # All watches are open again a second after the server is back.
     settings.networking.error_backoffs = [1.0] * _RETRIES
     settings.networking.connect_timeout = settings.watching.connect_timeout = _CONNECT_SECONDS
     settings.networking.request_timeout = _REQUEST_SECONDS
@@ -278,10 +279,10 @@ def _settings() -> kopf.OperatorSettings:
 
 
 async def _connection_info(kubeconfig: str | None) -> kopf.ConnectionInfo:
-    """Read the credentials that the rest of the scheduler uses; kopf asks again when the server rejects them.
+    """Read the credentials as the rest of the scheduler does; kopf calls this again when the server rejects them.
 
     Raises:
-        ConfigurationError: something is missing or makes no sense.
+        ConfigurationError: something is missing or invalid.
     """
     credentials = Credentials(kubeconfig)
     await credentials.load()
@@ -297,12 +298,12 @@ async def _connection_info(kubeconfig: str | None) -> kopf.ConnectionInfo:
 
 
 def _is_no_failed_request(record: logging.LogRecord) -> bool:
-    """Whether to log it: of a request that fails kopf speaks as an error each time, and asks again or ends."""
+    """Return whether to log a record: kopf logs each failed request as an error, and then retries or ends."""
     return record.levelno < logging.ERROR
 
 
 def _note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Take in what kopf's tasks leave behind when it ends; why it ended is said once, above."""
+    """Log errors of tasks that kopf leaves behind at its end; `_run` logs why it ended."""
     logger.debug(
         "Left behind by kopf", extra={"what": context.get("message")}, exc_info=context.get("exception")
     )

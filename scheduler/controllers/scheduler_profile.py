@@ -13,10 +13,10 @@ ACTIVE: Final = "Active"
 
 
 class Version(NamedTuple):
-    """What an object said at one time.
+    """The spec of an object in one generation.
 
     Attributes:
-        generation: counts the changes of its spec.
+        generation: number of the spec's version.
         spec: a profile as in KubeSchedulerConfiguration.
     """
 
@@ -26,12 +26,12 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SchedulerProfile:
-    """One object.
+    """One SchedulerProfile object.
 
     Attributes:
-        created: RFC 3339.
-        now: what it says.
-        status: as it is on the API server.
+        created: creation time, RFC 3339.
+        now: the current spec.
+        status: the status on the API server.
     """
 
     name: str
@@ -43,7 +43,7 @@ class SchedulerProfile:
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> Self:
-        """Read what the API server says."""
+        """Read an object of the API server."""
         metadata = obj["metadata"]
         return cls(
             metadata["name"],
@@ -56,10 +56,10 @@ class SchedulerProfile:
 
     @property
     def kept(self) -> Version | None:
-        """The last version that was in force, by its status."""
+        """The last version that was active, from the status."""
         kept = self.status.get("lastGood")
         return Version(kept["generation"], kept["spec"]) if kept else None
 
     def condition(self, type_: str) -> Mapping[str, Any]:
-        """Return one condition of its status; empty if it is not there."""
+        """Return one condition of the status; empty if it does not exist."""
         return next((each for each in self.status.get("conditions") or () if each.get("type") == type_), {})

@@ -1,4 +1,4 @@
-"""Follows all SchedulerProfiles with kopf."""
+"""Watches all SchedulerProfiles with kopf."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class SchedulerProfileWatch:
-    """The SchedulerProfiles of a cluster, as what kopf follows.
+    """Watches the SchedulerProfiles of a cluster with kopf.
 
     Args:
-        began: called in the daemon's loop when kopf begins, perhaps again.
-        changed: called there with every version.
-        deleted: called there with the name of one that is gone.
-        ended: called there when kopf ended.
+        began: called in the daemon's loop when kopf starts or restarts.
+        changed: called in the daemon's loop with every version.
+        deleted: called in the daemon's loop with the name of a deleted profile.
+        ended: called in the daemon's loop when kopf ended.
     """
 
     source = "SchedulerProfiles"

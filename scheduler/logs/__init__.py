@@ -1,4 +1,4 @@
-"""Logs: a constant sentence and fields; text on a terminal, one JSON object a line in a pod."""
+"""Logs: a constant sentence with fields; text on a terminal, one JSON object per line in a pod."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class LogFormat(Enum):
-    """How log lines look."""
+    """The format of log lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
 _VERBOSE = 2
-"""The verbosity from which on every pod that is bound, or has to wait, is logged. Source: kube-scheduler v1.36, schedule_one.go."""
+"""Verbosity at which every bound or rejected pod is logged. Source: kube-scheduler v1.36, schedule_one.go."""
 
 
 class _Formatter(JsonFormatter):
-    """Leaves out what is secret in URLs, also in tracebacks and in what others log."""
+    """Hides secrets in URLs, also in tracebacks and in messages of other packages."""
 
     def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
         shown: dict[str, Any] = shown_in(super().process_log_record(log_data), shown_text)
@@ -36,17 +36,17 @@ class _Formatter(JsonFormatter):
 
 
 def level_of(verbosity: int) -> int:
-    """Return the lowest level that is shown at a verbosity, as kubernetes commands have it: `-v 2`."""
+    """Return the lowest level shown at a verbosity, the flag `-v 2` of Kubernetes commands."""
     return logging.DEBUG if verbosity >= _VERBOSE else logging.INFO
 
 
 def configure_logging(level: int, format_: LogFormat | None = None, stream: TextIO = sys.stderr) -> None:
-    """Send all log lines to a stream.
+    """Write all log lines to a stream.
 
     Args:
-        level: the lowest that is shown, as in `logging.INFO`.
-        format_: None decides by whether the stream is a terminal.
-        stream: where to.
+        level: the lowest level shown, as in `logging.INFO`.
+        format_: None selects text if the stream is a terminal, else JSON.
+        stream: the output stream.
     """
     if format_ is None:
         format_ = LogFormat.TEXT if stream.isatty() else LogFormat.JSON
@@ -62,7 +62,7 @@ def configure_logging(level: int, format_: LogFormat | None = None, stream: Text
             )
         )
     else:
-        from scheduler.logs.text import FieldsHandler  # rich takes a while to import, and pods do without
+        from scheduler.logs.text import FieldsHandler  # importing rich takes a while, and pods do not need it
 
         handler = FieldsHandler(stream)
     handler.addFilter(Repetitions())

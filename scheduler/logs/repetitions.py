@@ -1,4 +1,4 @@
-"""A traceback is shown once; the same again is counted, so that a plugin that fails for each of a thousand pods fills no disk."""
+"""Logs a traceback once and counts its repetitions, so that a plugin that fails for thousands of pods fills no disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _TOLD_EVERY_SECONDS: Final = 60.0
 _SHOWN_EVERY_SECONDS: Final = 3600.0
 _MOST: Final = 1000
-"""How many tracebacks are known apart; the one that was shown first is forgotten for another."""
+"""Maximum number of known tracebacks; the oldest one is forgotten for a new one."""
 
 
 class _Shown:
@@ -25,13 +25,14 @@ class _Shown:
 
 
 class Repetitions(logging.Filter):
-    """Lets a record with a traceback through the first time, and again after an hour.
+    """Passes a record with a traceback the first time, and again after an hour.
 
-    In between one line a minute at most says, without the traceback, how many `times` more it was so, and the last `error`.
-    Tracebacks are the same if the same is said of the same plugin, and the same kind of error was raised in the same line.
+    In between, at most one line a minute without the traceback has the number of repetitions in `times`, and
+    the last `error`. Tracebacks are equal if the message, the plugin, the type of the error and the line that
+    raised it are equal.
 
     Args:
-        clock: seconds that only grow.
+        clock: monotonic time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -18,7 +18,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class FieldsHandler(RichHandler):
-    """Shows the fields after the sentence."""
+    """Shows the fields after the message."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(
@@ -34,5 +34,5 @@ class FieldsHandler(RichHandler):
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Return what a log call gave as `extra`."""
+    """Return the `extra` fields of a log call."""
     return {name: value for name, value in vars(record).items() if name not in _STANDARD}

@@ -1,4 +1,4 @@
-"""What Prometheus reads: kube-scheduler's own metrics, same names, labels and buckets, and a few of ours."""
+"""Prometheus metrics: those of kube-scheduler with the same names, labels and buckets, and some additional ones."""
 
 from scheduler.metrics.metrics import Metrics
 

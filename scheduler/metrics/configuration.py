@@ -1,4 +1,4 @@
-"""Which configuration is in force, and what became of the last one that was offered."""
+"""Metrics of the active configuration and of the last reload."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ RELOADED, REJECTED = "reloaded", "rejected"
 
 
 class ConfigurationMetrics:
-    """Metrics of hot reload; all but the counter have no series where nothing is followed.
+    """Metrics of hot reload; all but the counter have no series if no configuration is watched.
 
     Attributes:
-        restart_needed: paths of fields whose new value takes a restart.
-        watch_up: what is followed, `file` or `configmap` -> whether its changes are seen at present.
+        restart_needed: paths of fields whose new value needs a restart.
+        watch_up: source, `file` or `configmap` -> whether its changes are currently seen.
     """
 
     def __init__(self, families: Families) -> None:
@@ -25,24 +25,24 @@ class ConfigurationMetrics:
         self.watch_up: dict[str, bool] = {}
         self._reloads = families.counters(
             "custom_scheduler_config_reloads_total",
-            "Configurations that were offered to the running scheduler, by what became of them.",
+            "Configurations offered to the running scheduler, by result.",
             "result",
         )
         self._successful = families.gauges(
             "custom_scheduler_config_last_reload_successful",
-            "Whether the last configuration that was offered is in force.",
+            "Whether the last offered configuration is active.",
         )
         self._succeeded_at = families.gauges(
             "custom_scheduler_config_last_reload_success_timestamp_seconds",
-            "When the configuration in force was taken.",
+            "When the active configuration was loaded.",
         )
         self._hash = families.gauges(
             "custom_scheduler_config_hash",
-            "A number made of the configuration in force and its plugin files: equal where those are.",
+            "A hash of the active configuration and its plugin files, as a number: equal for equal ones.",
         )
         families.read_gauges(
             "custom_scheduler_config_restart_needed",
-            "Fields of the configuration whose new value takes a restart.",
+            "Fields of the configuration whose new value needs a restart.",
             ("field",),
             lambda: [((path,), 1.0) for path in self.restart_needed],
         )
@@ -56,16 +56,16 @@ class ConfigurationMetrics:
             self._reloads[result].add(0)
 
     def in_force(self, digest: bytes, at: float) -> None:
-        """Note a configuration that is in force, by its digest, since when in Unix seconds."""
+        """Record the active configuration, by its digest, and its activation time in Unix seconds."""
         self._successful[()].value = 1.0
         self._succeeded_at[()].value = at
         self._hash[()].value = float(int.from_bytes(digest[:6]))  # 48 bits: a float holds them exactly
 
     def reloaded(self) -> None:
-        """Count one that was taken."""
+        """Count a configuration that was loaded."""
         self._reloads[RELOADED].add()
 
     def rejected(self) -> None:
-        """Count one that was refused."""
+        """Count a configuration that was rejected."""
         self._successful[()].value = 0.0
         self._reloads[REJECTED].add()

@@ -1,4 +1,4 @@
-"""Whether what the daemon knows is what there is, as its own checks found."""
+"""Metrics of the comparisons of the cache with the API server."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ RESULTS = ("clean", "drift", "failed")
 
 
 class ConsistencyMetrics:
-    """Counts checks and what they found."""
+    """Counts checks and their findings."""
 
     def __init__(self, families: Families) -> None:
         self._checks = families.counters(
             "custom_scheduler_cache_checks_total",
-            "Comparisons of the cache with the API server, by result: clean, drift, failed (it could not be asked).",
+            "Comparisons of the cache with the API server, by result: clean, drift, failed (no answer from the server).",
             "result",
         )
         self._drift = families.counters(
             "custom_scheduler_cache_drift_total",
-            "What was found to differ from the API server, or from what it is made of, by what it is.",
+            "Differences between the cache and the API server or its own source data, by type.",
             "what",
         )
         self._checked_at = families.gauges(
@@ -38,8 +38,8 @@ class ConsistencyMetrics:
 
         Args:
             result: one of RESULTS.
-            found: of each thing that differed, what it is.
-            at: in Unix seconds.
+            found: the type of each difference.
+            at: time in Unix seconds.
         """
         self._checks[result].add()
         for what in found:
@@ -48,6 +48,6 @@ class ConsistencyMetrics:
             self._checked_at[()].value = at
 
     def may_find(self, what: Iterable[str]) -> None:
-        """Show what a check looks for from the beginning, so that a first finding is an increase."""
+        """Show the series of all types from the beginning, so that a first finding is an increase."""
         for each in what:
             self._drift[each].add(0)

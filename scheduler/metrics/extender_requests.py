@@ -1,4 +1,4 @@
-"""What is asked of us as another scheduler's extender."""
+"""Metrics of requests to this scheduler as an extender."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ class ExtenderRequestMetrics:
     def __init__(self, families: Families) -> None:
         self._requests = families.counters(
             "custom_scheduler_extender_requests_total",
-            "Requests of schedulers whose extender this is, by verb and result: success, error (it could not be "
-            "answered), invalid (it was not understood, or asks for what is not served).",
+            "Requests of schedulers that use this extender, by verb and result: success, error (no answer was "
+            "possible), invalid (the request was malformed, or its verb is not served).",
             "verb result",
         )
         self._seconds = families.histograms(
             "custom_scheduler_extender_request_duration_seconds",
-            "How long it took to answer a request of a scheduler whose extender this is.",
+            "Latency of answers to schedulers that use this extender, in seconds.",
             "verb",
             bounds=exponential_buckets(0.0005, 2, 15),
         )
         self._nodes = families.counters(
             "custom_scheduler_extender_unknown_nodes_total",
-            "Nodes that a scheduler asked about and that were not known here.",
+            "Nodes in requests that this extender does not know.",
         )
 
     def extender_asked(self, verb: str, result: str, seconds: float) -> None:
-        """Count a request that was answered."""
+        """Count an answered request."""
         self._requests[verb, result].add()
         self._seconds[verb].observe(seconds)
 
     def unknown_nodes(self, number: int) -> None:
-        """Count nodes that were asked about and are not known."""
+        """Count unknown nodes in requests."""
         self._nodes[()].add(number)

@@ -1,8 +1,9 @@
-"""Counters, gauges and histograms, as cheap as counting can be.
+"""Counters, gauges and histograms with low overhead.
 
-A pod costs some thirty observations. `prometheus_client` takes a lock for each and looks through the buckets one by
-one; here a family is a dictionary of its series, and an observation is an addition without a lock: all of it happens
-in the main loop's thread. `registry` hands them to `prometheus_client` when somebody asks.
+A pod causes some thirty observations. `prometheus_client` takes a lock for each and searches the buckets
+linearly. Here a family is a dictionary of its series, and an observation is an addition without a lock,
+because all of them happen in the main loop's thread. `registry` converts them for `prometheus_client` on a
+scrape.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Labels = tuple[str, ...]
-    Key = Labels | str  # of one label its value, else a tuple of them
+    Key = Labels | str  # the value of a single label, else a tuple of values
 
 
 F = TypeVar("F", bound="Family")
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> list[float]:
-    """Return `count` upper bounds, each `factor` times the one before, the very floats that Go computes."""
+    """Return `count` upper bounds, each `factor` times the one before, with exactly the floats that Go computes."""
     return list(accumulate([factor] * (count - 1), lambda bound, times: bound * times, initial=start))
 
 
 class Number:
-    """One series of counters or gauges."""
+    """One series of a counter or a gauge."""
 
     __slots__ = ("value",)
 
@@ -42,11 +43,11 @@ class Number:
 
 
 class Distribution:
-    """One series of histograms.
+    """One series of a histogram.
 
     Attributes:
-        counts: how many numbers fell below each bound and above the one before; the last is of those above all.
-        sum: of all numbers.
+        counts: numbers in each bucket; the last one counts those above all bounds.
+        sum: sum of all numbers.
     """
 
     __slots__ = ("_bounds", "counts", "sum")
@@ -66,9 +67,9 @@ class Family(ABC):
 
     Attributes:
         kind: `counter`, `gauge` or `histogram`.
-        name: as scraped; that of a counter ends in `_total`.
-        text: what it tells, for people.
-        labels: the labels' names, in the order their values are given.
+        name: the scraped name; a counter's name ends in `_total`.
+        text: description for people.
+        labels: names of the labels, in the order of their values.
     """
 
     kind: str
@@ -80,7 +81,7 @@ class Family(ABC):
 
     @abstractmethod
     def series(self) -> Iterable[tuple[Any, ...]]:
-        """Yield of each series what `add_metric` takes of the `MetricFamily` of this kind in `prometheus_client`."""
+        """Yield the arguments of `add_metric` of the `MetricFamily` in `prometheus_client`, for each series."""
 
 
 def _labels(key: Key) -> Labels:
@@ -88,7 +89,7 @@ def _labels(key: Key) -> Labels:
 
 
 def _as_go_writes(number: float) -> str:
-    """Write a positive number as Go does, which has an exponent from a million on."""
+    """Format a positive number as Go does, with an exponent from a million on."""
     text = repr(float(number)).removesuffix(".0")
     if number < 1e6 or not text.isdecimal():
         return text
@@ -98,7 +99,7 @@ def _as_go_writes(number: float) -> str:
 
 
 class Gauges(Family, defaultdict["Key", Number]):
-    """Numbers that are set: labels' values -> number; without labels (), once that was looked up."""
+    """Numbers that are set: labels' values -> number; without labels, () exists after its first lookup."""
 
     kind = "gauge"
 
@@ -111,7 +112,7 @@ class Gauges(Family, defaultdict["Key", Number]):
 
 
 class Counters(Gauges):
-    """Numbers that only grow: labels' values -> number; without labels there is one, (), from the beginning."""
+    """Numbers that only grow: labels' values -> number; without labels, () exists from the beginning."""
 
     kind = "counter"
 
@@ -122,7 +123,7 @@ class Counters(Gauges):
 
 
 class ReadGauges(Family):
-    """Numbers that are read when somebody asks."""
+    """Numbers that are read on a scrape."""
 
     kind = "gauge"
 
@@ -137,13 +138,13 @@ class ReadGauges(Family):
 
 
 class Histograms(Family, defaultdict["Key", Distribution]):
-    """How often numbers fell between bounds: labels' values -> distribution; without labels there is one, ().
+    """Counts of numbers in buckets: labels' values -> distribution; without labels, () exists from the beginning.
 
     Args:
-        bounds: upper bounds, ascending, without +Inf; a number that equals a bound is below it.
+        bounds: upper bounds, ascending, without +Inf; a number equal to a bound is in its bucket.
 
     Attributes:
-        bounds: as given.
+        bounds: the upper bounds.
     """
 
     kind = "histogram"
@@ -155,7 +156,7 @@ class Histograms(Family, defaultdict["Key", Distribution]):
         defaultdict.__init__(self, new)
         if not labels:
             self[()] = new()
-        # A bucket is `le="1"` as it is in kube-scheduler: one query finds both.
+        # A bucket's label is `le="1"` as in kube-scheduler, so that one query finds both.
         self._les = [*map(_as_go_writes, bounds), "+Inf"]
 
     def series(self) -> Iterator[tuple[Labels, list[tuple[str, int]], float]]:
@@ -165,24 +166,24 @@ class Histograms(Family, defaultdict["Key", Distribution]):
 
 
 class Families(list[Family]):
-    """What one process shows; a family that is made here is one of them."""
+    """All families of one process; a family created here is added."""
 
     def counters(self, name: str, text: str, labels: str = "") -> Counters:
-        """Return counters; the labels' names are apart by spaces."""
+        """Return a counter family; the names of labels are separated by spaces."""
         return self._with(Counters(name, text, labels.split()))
 
     def gauges(self, name: str, text: str) -> Gauges:
-        """Return a gauge that is set."""
+        """Return a gauge without labels."""
         return self._with(Gauges(name, text))
 
     def read_gauges(
         self, name: str, text: str, labels: Sequence[str], read: Callable[[], Iterable[tuple[Labels, float]]]
     ) -> None:
-        """Show numbers that are read when somebody asks: the labels' values, and the number."""
+        """Add numbers that are read on a scrape: the labels' values, and the number."""
         self.append(ReadGauges(name, text, labels, read))
 
     def histograms(self, name: str, text: str, labels: str = "", *, bounds: Sequence[float]) -> Histograms:
-        """Return histograms."""
+        """Return a histogram family."""
         return self._with(Histograms(name, text, labels.split(), bounds))
 
     def _with(self, family: F) -> F:

@@ -1,4 +1,4 @@
-"""How late the main loop is, and what held it."""
+"""Metrics of the main loop's lag."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ if TYPE_CHECKING:
 
 
 class LoopMetrics:
-    """Metrics of the loop that all decisions, watches, bindings, pages and the lease share."""
+    """Metrics of the loop that all decisions, watches, bindings, HTTP endpoints and the lease share."""
 
     def __init__(self, families: Families) -> None:
         self._lag = families.histograms(
             "custom_scheduler_loop_lag_seconds",
-            "How much later than it wanted a task of the main loop had its turn, asked ten times a second.",
+            "How late a task of the main loop ran, measured ten times a second, in seconds.",
             bounds=exponential_buckets(0.001, 2, 15),
         )[()]
         self._stalls = families.counters(
             "custom_scheduler_loop_stalls_total",
-            "Times that something kept the main loop for more than a second, by what it was.",
+            "Number of times that the main loop was held for more than a second, by cause.",
             "holder",
         )
         self._longest: dict[str, float] = {}
         families.read_gauges(
             "custom_scheduler_loop_longest_stall_seconds",
-            "The longest time that something has kept the main loop, of those beyond a second, by what it was.",
+            "Longest time that the main loop was held, in seconds, of those beyond a second, by cause.",
             ("holder",),
             lambda: [((holder,), seconds) for holder, seconds in self._longest.items()],
         )
 
     def lagged(self, seconds: float) -> None:
-        """A task had its turn so late."""
+        """Record how late a task ran."""
         self._lag.observe(seconds)
 
     def stalled(self, holder: str, seconds: float) -> None:
-        """Something of that kind held the loop for so long."""
+        """Record that something of a kind held the loop."""
         self._stalls[holder].add()
         self._longest[holder] = max(seconds, self._longest.get(holder, 0.0))

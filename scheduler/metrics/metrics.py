@@ -1,7 +1,7 @@
 """The metrics of one scheduler.
 
-Others are told nothing of Prometheus: each package that is measured says in a Protocol what it tells, and
-`Metrics` fulfils them all. Ours have the prefix `custom_scheduler_`.
+Other packages do not know Prometheus: each measured package defines a Protocol, and `Metrics` implements them
+all. Additional metrics have the prefix `custom_scheduler_`.
 
 Source:
     kube-scheduler v1.36, metrics/metrics.go.
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
 
 _MANY_ATTEMPTS = "15+"
-_ATTEMPTS = tuple(str(attempts) for attempts in range(15))  # a pod's attempts, while they are few -> label
+_ATTEMPTS = tuple(str(attempts) for attempts in range(15))  # number of attempts -> label
 
-# The names as plain look-ups, needed some thirty times for every pod: both properties compute, and the hash of an Enum
-# is a Python call. There is one object per member, for ever.
+# Names as plain lookups, needed some thirty times for every pod: both properties compute, and the hash of an
+# Enum is a Python call. Each member is one object for the lifetime of the process.
 _POINT = {id(point): point.metric_name for point in ExtensionPoint}
 _CODE = {id(code): code.value for code in Code}
 
@@ -42,22 +42,22 @@ _VOLUME_STAGES = {
     ExtensionPoint.RESERVE: "assume",
     ExtensionPoint.PRE_BIND: "bind",
 }
-"""What upstream calls the points at which VolumeBinding may fail."""
+"""Upstream's names of the extension points at which VolumeBinding may fail."""
 
 
 class Metrics:
-    """Every metric of one scheduler; two can live in one process.
+    """All metrics of one scheduler; several instances can exist in one process.
 
-    All methods that count must be called in one thread: that of the main loop.
+    All counting methods must be called in the thread of the main loop.
 
     Attributes:
-        families: all that is shown; others may add theirs.
-        rest_client: is told of requests to the API server.
-        work_queue: shows a queue of writes, and gives who is told of its items.
-        configuration: is told of configurations that are offered while it runs.
-        loop: is told how late the main loop is.
-        refreshes: is told of the background data of plugins.
-        consistency: is told what comparisons with the API server found.
+        families: all families; other packages may add theirs.
+        rest_client: counts requests to the API server.
+        work_queue: adds a queue of writes, and returns the observer of its items.
+        configuration: counts configurations offered to the running scheduler.
+        loop: records the main loop's lag.
+        refreshes: counts refreshes of plugins' background data.
+        consistency: counts comparisons with the API server.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Metrics:
         )[()]
         self._group_searches = histograms(
             "custom_scheduler_podgroup_search_decisions",
-            "Decisions about single pods it took to try the members of a group in other orders.",
+            "Decisions about single pods during the search for another order of a group's members.",
             "result",
             bounds=exponential_buckets(1, 2, 12),
         )
@@ -205,102 +205,102 @@ class Metrics:
         )
         self._node_loop_seconds = counters(
             "custom_scheduler_node_loop_seconds_total",
-            "Time spent in plugins that look at nodes one by one.",
+            "Time spent in plugins that evaluate nodes one by one.",
             "plugin extension_point",
         )
         self._node_loop_nodes = counters(
             "custom_scheduler_node_loop_nodes_total",
-            "Nodes shown to plugins that look at them one by one.",
+            "Nodes evaluated by plugins one by one.",
             "plugin extension_point",
         )
         self._relists = counters(
             "custom_scheduler_relists_total", "Full lists of a kind read from the API server.", "resource"
         )
         self._watch_ends = counters(
-            "custom_scheduler_watch_ends_total", "Watches that ended, by why.", "resource reason"
+            "custom_scheduler_watch_ends_total", "Watches that ended, by reason.", "resource reason"
         )
         self._undecodable = counters(
-            "custom_scheduler_undecodable_objects_total", "Objects nobody could read.", "kind"
+            "custom_scheduler_undecodable_objects_total", "Objects that could not be decoded.", "kind"
         )
         self._counted_late = counters(
             "custom_scheduler_pods_counted_late_total",
-            "Pods on nodes with so many affinity terms that they were counted after other work; an event names each.",
+            "Pods on nodes with so many affinity terms that they were counted after other work; an event names each pod.",
         )[()]
         self._bind_seconds = histograms(
             "custom_scheduler_bind_duration_seconds",
-            "From wanting to send a Binding to its answer; code 0 is no answer.",
+            "From the request to send a Binding to its answer; code 0 is no answer.",
             "code",
             bounds=exponential_buckets(0.001, 2, 15),
         )
         self._extender_failures = counters(
             "custom_scheduler_extender_failures_total",
-            "Requests to HTTP extenders that failed or were answered with nonsense.",
+            "Requests to HTTP extenders that failed or had an invalid answer.",
             "extender verb",
         )
         self._over_budget = counters(
             "custom_scheduler_attempts_over_budget_total",
-            "Attempts that used more time than their budget, by the plugin that used it; the pod is put aside.",
+            "Attempts that exceeded their time budget, by the plugin that used it; the pod is quarantined.",
             "profile plugin",
         )
         self._long_attempts = counters(
             "custom_scheduler_long_attempts_ended_total",
-            "Attempts that needed more time than a turn of the loop, by how they ended: decided, over_budget (the pod is put "
-            "aside), failed (the plugin raised), or dropped (the pod was deleted or bound). The plugin is the last one that "
-            "needed time.",
+            "Attempts that needed more than a time slice of the loop, by result: decided, over_budget (the pod is "
+            "quarantined), failed (the plugin raised), or dropped (the pod was deleted or bound). The plugin is the last one "
+            "that needed time.",
             "profile plugin result",
         )
         self._long_attempt_seconds = counters(
             "custom_scheduler_long_attempt_seconds_total",
-            "Processor time that long attempts used, by the last plugin that needed time.",
+            "CPU time that long attempts used, by the last plugin that needed time.",
             "profile plugin",
         )
         self._kubelet_rejections = counters(
             "custom_scheduler_kubelet_rejections_total",
-            "Pods that were bound to a node whose kubelet then refused to run them, by its reason.",
+            "Pods that were bound to a node whose kubelet then rejected them, by its reason.",
             "reason",
         )
         self._turned_away = counters(
             "custom_scheduler_peers_turned_away_total",
-            "Connections closed and requests refused at the pages, by why: crowded (more wait than are kept; the "
-            "oldest went), late (nothing, or not all, came in time), no_tls, unreviewed (the API server was asked about "
-            "too many strangers).",
+            "Connections closed and requests rejected at the HTTP endpoints, by reason: crowded (more connections than the "
+            "limit; the oldest was closed), late (no complete request came in time), no_tls, unreviewed (too many reviews of "
+            "unknown clients by the API server).",
             "reason",
         )
         self._dropped = counters(
-            "custom_scheduler_dropped_writes_total", "Writes for which there was no room.", "queue"
+            "custom_scheduler_dropped_writes_total", "Writes dropped because their queue was full.", "queue"
         )
 
     @cached_property
     def registry(self) -> CollectorRegistry:
-        """What `prometheus_client` collects these metrics from."""
-        # Importing it takes a while, which a start need not wait for.
+        """The registry of these metrics for `prometheus_client`."""
+        # Importing it takes a while, and startup does not need it.
         from scheduler.metrics.registry import registry_of
 
         return registry_of(self.families)
 
     @cached_property
     def _of_process(self) -> CollectorRegistry:
-        """What is shown beside the families: the build, and the process itself."""
+        """The metrics beside the families: the build, and the process itself."""
         from scheduler.metrics.registry import registry_of  # see `registry`
 
         return registry_of(())
 
     def process_began(self) -> float:
-        """Return when this process began, in Unix seconds; as /metrics says it."""
+        """Return the start time of this process in Unix seconds, as in /metrics."""
         from scheduler.metrics.registry import process_began  # see `registry`
 
         return process_began()
 
     def text(self, accept: str = "") -> tuple[bytes, Mapping[str, str]]:
-        """Do as `pieces`, at once."""
+        """Return all of `pieces` at once."""
         pieces, headers = self.pieces(accept)
         return b"".join(pieces), headers
 
     def pieces(self, accept: str = "") -> tuple[Iterator[bytes], Mapping[str, str]]:
-        """Return what /metrics answers, in pieces of some milliseconds, and the answer's headers.
+        """Return the body of /metrics, in pieces that take some milliseconds each, and the response headers.
 
         Args:
-            accept: the header of the request: OpenMetrics for who names it, else the text format of Prometheus.
+            accept: the header of the request: OpenMetrics if it is named, else the text format of Prometheus.
         """
         from prometheus_client.exposition import choose_encoder  # see `registry`
 
@@ -309,10 +309,10 @@ class Metrics:
         encode, content_type = choose_encoder(accept)
         return pieces_of(self.families, self._of_process, encode), {"Content-Type": content_type}
 
-    # Read when scraped.
+    # Gauges read on a scrape.
 
     def watch_gauge(self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
-        """Show numbers that are read when somebody asks: label value -> number."""
+        """Add a gauge that is read on a scrape: label value -> number."""
         self.watch_gauges(
             name, text, (label,), lambda: [((value,), found) for value, found in read().items()]
         )
@@ -324,10 +324,10 @@ class Metrics:
         labels: Sequence[str],
         read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
     ) -> None:
-        """Show numbers that are read when somebody asks: the labels' values, and the number."""
+        """Add a gauge that is read on a scrape: the labels' values, and the number."""
         self.families.read_gauges(name, text, labels, read)
 
-    # What the runtime tells.
+    # Observations of the runtime.
 
     def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
         self._point_seconds[_POINT[id(point)], _CODE[id(code)], profile].observe(seconds)
@@ -350,24 +350,24 @@ class Metrics:
         self._permit_seconds[_CODE[id(code)]].observe(seconds)
 
     def over_budget(self, profile: str, plugin: str) -> None:
-        """An attempt did not end within its budget."""
+        """Count an attempt that exceeded its budget."""
         self._over_budget[profile, plugin].add()
 
     def long_attempt_ended(self, profile: str, plugin: str, result: str, seconds: float) -> None:
-        """An attempt ended that needed more time than a turn."""
+        """Count the end of an attempt that needed more than a time slice."""
         self._long_attempts[profile, plugin, result].add()
         self._long_attempt_seconds[profile, plugin].add(seconds)
 
     def preemption_attempted(self) -> None:
-        """A PostFilter plugin looked for pods to preempt."""
+        """Count a PostFilter plugin's search for pods to preempt."""
         self._preemptions.add()
 
     def preempted(self, victims: int) -> None:
-        """A node was chosen, on which so many pods have to leave."""
+        """Record the number of victims on the chosen node."""
         self._victims.observe(victims)
 
     def preemption_ended(self, result: str, seconds: float) -> None:
-        """The victims of one preemption were all told (`success`), or not (`error`)."""
+        """Record the end of one preemption: all victims were evicted (`success`), or not (`error`)."""
         self._preemption_seconds[result].observe(seconds)
         self._preemption_runs[result].add()
 
@@ -380,7 +380,7 @@ class Metrics:
     def devices_allocated(self, profile: str, driver: str, status: str) -> None:
         self._devices_allocated[profile, driver, status].add()
 
-    # What the queue tells.
+    # Observations of the queue.
 
     def incoming(self, queue: str, event: str) -> None:
         self._incoming[queue, event].add()
@@ -388,10 +388,10 @@ class Metrics:
     def hint_asked(self, plugin: str, event: str, result: str, seconds: float) -> None:
         self._hint_seconds[plugin, event, result].observe(seconds)
 
-    # What the cycles tell.
+    # Observations of the cycles.
 
     def event_handled(self, event: str, seconds: float) -> None:
-        """A watch event of that label was taken in."""
+        """Record a handled watch event, by its label."""
         self._event_seconds[event].observe(seconds)
 
     def decided(self, queued: QueuedPodInfo, decision: object, seconds: float) -> None:
@@ -428,17 +428,17 @@ class Metrics:
         self._kubelet_rejections[reason].add()
 
     def turned_away(self, reason: str) -> None:
-        """Somebody who came to the pages was not answered."""
+        """Count a rejected client of the HTTP endpoints."""
         self._turned_away[reason].add()
 
     def extender_failed(self, extender: str, verb: str) -> None:
-        """An extender could not do one of `filter`, `prioritize`, `preempt` and `bind`."""
+        """Count a failure of an extender in `filter`, `prioritize`, `preempt` or `bind`."""
         self._extender_failures[extender, verb].add()
 
     def undecodable(self, kind: str) -> None:
         self._undecodable[kind].add()
 
-    # What the client tells.
+    # Observations of the client.
 
     def listed(self, resource: object) -> None:
         self._relists[str(resource)].add()

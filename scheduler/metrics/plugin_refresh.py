@@ -1,4 +1,4 @@
-"""How fresh the background data of plugins are."""
+"""Metrics of plugins' background data."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class RefreshMetrics:
     """Metrics of plugins with background data; without such plugins there are no series.
 
     Attributes:
-        ages: ((plugin, profile), seconds since its last success) of the plugins at work.
-        nodes_without_data: ((plugin, profile), number) of those whose data are about nodes.
+        ages: ((plugin, profile), seconds since the last successful refresh) of the active plugins.
+        nodes_without_data: ((plugin, profile), number of nodes) of plugins with data about nodes.
     """
 
     def __init__(self, families: Families) -> None:
@@ -25,37 +25,37 @@ class RefreshMetrics:
         self.nodes_without_data: Callable[[], Numbers] = lambda: ()
         self._refreshes = families.counters(
             "custom_scheduler_plugin_refresh_total",
-            "Times that a plugin was asked to fetch its background data.",
+            "Number of refreshes of a plugin's background data.",
             "plugin profile",
         )
         self._failures = families.counters(
             "custom_scheduler_plugin_refresh_failures_total",
-            "Times that a plugin could not fetch its background data.",
+            "Number of failed refreshes of a plugin's background data.",
             "plugin profile",
         )
         families.read_gauges(
             "custom_scheduler_plugin_refresh_age_seconds",
-            "Time since a plugin last fetched its background data, or since it began to try.",
+            "Time since a plugin last refreshed its background data, or since its first try.",
             ("plugin", "profile"),
             lambda: self.ages(),  # noqa: PLW0108 - set later
         )
         families.read_gauges(
             "custom_scheduler_plugin_refresh_nodes_without_data",
-            "Nodes of which a plugin's background data say nothing, or nothing that is recent enough.",
+            "Nodes without data, or without recent data, in a plugin's background data.",
             ("plugin", "profile"),
             lambda: self.nodes_without_data(),  # noqa: PLW0108 - set later
         )
 
     def began(self, plugin: str, profile: str) -> None:
-        """Show the counters of a plugin that is about to fetch its first data."""
+        """Show the counters of a plugin before its first refresh."""
         self._refreshes[plugin, profile].add(0)
         self._failures[plugin, profile].add(0)
 
     def refreshed(self, plugin: str, profile: str) -> None:
-        """A plugin has new data."""
+        """Count a successful refresh."""
         self._refreshes[plugin, profile].add()
 
     def failed(self, plugin: str, profile: str) -> None:
-        """A plugin could not get data."""
+        """Count a failed refresh."""
         self._refreshes[plugin, profile].add()
         self._failures[plugin, profile].add()

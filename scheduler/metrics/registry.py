@@ -1,4 +1,4 @@
-"""Our families as a collector of `prometheus_client`, which writes them, and what it reads of the process itself."""
+"""Exports the families with `prometheus_client`, together with its metrics of the process."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _IMPORTED_AT = time.time()
 
 
 def process_began() -> float:
-    """Return when this process began, in Unix seconds; where the system does not tell, when it was first asked."""
+    """Return the start time of this process in Unix seconds; without support by the system, of this module's import."""
     shown = {metric.name: metric for metric in ProcessCollector(registry=CollectorRegistry()).collect()}
     began = shown.get("process_start_time_seconds")
     return _IMPORTED_AT if began is None else began.samples[0].value
 
 
 class _Families(Collector):
-    """Ours; one that has no series yet is left out."""
+    """The families; one without series is left out."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._families = families
@@ -54,7 +54,7 @@ class _Families(Collector):
 
 
 class _Part(Collector):
-    """Some series of one family, to be written by themselves."""
+    """Some series of one family, to be encoded separately."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -64,7 +64,7 @@ class _Part(Collector):
 
 
 def _parts_of(family: Family, most: int) -> Iterator[Metric]:
-    """Yield a family in parts of so many series each, as they are when the first is asked for; nothing without any."""
+    """Yield a family in parts with a number of series each; all parts have the values at the first request."""
     all_series = list(family.series())
     for start in range(0, len(all_series), most):
         metric = _KINDS[family.kind](family.name, family.text, labels=family.labels)
@@ -76,9 +76,10 @@ def _parts_of(family: Family, most: int) -> Iterator[Metric]:
 def pieces_of(
     families: Iterable[Family], others: Collector, encode: Callable[[Collector], bytes]
 ) -> Iterator[bytes]:
-    """Yield what `encode` writes of families and a collector beside them, in pieces of some milliseconds.
+    """Yield the encoded families and another collector, in pieces that take some milliseconds each.
 
-    `prometheus_client` writes what it collects in one go, which takes long where a family has thousands of series.
+    `prometheus_client` encodes a whole collector at once, which takes long for a family with thousands of
+    series.
     """
     written: list[bytes] = []
     n_samples = 0
@@ -86,7 +87,7 @@ def pieces_of(
         head = b""
         for metric in _parts_of(family, _SERIES_AT_A_TIME[family.kind]):
             text = encode(_Part(metric)).removesuffix(_END)
-            # All parts of a family stand below one head.
+            # All parts of a family have one head.
             body = text.removeprefix(head)
             head = head or b"".join(line for line in text.splitlines(keepends=True) if line.startswith(b"# "))
             written.append(body)
@@ -98,12 +99,12 @@ def pieces_of(
 
 
 def registry_of(families: Iterable[Family]) -> CollectorRegistry:
-    """Return a registry of the families, those that join them later too, and of the process itself."""
+    """Return a registry of the families, including later ones, and of the process itself."""
     registry = CollectorRegistry()
     registry.register(_Families(families))
     Info(
         "custom_scheduler_build",
-        "Always 1; the labels say which version runs, which Kubernetes' scheduler it does as, and on what.",
+        "Always 1; the labels have the version, the compatible Kubernetes version, and the platform.",
         registry=registry,
     ).info(
         {
@@ -117,7 +118,7 @@ def registry_of(families: Iterable[Family]) -> CollectorRegistry:
     major, minor = KUBERNETES.split(".")
     Info(
         "kubernetes_build",
-        "Always 1; the version is that of the kube-scheduler that this one does as, with its own behind the +.",
+        "Always 1; the version is that of the compatible kube-scheduler, followed by + and the version of this scheduler.",
         registry=registry,
     ).info(
         {

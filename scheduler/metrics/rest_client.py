@@ -1,4 +1,4 @@
-"""Requests to the API server, counted under the names of Kubernetes' own client."""
+"""Metrics of requests to the API server, with the names of client-go."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ class Asked(Protocol):
 
     @property
     def limited_seconds(self) -> float:
-        """How long it was held back before it was sent."""
+        """How long the client's own limits delayed the request."""
         ...
 
 
 class RestClientMetrics:
-    """Fulfils `client.connection.RequestObserver`.
+    """Implements `client.connection.RequestObserver`.
 
     Source:
-        kube-scheduler v1.36, staging/src/k8s.io/component-base/metrics/prometheus/restclient/metrics.go, and what of it
-        is told when: staging/src/k8s.io/client-go/rest/request.go, request and Do.
+        kube-scheduler v1.36, staging/src/k8s.io/component-base/metrics/prometheus/restclient/metrics.go; the
+        times of
+        observations: staging/src/k8s.io/client-go/rest/request.go, request and Do.
     """
 
     def __init__(self, families: Families) -> None:
@@ -51,8 +52,8 @@ class RestClientMetrics:
         )
         self._limited = families.histograms(
             "rest_client_rate_limiter_duration_seconds",
-            "How long a request was held back by this client, in seconds: by how many may be under way, by a rate that "
-            "is set, or because the server asked to come later. Broken down by verb, and host.",
+            "How long this client delayed a request, in seconds: by its limit of requests in flight, by a configured rate, "
+            "or because the server asked to retry later. Broken down by verb, and host.",
             "host verb",
             bounds=_SECONDS,
         )
@@ -80,5 +81,5 @@ class RestClientMetrics:
             self._received[of_kind].observe(received)
 
     def watched(self, host: str, method: str, status: int) -> None:
-        """Count a request for a watch, which lasts as long as it is wanted."""
+        """Count a watch request, whose duration is not observed."""
         self._requests[str(status) if status else _NO_ANSWER, host, method].add()

@@ -1,4 +1,4 @@
-"""Queues of writes, under the names of Kubernetes' own work queues."""
+"""Metrics of the queues of writes, with the names of client-go's work queues."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class WorkQueueMetrics:
         )
 
     def of(self, name: str, queue: Sized, clock: Clock) -> QueueTimes:
-        """Show a queue, whose length is how many items wait, and return who is told what becomes of them."""
+        """Add a queue, whose length is the number of waiting items, and return the observer of its items."""
         times = QueueTimes(
             clock, self._adds[name], self._retries[name], self._waited[name], self._worked[name]
         )
@@ -74,7 +74,7 @@ class WorkQueueMetrics:
 
 
 class QueueTimes:
-    """Counts the items of one queue, by any keys; fulfils `client.background.WorkObserver`."""
+    """Observes the items of one queue, by any keys; implements `client.background.WorkObserver`."""
 
     def __init__(
         self, clock: Clock, adds: Number, retries: Number, waited: Distribution, worked: Distribution
@@ -86,7 +86,7 @@ class QueueTimes:
         self._taken_at: dict[Hashable, float] = {}
 
     def under_way(self) -> list[float]:
-        """Return for how many seconds each item is being processed."""
+        """Return for how many seconds each item has been processed."""
         now = self._clock.monotonic()
         return [now - taken for taken in self._taken_at.values()]
 

@@ -1,1 +1,1 @@
-"""What a scheduler was told and what it decided, written to files, so that it can be gone through again."""
+"""Recordings of a scheduler's inputs and decisions in files, for replay."""

@@ -1,4 +1,4 @@
-"""Answers from outside as what can be written down, and back: values, and errors as the code expects them."""
+"""Converts answers of external calls to recordable values and back: values, and the errors that callers expect."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from scheduler.objects.pod import PodInfo
 _MESSAGES: Final = {
     error.__name__: error for error in (SchedulerError, ExtenderError, OSError, TimeoutError, ValueError)
 }
-"""Errors that are made of their message."""
+"""Errors with a message as their only argument."""
 
 
 def packed(value: Any) -> Any:
-    """Return an answer as what can be written down; of objects that nobody reads, nothing."""
+    """Return an answer as a recordable value; None for an object that is never read."""
     if isinstance(value, PodInfo):
         return value.pod
     return value if isinstance(value, (bytes, bool, dict)) else None
 
 
 def unpacked(value: Any, kind: type[object]) -> Any:
-    """Return an answer of a kind, of what was written down."""
+    """Return a recorded answer of a kind."""
     if kind is PodInfo:
         return None if value is None else decode_pod(msgspec.json.encode(value))
     return value
 
 
 def packed_error(error: BaseException) -> tuple[Any, ...]:
-    """Return an error as what can be written down."""
+    """Return an error as a recordable value."""
     match error:
         case NotLeadingError():
             return ("NotLeadingError", error.message)
@@ -45,7 +45,7 @@ def packed_error(error: BaseException) -> tuple[Any, ...]:
 
 
 def unpacked_error(said: tuple[Any, ...]) -> Exception:
-    """Return an error that was written down; one that nobody expected is a RuntimeError."""
+    """Return a recorded error; an unknown one becomes a RuntimeError."""
     name, *rest = said
     match name:
         case "ApiError":

@@ -1,4 +1,4 @@
-"""A clock that stands still within a step, so that whoever makes the step again sees the same time."""
+"""A clock that is constant within a step, so that a replay of the step sees the same time."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LATE_SECONDS = 1.0
-"""A step that takes so long reads the time again: what is to end in time must be able to."""
+"""A step that takes longer reads the time again, so that time limits still work."""
 
 
 class StepClock:
-    """The time of the present step.
+    """The time of the current step.
 
     Args:
-        base: seconds of the monotonic clock at the recording's beginning.
-        wall: seconds since 1970 then.
-        now: microseconds since then; None where time stands still between steps as well.
-        is_late: is told what was read when the clock was read late; None where `now` is.
+        base: monotonic seconds at the beginning of the recording.
+        wall: seconds since 1970 at the beginning of the recording.
+        look: returns the current time in microseconds since the beginning, to read it again within a step;
+            None to keep the step's time.
 
     Attributes:
-        us: when the present step began, in microseconds since the beginning.
+        us: when the current step began, in microseconds since the beginning.
     """
 
     def __init__(

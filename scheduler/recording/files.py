@@ -1,8 +1,8 @@
-"""The files of a recording: what one is called, what stands in it, and how it is read, also when its end is torn.
+"""The files of a recording: their names, their format, and how they are read, also with a truncated end.
 
-A run of the scheduler is a row of files, each of which can be gone through by itself. A file begins with a line of JSON,
-its header; then comes a zstandard stream, of which each block is whole as soon as it is written: batches of notes, four
-bytes of length before each, in msgpack.
+One run of the scheduler writes a sequence of files, each of which can be replayed by itself. A file begins
+with a line of JSON, its header. A zstandard stream follows; each of its blocks is complete when it is
+written. It contains batches of notes in msgpack, each after its length in four bytes.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _decode_batch = msgspec.msgpack.Decoder().decode
 
 
 class RecordingError(SchedulerError):
-    """A file that is no recording, or one that this version cannot read."""
+    """A file that is not a recording, or that this version cannot read."""
 
 
 class Header(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What a file is.
+    """The header of a file.
 
     Attributes:
-        format: what makes it a recording.
-        version: of the format.
-        by: which version of custom-scheduler wrote it.
-        run: names the run; files of one run follow each other.
-        number: of the file within its run, from 1.
-        base: seconds of the monotonic clock at the run's beginning.
-        wall: seconds since 1970 then.
-        seed: of what breaks ties, at the run's beginning.
-        max_in_unschedulable_seconds: after which a rejected pod is tried again though nothing happened.
+        format: marks the file as a recording.
+        version: version of the format.
+        by: version of custom-scheduler that wrote the file.
+        run: name of the run, common to its files.
+        number: number of the file within its run, from 1.
+        base: monotonic seconds at the beginning of the run.
+        wall: seconds since 1970 at the beginning of the run.
+        seed: seed of the tie breaking at the beginning of the run.
+        max_in_unschedulable_seconds: time after which an unschedulable pod is retried without any event.
     """
 
     format: str = FORMAT
@@ -94,14 +94,14 @@ class FileWriter:
         try:
             self._write(_encode_header(header) + b"\n")
         except OSError:
-            path.unlink(missing_ok=True)  # without a header it would be no recording
+            path.unlink(missing_ok=True)  # without a header it is no recording
             with suppress(OSError):
                 self._file.close()
             raise
         self._compressor = zstandard.ZstdCompressor(level=1).compressobj()
 
     def put(self, *batches: bytes) -> None:
-        """Write batches of notes, so that they are in the file when this returns."""
+        """Write batches of notes; they are in the file when this returns."""
         if not batches:
             return
         compressed = self._compressor.compress(
@@ -126,12 +126,12 @@ class FileReader:
     """Reads one file.
 
     Attributes:
-        path: of it.
-        header: what it is.
-        is_torn: whether its end is missing, as of a process that was killed; known when all was read.
+        path: path of the file.
+        header: header of the file.
+        is_torn: whether the file is truncated, as after a killed process; known once all batches are read.
 
     Raises:
-        RecordingError: it is none, or of a later version.
+        RecordingError: the file is not a recording, or has a later version.
         OSError: it cannot be read.
     """
 
@@ -144,7 +144,7 @@ class FileReader:
         self._begin = len(line)
 
     def batches(self) -> Iterator[Sequence[list[Any]]]:
-        """Yield the batches of notes, as far as they are whole."""
+        """Yield the complete batches of notes."""
         pending = bytearray()
         for chunk in self._chunks():
             pending += chunk
@@ -186,7 +186,7 @@ def _header(path: Path, line: bytes) -> Header:
     version = said.get("version")
     if not isinstance(version, int) or version > VERSION:
         raise RecordingError(
-            f"{path}: written by {said.get('by')} in version {version} of the format; this is {VERSION} at most: "
+            f"{path}: written by {said.get('by')} in version {version} of the format; this version reads up to {VERSION}: "
             "read it with a custom-scheduler at least as new"
         )
     try:

@@ -1,7 +1,7 @@
-"""What a recording consists of: notes in the order in which things happened.
+"""The notes of a recording, in the order of events.
 
-A note is a tuple that begins with its kind. Those that begin a step have its time next, in microseconds since the
-recording began; the others are what happened within the step before them.
+A note is a tuple that begins with its kind. A note that begins a step has the step's time next, in
+microseconds since the recording began. All other notes belong to the step before them.
 """
 
 from __future__ import annotations
@@ -11,47 +11,47 @@ from typing import Any, Final
 
 
 class Note(IntEnum):
-    """The kinds of notes, with what follows in them."""
+    """The kinds of notes, with the fields that follow."""
 
     TOLD = 0
     """us, kind of objects, word, key, object: the watch showed an object; the word is one of `Word`."""
     STARTED = 1
-    """us, number, name: a task began; of tasks of one name the first in the recording is the first that begins again."""
+    """us, number, name: a task began; if several tasks have one name, they begin in the same order in a replay."""
     RESUMED = 2
-    """us, number: a task went on that had waited."""
+    """us, number: a task continued after a wait."""
     ANSWERED = 3
-    """us, number, error, value: what was asked outside was answered; within a task's step it is what it went on with."""
+    """us, number, error, value: the answer of an external call; within a task's step, the task continues with it."""
     CONFIGURED = 4
     """us, stage, YAML, folder: see `Steps.configured`."""
     MENDED = 5
     """us, what: see `Steps.mended`."""
     LOST = 6
-    """us, number: so many notes are missing, 0 if nobody knows, and what follows does not go on from what was before."""
+    """us, number: this many notes are missing, 0 if unknown; the following state does not continue the one before."""
 
     OBSERVED = 16
-    """ordinal: what was looked at for the nth time in this step was so."""
+    """ordinal: the nth observation in this step was true."""
     READ = 17
-    """ordinal, us: when the clock was read for the nth time in this step, it was long after the step's beginning."""
+    """ordinal, us: the nth reading of the clock in this step, long after the step's beginning."""
     ASKED = 18
-    """number, what: somebody outside was asked something."""
+    """number, what: an external call was made."""
     DECIDED = 19
     """pod uid, node, message, nominated node: see `Steps.decided`."""
     GAVE_UP = 20
-    """number: nobody waits for the answer any more."""
+    """number: nothing waits for the answer of an external call any more."""
     STOPPED = 21
-    """An attempt was stopped for want of time: what follows does not go on from what was before."""
+    """An attempt was stopped at its time limit: the following state does not continue the one before."""
 
     NEEDED_TIME = 22
-    """An attempt needed more time than a turn: see `Steps.needs_time`."""
+    """An attempt needed more than a time slice of the loop: see `Steps.needs_time`."""
 
     STATE = 32
-    """us, state: how things stand where a file begins that is not a run's first; see `checkpoint`."""
+    """us, state: the state at the beginning of a file that is not the first of its run; see `state`."""
     OBJECT = 33
-    """kind of objects, key, object: one there was then."""
+    """kind of objects, key, object: an object that existed then."""
 
 
 class Word:
-    """What the watch said of an object."""
+    """The type of a watch event."""
 
     ADDED: Final = 0
     UPDATED: Final = 1

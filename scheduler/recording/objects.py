@@ -1,7 +1,8 @@
-"""Objects as a recording keeps them: what the scheduler reads of them, and nothing that may be secret.
+"""Objects in a recording: the fields that the scheduler reads, and no secrets.
 
-Of pods and nodes that are the fields that are decoded: no environment, no commands, no volumes but those that matter for
-placing. Of other kinds it is all but managedFields, what kubectl notes of what was applied, and the data of Secrets.
+Of pods and nodes, these are the decoded fields: no environment, no commands, and only the volumes that matter
+for scheduling. Of other kinds, these are all fields except managedFields, kubectl's last applied
+configuration, and the data of Secrets.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from scheduler.objects.pod import PodInfo
 from scheduler.objects.resources import PodResources, pod_resources
 
 APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""The whole object as it was applied, whatever was in it."""
+"""The whole object as it was applied, with all of its values."""
 
 
 class _Images(msgspec.Struct):
@@ -33,7 +34,7 @@ _RESOURCES: Final = tuple(PodResources.__dataclass_fields__)
 
 
 def packed(obj: Any) -> Any:
-    """Return an object as what can be written down."""
+    """Return an object as a recordable value."""
     if isinstance(obj, PodInfo):
         return _packed_pod(obj)
     if isinstance(obj, NodeObject):
@@ -49,7 +50,7 @@ def packed(obj: Any) -> Any:
 
 def _packed_pod(pod: PodInfo) -> tuple[Any, ...]:
     known = pod.pod
-    if pod.node_name and pod_resources(known) != pod.resources:  # what a resize has allocated is not kept
+    if pod.node_name and pod_resources(known) != pod.resources:  # the fields of a resize are not recorded
         return _without_applied(known), [_plain(getattr(pod.resources, name)) for name in _RESOURCES]
     return (_without_applied(known),)
 
@@ -67,10 +68,10 @@ def _without_applied(obj: Any) -> Any:
 
 
 def unpacked_pod(said: list[Any]) -> PodInfo:
-    """Return a pod that was written down.
+    """Return a recorded pod.
 
     Raises:
-        ObjectError: it cannot be understood.
+        ObjectError: the pod cannot be decoded.
     """
     pod = decode_pod(msgspec.json.encode(said[0]))
     if len(said) > 1:
@@ -79,10 +80,10 @@ def unpacked_pod(said: list[Any]) -> PodInfo:
 
 
 def unpacked_node(said: list[Any]) -> NodeObject:
-    """Return a node that was written down.
+    """Return a recorded node.
 
     Raises:
-        ObjectError: it cannot be understood.
+        ObjectError: the node cannot be decoded.
     """
     node, images = said
     node.setdefault("status", {})["images"] = msgspec.Raw(images)
@@ -90,9 +91,9 @@ def unpacked_node(said: list[Any]) -> NodeObject:
 
 
 def unpacked_object(said: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Return an object of another kind that was written down.
+    """Return a recorded object of another kind.
 
     Raises:
-        ObjectError: it cannot be understood.
+        ObjectError: the object cannot be decoded.
     """
     return decode_object(msgspec.json.encode(said), STRUCTS.get(kind))

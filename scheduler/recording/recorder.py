@@ -1,4 +1,4 @@
-"""Writes down the steps of a scheduler as they come."""
+"""Records the steps of a scheduler."""
 
 from __future__ import annotations
 
@@ -36,36 +36,38 @@ H = TypeVar("H")
 
 
 class Tape(Protocol):
-    """Where notes go.
+    """Receives notes.
 
     Attributes:
-        wants_state: whether the next file is to begin, as soon as how things stand can be noted.
+        wants_state: whether the next file is due, as soon as the state can be recorded.
     """
 
     wants_state: bool
 
     def put(self, note: AnyNote) -> None:
-        """Take a note; what is in it does not change any more."""
+        """Take a note; its contents must not change afterwards."""
         ...
 
     def begin_file(self, state: Sequence[AnyNote]) -> None:
-        """Begin the next file with how things stand."""
+        """Begin the next file with the current state."""
         ...
 
 
 class Recorder(Steps):
-    """Listens to the steps of one scheduler, from its beginning.
+    """Records the steps of one scheduler, from its start.
 
     Args:
-        clock: the time as it really is.
-        tape: where notes go.
-        header: of the first file.
+        clock: the real time.
+        tape: receives notes.
+        header: header of the first file.
 
     Attributes:
-        header: likewise.
+        header: header of the first file.
+        present: the task of the current step; None outside of tasks.
+        is_telling: whether the current step handles a watch event.
         running: number -> task that began and has not ended.
-        fresh: how many tasks have not begun yet.
-        daemon: whose steps these are; None until it is known.
+        fresh: number of tasks that have not begun yet.
+        daemon: the recorded daemon; None until it is known.
     """
 
     def __init__(self, clock: Clock, tape: Tape, header: Header) -> None:
@@ -79,20 +81,20 @@ class Recorder(Steps):
         self._put = tape.put
         self._random = Random(header.seed)
         self._observations: dict[str, int] = {}  # of this step
-        self._readings = 0
-        self._late_at = 0.0  # when the clock is to be read again in this step
+        self._readings = 0  # of this step
+        self._late_at = 0.0  # when this step must read the clock again
         self._calls = 0
         self._tasks = 0
-        self.present: _RecordedTask[Any] | None = None  # whose step this is
-        self.is_telling = False  # whether it is one in which something is told
+        self.present: _RecordedTask[Any] | None = None
+        self.is_telling = False
         self.running: dict[int, _RecordedTask[Any]] = {}
         self.fresh = 0  # tasks that have not begun yet
-        self._waiting: set[int] = set()  # numbers of what was asked and not answered
+        self._waiting: set[int] = set()  # numbers of unanswered external calls
 
-    # The moment.
+    # Time.
 
     def begin(self) -> int:
-        """Begin a step; return its time, rounded up: a timer that was waited for is over."""
+        """Begin a step; return its time, rounded up, so that a timer that has fired is over."""
         now = self._now()
         us = self._step_clock.us = ceil((now - self._base) * SECOND)
         self._late_at = now + LATE_SECONDS
@@ -103,7 +105,7 @@ class Recorder(Steps):
     def _look(self, clock: StepClock) -> int | None:
         now = self._now()
         if self.present is None and not self.is_telling:
-            return ceil((now - self._base) * SECOND)  # somebody who only looks: no step is made
+            return ceil((now - self._base) * SECOND)  # a reader outside of any step
         self._readings += 1
         if now < self._late_at:
             return None
@@ -117,7 +119,7 @@ class Recorder(Steps):
 
     def observed(self, is_so: bool, what: str = "") -> bool:
         if self.present is None and not self.is_telling:
-            return is_so  # somebody who only looks, as a page does: no step is made
+            return is_so  # a reader outside of any step, such as an HTTP endpoint
         number = self._observations[what] = self._observations.get(what, 0) + 1
         if is_so:
             self._put((Note.OBSERVED, what, number) if what else (Note.OBSERVED, number))
@@ -130,17 +132,17 @@ class Recorder(Steps):
     def end(self) -> None:
         self._put = _ignore
 
-    # What is told.
+    # Inputs.
 
     def heard(self, kind: str, handler: H) -> H:
         given: Any = handler
         heard: Any = RecordedHandler(self, kind, given)
-        return heard  # type: ignore[no-any-return]  # as it was given, a handler
+        return heard  # type: ignore[no-any-return]  # a handler of the given type
 
     def tell(
         self, kind: str, word: int, key: str, obj: object, hand_on: Callable[..., None], *told: object
     ) -> None:
-        """Note what the watch said, and hand it on."""
+        """Record a watch event, and pass it on."""
         if self._tape.wants_state and all(task.name != SCHEDULING for task in self.running.values()):
             self._note_state()
         self._put((Note.TOLD, self.begin(), kind, word, key, obj))
@@ -173,7 +175,7 @@ class Recorder(Steps):
         return _run(_RecordedTask(self, work, name))
 
     def goes_on(self, task: _RecordedTask[Any]) -> None:
-        """Note that a task begins, or goes on."""
+        """Record that a task begins or continues."""
         if self._tape.wants_state and task.name == SCHEDULING and not task.is_outside:
             self._note_state()
         us = self.begin()
@@ -189,7 +191,7 @@ class Recorder(Steps):
             self._put((Note.RESUMED, us, task.number))
 
     def _note_state(self) -> None:
-        """Begin the next file with how things stand, if nothing is under way."""
+        """Begin the next file with the current state, if nothing is in progress."""
         daemon = self.daemon
         if daemon is None or self._waiting or self.fresh or self._put is _ignore or not is_quiet(daemon):
             return
@@ -200,7 +202,7 @@ class Recorder(Steps):
             task.number = None
         self.running.clear()
 
-    # Answers from outside.
+    # External calls.
 
     async def outside(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
         self._calls += 1
@@ -209,7 +211,7 @@ class Recorder(Steps):
         self._waiting.add(number)
         task = self.present
         if task is not None:
-            task.is_outside = True  # what it waits for now is nobody's business here
+            task.is_outside = True  # its waits during the call are not recorded
         try:
             answer = await ask()
         except Exception as error:
@@ -240,7 +242,7 @@ class Recorder(Steps):
 
 
 def _ignore(note: AnyNote) -> None:
-    """Take a note that is none any more."""
+    """Ignore a note after the end of the recording."""
 
 
 async def _run(task: _RecordedTask[T]) -> T:
@@ -248,7 +250,7 @@ async def _run(task: _RecordedTask[T]) -> T:
 
 
 class _RecordedTask(Generic[T]):
-    """Work whose every going-on is noted, but for those in which it still waits for somebody outside."""
+    """Work whose every continuation is recorded, except those during an external call."""
 
     def __init__(self, recorder: Recorder, work: Coroutine[Any, Any, T], name: str) -> None:
         self._recorder = recorder
@@ -259,12 +261,12 @@ class _RecordedTask(Generic[T]):
         self.is_outside = False
 
     def __del__(self) -> None:
-        if self.is_fresh:  # it ended before it began
+        if self.is_fresh:  # ended before its first step
             self._recorder.fresh -= 1
 
     @property
     def begins_anew(self) -> bool:
-        """Whether what it goes on with after a wait is what it began with."""
+        """Whether the task returns to its initial state after each wait."""
         return self.name in {SCHEDULING, REJECTIONS} or self.name.startswith(REFRESH)
 
     def __await__(self) -> Generator[Any, Any, T]:
@@ -290,7 +292,7 @@ class _RecordedTask(Generic[T]):
 
 
 class RecordedHandler(Generic[T]):
-    """Notes what the watch of one kind says, and hands it on; a `client.store.Handler`."""
+    """Records the watch events of one kind, and passes them on; a `client.store.Handler`."""
 
     def __init__(self, recorder: Recorder, kind: str, handler: Handler[T]) -> None:
         self._recorder = recorder
@@ -302,7 +304,7 @@ class RecordedHandler(Generic[T]):
 
     def on_update(self, old: T, new: T) -> None:
         if isinstance(old, NodeObject) and isinstance(new, NodeObject) and new.is_heartbeat_of(old):
-            self._handler.on_update(old, new)  # nothing changes by it
+            self._handler.on_update(old, new)  # has no effect on decisions
             return
         self._recorder.tell(self._kind, Word.UPDATED, key_of(new), new, self._handler.on_update, old, new)
 

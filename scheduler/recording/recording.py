@@ -1,4 +1,4 @@
-"""The recording of one process, from its first step to its end."""
+"""The recording of one process, from its start to its end."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from scheduler.recording.room import Room
 
 _FLUSH_SECONDS: Final = 0.5
-"""So much is lost at most when the process is killed."""
+"""Maximum time between writes: at most this much is lost when the process is killed."""
 
 
 class Recording:
-    """What is told and decided goes into files.
+    """Records a daemon's inputs and decisions in files.
 
     Args:
-        room: where, and how much of it.
-        clock: the time.
-        random: where the seed comes from.
-        max_in_unschedulable_seconds: as of the daemon.
+        room: folder and limits of the files.
+        clock: the real time.
+        random: source of the seed.
+        max_in_unschedulable_seconds: the daemon's value.
 
     Attributes:
-        steps: to build the daemon with.
+        steps: the hooks to build the daemon with.
 
     Raises:
-        OSError: nothing can be written there.
+        OSError: the folder is not writable.
     """
 
     def __init__(
@@ -48,22 +48,22 @@ class Recording:
 
     @asynccontextmanager
     async def of(self, daemon: Daemon) -> AsyncIterator[None]:
-        """Record a daemon that was built with these steps, until the block ends."""
+        """Record a daemon that was built with these hooks, until the block ends."""
         self.steps.daemon = daemon
         for name, text, read in (
             (
                 "custom_scheduler_recording_bytes",
-                "Bytes that all files of the recording take, those of earlier runs too.",
+                "Bytes of all files of the recording, including those of earlier runs.",
                 self._tape.size,
             ),
             (
                 "custom_scheduler_recording_written_bytes_total",
-                "Bytes that were written to the recording, compressed.",
+                "Bytes written to the recording, compressed.",
                 lambda: self._tape.written_bytes,
             ),
             (
                 "custom_scheduler_recording_lost_notes_total",
-                "Notes that could not be written to the recording, which has a gap there.",
+                "Notes that could not be written to the recording; the recording has a gap there.",
                 lambda: self._tape.lost,
             ),
         ):

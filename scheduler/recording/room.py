@@ -1,4 +1,4 @@
-"""Where a recording may be, and how much of it."""
+"""The folder of a recording, and its limits."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Where a recording may be, and how large it may grow.
+    """The folder of a recording, and its limits.
 
     Attributes:
-        folder: the files are there; made if it does not exist.
-        max_bytes: what all files there may take together, also those of earlier runs.
-        max_seconds: files whose last note is older go.
+        folder: folder of the files; created if it does not exist.
+        max_bytes: limit of all files in it together, including those of earlier runs.
+        max_seconds: files whose last note is older are deleted.
     """
 
     folder: Path

@@ -1,4 +1,4 @@
-"""How things stand with a scheduler at a moment at which it waits: what a file begins with that is not a run's first."""
+"""The state of an idle scheduler: the beginning of every file except the first of a run."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _QUEUED: Final = tuple(name for name in QueuedPodInfo.__dataclass_fields__ if na
 
 
 class State(msgspec.Struct, kw_only=True):
-    """All but the objects; times are the daemon's own.
+    """The state without the objects; times are on the daemon's clock.
 
     Attributes:
-        configuration: that is in force, as YAML.
-        folder: what relative paths in it start from.
-        random: what breaks ties.
+        configuration: the active configuration, as YAML.
+        folder: folder that its relative paths start from.
+        random: state of the tie breaking.
         next_start: where the next pod's search for nodes begins.
-        counted: uid -> node of the pods that are counted, in that order; those whose watch has not said so yet are `assumed`.
-        assumed: their uids.
-        placed: the uids of those that we put there.
+        counted: uid -> node of the counted pods, in that order, including `assumed` ones.
+        assumed: uids of pods whose watch has not shown the binding yet.
+        placed: uids of the pods that this scheduler placed.
         nominations: uid -> node, in that order.
-        pauses: of nodes, as `NodePauses.kept`.
-        queue: of each pod its uid and the fields of `QueuedPodInfo`, in the order in which they came.
+        pauses: paused nodes, as `NodePauses.kept`.
+        queue: uid and fields of `QueuedPodInfo` of each pod, in the order of arrival.
         in_turn: uid and place, in the queue's order.
-        flushes: uid, and when it is tried again although nothing happens, in that order.
+        flushes: uid, and when the pod is retried without any event, in that order.
     """
 
     configuration: str
@@ -56,7 +56,7 @@ class State(msgspec.Struct, kw_only=True):
 
 
 def is_quiet(daemon: Daemon) -> bool:
-    """Say whether nothing is under way that another could not go on with."""
+    """Return whether nothing is in progress that a replay could not continue."""
     parts, queue = daemon.parts, daemon.parts.queue
     return not (
         parts.freeze.is_on
@@ -71,7 +71,7 @@ def is_quiet(daemon: Daemon) -> bool:
 
 
 def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Iterator[AnyNote]:
-    """Yield the notes of how things stand."""
+    """Yield the notes of the current state."""
     parts, queue, cache = daemon.parts, daemon.parts.queue, daemon.parts.cache
     in_force = daemon.generations.in_force
     yield (
@@ -108,7 +108,7 @@ def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Itera
 
 
 def resume(daemon: Daemon, state: State, objects: Mapping[str, Mapping[str, Any]]) -> None:
-    """Bring a daemon that knows nothing yet where another was; `objects` is kind -> key -> object."""
+    """Bring a new daemon into a recorded state; `objects` is kind -> key -> object."""
     parts, cache, nominator = daemon.parts, daemon.parts.cache, daemon.parts.nominator
     for node in objects.get(NODE_KIND, {}).values():
         cache.add_node(node)

@@ -1,4 +1,4 @@
-"""Takes notes in the loop and writes them in a thread, in files that never take more than a given room."""
+"""Takes notes in the loop and writes them in a thread, to files of limited total size."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FILES: Final = 8
-"""The room is divided among about so many files, since the oldest goes as a whole."""
+"""Number of files that share the limit, because the oldest one is deleted as a whole."""
 _SMALLEST_FILE: Final = 256 * 1024
 _ENCODED_TOGETHER: Final = 200
 _BATCH: Final = 20_000
-"""So many notes are handed to the thread at a time, or what came until `flush`."""
+"""Number of notes passed to the thread at a time, unless `flush` passes fewer."""
 _MOST_WAITING: Final = 200_000
-"""So many notes may wait for the thread; beyond it they are lost, and counted."""
+"""Maximum number of notes that wait for the thread; further notes are lost, and counted."""
 _PAUSE_SECONDS: Final = 10.0
-"""After a file could not be begun; to note how things stand takes long in a large cluster."""
+"""Pause after a file could not be created, because recording the state takes long in a large cluster."""
 _encode = msgspec.msgpack.Encoder().encode
 _AT_OBJECT: Final = {Note.TOLD: 5, Note.OBJECT: 3}
 
@@ -43,11 +43,11 @@ class _Batch(NamedTuple):
     """Notes on their way to the thread; some begin a file.
 
     Attributes:
-        number: of notes.
-        encoded: as they are written.
-        notes: that are to be encoded yet.
-        begins_file: whether the next file begins with them.
-        lost: how many notes had been lost when they were handed over.
+        number: number of notes.
+        encoded: encoded notes.
+        notes: notes that are not encoded yet.
+        begins_file: whether they begin the next file.
+        lost: number of notes lost before.
     """
 
     number: int
@@ -58,33 +58,33 @@ class _Batch(NamedTuple):
 
 
 class FileTape:
-    """A tape in files, oldest first out.
+    """Writes notes to files, and deletes the oldest files.
 
-    While the thread waits for its turn to run Python, each wait of the loop wakes it in vain, which costs more than the
-    notes. So they are encoded where they are made, and the thread has a turn seldom, to compress and to write. What
-    begins a file is much at once, and is encoded there.
+    While the thread waits for the interpreter lock, each wait of the loop wakes it in vain, which costs more
+    than the notes. So notes are encoded in the loop, and the thread runs seldom, to compress and to write.
+    The state at the beginning of a file is large, and the thread encodes it.
 
-    What follows notes that were lost cannot be understood until how things stand is noted anew. So it is left out, and the file
-    that begins then leaves out a number: it does not go on from the one before.
+    Notes after lost ones cannot be replayed before the next state. So they are dropped, and the next file
+    skips a number, because it does not continue the one before.
 
     Args:
-        room: where.
-        header: of the first file.
-        clock: seconds that only grow.
+        room: folder and limits of the files.
+        header: header of the first file.
+        clock: monotonic time in seconds.
 
     Attributes:
-        written_bytes: since the beginning, after compression.
-        lost: notes that could not be written.
+        written_bytes: compressed bytes written since the start.
+        lost: number of notes that could not be written.
 
     Raises:
-        OSError: nothing can be written there.
+        OSError: the folder is not writable.
     """
 
     def __init__(self, room: Room, header: Header, clock: Callable[[], float] = time.monotonic) -> None:
         self.written_bytes = self.lost = 0
         self._clock = clock
         self._wants_state = False
-        self._not_before = 0.0  # a file could not be begun
+        self._not_before = 0.0  # after a failure to create a file
         self._room = room
         self._header = header
         room.folder.mkdir(parents=True, exist_ok=True)
@@ -93,16 +93,16 @@ class FileTape:
         self._encoded: list[bytes] = []
         self._n_encoded = 0
         self._waiting: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
-        self._n_put = self._n_done = 0  # each counted by one thread only
-        self._has_gap = False  # since the last file began, as the loop knows
-        self._lost_before = 0  # the file that is written began
+        self._n_put = self._n_done = 0  # each written by one thread only
+        self._has_gap = False  # since the beginning of the current file; used by the loop
+        self._lost_before = 0  # lost notes at the beginning of the current file
         self._complained = False
         self._thread = threading.Thread(target=self._run, name="recording", daemon=True)
         self._thread.start()
 
     @property
     def wants_state(self) -> bool:
-        """Whether how things stand is to be noted as soon as that is possible: then the next file begins."""
+        """Whether the state must be recorded as soon as possible, to begin the next file."""
         return self._wants_state and self._clock() >= self._not_before
 
     @wants_state.setter
@@ -118,12 +118,12 @@ class FileTape:
                 self._hand_over()
 
     def flush(self) -> None:
-        """Hand what was taken to the thread."""
+        """Pass the notes to the thread."""
         self._encode_pending()
         self._hand_over()
 
     def begin_file(self, state: Sequence[AnyNote]) -> None:
-        """Begin the next file with how things stand."""
+        """Begin the next file with the current state."""
         self.flush()
         self.wants_state = self._has_gap = False
         self._give(_Batch(len(state), notes=state, begins_file=True, lost=self.lost))
@@ -135,7 +135,7 @@ class FileTape:
         try:
             self._encoded.append(_encoded(notes))
             self._n_encoded += len(notes)
-        except Exception:  # noqa: BLE001  # the thread will come to the same, and say so
+        except Exception:  # noqa: BLE001  # the thread fails in the same way, and logs it
             self._hand_over()
             self._give(_Batch(len(notes), notes=notes))
 
@@ -146,7 +146,7 @@ class FileTape:
             return
         if self._has_gap or self._n_put - self._n_done > _MOST_WAITING:
             self._has_gap = True
-            self._lose(number, "they come faster than they can be written")
+            self._lose(number, "notes are faster than the disk")
             return
         self._give(_Batch(number, encoded))
 
@@ -155,13 +155,13 @@ class FileTape:
         self._waiting.put(batch)
 
     def close(self) -> None:
-        """Write what is left, and end; nothing may be put any more."""
+        """Write the remaining notes, and end; no note may be put afterwards."""
         self.flush()
         self._waiting.put(None)
         self._thread.join(timeout=10.0)
 
     def size(self) -> int:
-        """Return how many bytes all files there have, also those of earlier runs."""
+        """Return the total size of all files, in bytes, including those of earlier runs."""
         return sum(_size(path) for path in self._files())
 
     # In the thread.
@@ -174,7 +174,7 @@ class FileTape:
                 self._fail(batch, str(error))
             except Exception:
                 logger.exception("Recording failed")
-                self._fail(batch, "a mistake of ours")
+                self._fail(batch, "internal error")
             finally:
                 self._n_done += batch.number
         self._give_up_file()
@@ -184,7 +184,7 @@ class FileTape:
         self._give_up_file()
         if batch.begins_file:
             self._not_before = self._clock() + _PAUSE_SECONDS
-            if file is not None:  # it does not say how things stood, so nobody can go through it
+            if file is not None:  # without the state it cannot be replayed
                 with suppress(OSError):
                     file.path.unlink(missing_ok=True)
         self._lose(batch.number, why)
@@ -192,7 +192,7 @@ class FileTape:
     def _write(self, batch: _Batch) -> None:
         if batch.begins_file:
             self._next_file(batch.lost)
-        if self._file is None:  # until the next state is noted nothing that follows could be understood
+        if self._file is None:  # notes cannot be replayed before the next state
             self._lose(batch.number, "the file before could not be written")
             return
         before = self._file.size
@@ -220,7 +220,7 @@ class FileTape:
                 self._lose(0, str(error))
 
     def _make_room(self) -> None:
-        """Delete the oldest files, until there is room for one more."""
+        """Delete the oldest files until the limit allows one more."""
         files = sorted(self._files(), key=_time_of)
         sizes = {path: _size(path) for path in files}
         left = self._room.max_bytes - max(self._room.max_bytes // _FILES, _SMALLEST_FILE)
@@ -237,7 +237,7 @@ class FileTape:
         if not self._complained:
             self._complained = True
             fields = {"folder": str(self._room.folder), "notes": number, "why": why}
-            logger.error("Some of the recording is lost; it goes on with the next file", extra=fields)
+            logger.error("Part of the recording is lost; it continues with the next file", extra=fields)
 
     def _files(self) -> list[Path]:
         return list(self._room.folder.glob(f"*{SUFFIX}"))
@@ -251,7 +251,7 @@ def _encoded(notes: Sequence[AnyNote]) -> bytes:
 
 
 def packed_note(note: AnyNote) -> Any:
-    """Return a note as it is written."""
+    """Return a note as a recordable value."""
     at = _AT_OBJECT.get(note[0])
     if at is None or note[at] is None or isinstance(note[at], tuple):
         return note
