@@ -1,4 +1,4 @@
-"""The plugin contract: everything a plugin may import, with `scheduler.snapshot` and `scheduler.objects`."""
+"""The plugin contract: everything that a plugin may import, together with `scheduler.snapshot` and `scheduler.objects`."""
 
 from scheduler.clock import Clock
 from scheduler.framework.capabilities import (

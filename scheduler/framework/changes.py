@@ -1,6 +1,6 @@
-"""What an update of a pod or node means: which of the named changes it holds, and the events we make ourselves.
+"""Classifies updates of pods and nodes into named changes, and defines the scheduler's own events.
 
-An update is told apart as finely as possible, so that a plugin that waits for taints is not asked about labels.
+The classification is as fine as possible, so that a plugin that waits for taints is not called for labels.
 
 Source:
     kube-scheduler v1.36, framework/events.go.
@@ -26,17 +26,17 @@ UNSCHEDULABLE_POD_DELETE = ClusterEvent(EventResource.UNSCHEDULABLE_POD, ActionT
 NODE_ADD = ClusterEvent(EventResource.NODE, ActionType.ADD)
 NODE_DELETE = ClusterEvent(EventResource.NODE, ActionType.DELETE)
 UNSCHEDULABLE_TIMEOUT = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "UnschedulableTimeout")
-"""A pod was unschedulable for so long that it is tried again without a reason."""
+"""An unschedulable pod is retried after a time limit, without another event."""
 FORCE_ACTIVATE = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ForceActivate")
-"""A plugin asked for the pod to be tried again at once."""
+"""A plugin requested that the pod is retried at once."""
 
 
 def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
-    """Interpret the update of a pod.
+    """Classify the update of a pod.
 
     Returns:
-        One event per named change, of resource ASSIGNED_POD or UNSCHEDULABLE_POD; never empty: what has no name
-        is a general update.
+        One event per named change, of resource ASSIGNED_POD or UNSCHEDULABLE_POD; never empty: a change
+        without a name is a general update.
 
     Source:
         kube-scheduler v1.36, framework/events.go, PodSchedulingPropertiesChange.
@@ -49,7 +49,7 @@ def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
         actions.append(ActionType.UPDATE_POD_SCALE_DOWN)
     if old.pod.spec.scheduling_gates and not new.pod.spec.scheduling_gates:
         actions.append(ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
-    # The API server lets tolerations be added, never changed or removed.
+    # The API server allows tolerations to be added, never changed or removed.
     if len(old.tolerations) != len(new.tolerations):
         actions.append(ActionType.UPDATE_POD_TOLERATION)
     if _generated_claims(old) != _generated_claims(new):
@@ -58,17 +58,17 @@ def pod_changes(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
 
 
 def node_changes(old: NodeObject, new: NodeObject) -> list[ClusterEvent]:
-    """Interpret the update of a node.
+    """Classify the update of a node.
 
     Returns:
-        One event per named change; empty when nothing changed that scheduling reads, a heartbeat for example.
-        Cordoning helps nobody and is none; uncordoning is a change of taints.
+        One event per named change; empty if nothing changed that scheduling reads, as in a heartbeat.
+        Cordoning is no event, because it makes no pod schedulable; uncordoning is a change of taints.
 
     Source:
         kube-scheduler v1.36, framework/events.go, NodeSchedulingPropertiesChange.
     """
     if old.node.status is new.node.status:
-        return []  # a heartbeat that was seen to be one
+        return []  # recognized as a heartbeat
     actions: list[ActionType] = []
     if _offer_changed(old, new):
         actions.append(ActionType.UPDATE_NODE_ALLOCATABLE)
@@ -86,21 +86,21 @@ def node_changes(old: NodeObject, new: NodeObject) -> list[ClusterEvent]:
 
 
 def _scaled_down(old: PodInfo, new: PodInfo) -> bool:
-    """Whether any request became smaller, as the API server and a resize have it."""
-    if old.resources is new.resources:  # pods that write the same share one result
+    """Whether any request became smaller, in the spec and the resize status."""
+    if old.resources is new.resources:  # pods with equal requests share one result
         return False
     before, after = (pod_requests(pod.pod, use_status=True) for pod in (old, new))
     return any(name not in after or after[name] < quantity for name, quantity in before.items())
 
 
 def _generated_claims(pod: PodInfo) -> tuple[object, object]:
-    """The resource claims that were made for a pod."""
+    """The resource claims that were generated for a pod."""
     status = pod.pod.status
     return status.resource_claim_statuses, status.extended_resource_claim_status
 
 
 def _offer_changed(old: NodeObject, new: NodeObject) -> bool:
-    """Whether the amounts differ: `1` and `1000m` of cpu are the same."""
+    """Whether the allocatable amounts differ: `1` and `1000m` of cpu are equal."""
     return old.node.status.allocatable != new.node.status.allocatable and old.allocatable != new.allocatable
 
 

@@ -1,4 +1,4 @@
-"""What plugins tell themselves from one extension point to the next of one pod's cycle."""
+"""Data that plugins keep from one extension point to the next within a pod's scheduling cycle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Cloneable(Protocol):
-    """Data that says itself how it is copied."""
+    """Data with its own copy method."""
 
     def clone(self) -> Self: ...
 
@@ -26,15 +26,15 @@ class Cloneable(Protocol):
 class CycleState:
     """Named data of one attempt at one pod; arrays in it are by row of the cycle's snapshot.
 
-    A clone shares everything until one of the two asks for it with `mutable`, so that hundreds of clones (one per
-    node with nominated pods, one per preemption candidate) cost what they change.
+    A clone shares all data until one of the two requests it with `mutable`, so that hundreds of clones (one
+    per node with nominated pods, one per preemption candidate) cost only their changes.
 
     Attributes:
-        skipped_filters: plugins whose PreFilter had nothing to say, so that their Filter is not asked.
-        skipped_scores: plugins whose PreScore had nothing to say, so that their Score is not asked.
-        nominated: row -> other pods of equal or higher priority that are expected there soon.
-        exhaustive: whether somebody wants to see everything, also what the choice does not need.
-        group: the group that the pod is tried with; None where it is tried by itself.
+        skipped_filters: plugins whose PreFilter returned SKIP, so that their Filter is not called.
+        skipped_scores: plugins whose PreScore returned SKIP, so that their Score is not called.
+        nominated: row -> other nominated pods of equal or higher priority.
+        exhaustive: whether all results are needed, also those without influence on the decision.
+        group: the group that the pod is scheduled with; None if it is scheduled by itself.
     """
 
     __slots__ = (
@@ -55,18 +55,18 @@ class CycleState:
         self.exhaustive = exhaustive
         self.group: PodGroup | None = None
         self._data: dict[str, Any] = {}
-        self._own: set[str] = set()  # keys whose data no other state shares
-        self._by_row: frozenset[str] = frozenset()  # keys whose data end with the snapshot
+        self._own: set[str] = set()  # keys whose data are not shared
+        self._by_row: frozenset[str] = frozenset()  # keys whose data are valid only with the snapshot
         self.skipped_filters: frozenset[str] = frozenset()
         self.skipped_scores: frozenset[str] = frozenset()
 
     def write(self, key: str, data: object, *, by_row: bool = False) -> None:
-        """Keep data under a name; by custom the plugin's name, with a suffix where it keeps several.
+        """Store data under a key; by convention the plugin's name, with a suffix if it has several keys.
 
         Args:
-            key: the name.
-            data: anything.
-            by_row: whether it means nothing without the snapshot, and is large: it is forgotten once a node is chosen.
+            key: the key.
+            data: any object.
+            by_row: whether the data are large and need the snapshot: they are deleted once a node is chosen.
         """
         self._data[key] = data
         self._own.add(key)
@@ -74,31 +74,33 @@ class CycleState:
             self._by_row |= {key}
 
     def forget_rows(self) -> None:
-        """Forget what is by row: the snapshot ends, while pods may wait for long until they are bound."""
+        """Delete the data by row: the snapshot ends, while pods may wait long for their binding."""
         for key in self._by_row:
             self.delete(key)
 
     def read(self, key: str, kind: type[T]) -> T:
-        """Return what was written, to be looked at only.
+        """Return stored data, for reading only.
 
         Raises:
-            LookupError: nothing was written under that name.
-            TypeError: what was written is of another type.
+            LookupError: the key does not exist.
+            TypeError: the data have another type.
         """
         try:
             data = self._data[key]
         except KeyError:
-            raise LookupError(f"cycle state has no {key!r}; was the plugin's earlier point run?") from None
+            raise LookupError(
+                f"cycle state has no {key!r}; did the plugin's earlier extension point run?"
+            ) from None
         if not isinstance(data, kind):
             raise TypeError(f"cycle state {key!r} holds a {type(data).__name__}, not a {kind.__name__}")
         return data
 
     def mutable(self, key: str, kind: type[T]) -> T:
-        """Return what was written, to be changed in place; copied first where a clone shares it.
+        """Return stored data, to be changed in place; copied first if a clone shares them.
 
         Raises:
             LookupError: as `read`.
-            TypeError: as `read`, or shared data that can be copied neither as an array nor by a `clone` method.
+            TypeError: as `read`, or shared data are neither an array or collection nor have a `clone` method.
         """
         data = self.read(key, kind)
         if key not in self._own:
@@ -115,17 +117,17 @@ class CycleState:
         return frozenset(self._data)
 
     def delete(self, key: str) -> None:
-        """Forget what was written under a name, if anything was."""
+        """Delete a key, if it exists."""
         self._data.pop(key, None)
         self._own.discard(key)
 
     def clear(self) -> None:
-        """Forget everything that was written."""
+        """Delete all keys."""
         self._data.clear()
         self._own.clear()
 
     def take_over(self, other: CycleState) -> None:
-        """Share what another state holds, which stays as it is: who changes it here gets a copy."""
+        """Share the data of another state, which does not change: a change here makes a copy."""
         self._data.update(other._data)
         self._own.difference_update(other._data)
         self._by_row |= other._by_row

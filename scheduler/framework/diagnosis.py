@@ -1,4 +1,4 @@
-"""Why no node could run a pod, or why some could not: kept as arrays, told in kube-scheduler's words."""
+"""Why a pod does not fit on nodes: stored as arrays, formatted as kube-scheduler's messages."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Bools, Rows, UInt16s
 
 FEASIBLE = -1
-"""In `Diagnosis.rejected_by`: no plugin refused the node."""
+"""In `Diagnosis.rejected_by`: no plugin rejected the node."""
 NARROWED = -2
 """In `Diagnosis.rejected_by`: PreFilter narrowed the search to other nodes."""
 NOT_EXAMINED = -3
-"""In `Diagnosis.rejected_by`: nobody looked at the node."""
+"""In `Diagnosis.rejected_by`: the node was not evaluated."""
 
 NO_NODES = "no nodes available to schedule pods"
 
 
 @dataclass(slots=True)
 class Diagnosis:
-    """The verdict on every node of a snapshot.
+    """The result for every node of a snapshot.
 
     Attributes:
-        n_nodes: how many nodes there were.
-        rejected_by: int16 (n_nodes,), the place in `plugins` of the first that refused the node, or FEASIBLE,
-            NARROWED or NOT_EXAMINED.
-        index: uint16 (n_nodes,), the place in that plugin's table.
-        plugins: the Filter plugins that were asked, in order; one that was asked twice is there twice.
-        tables: their outcomes' tables, in the same order.
-        has_failures: whether the judging of some node failed.
-        pre_filter_status: PreFilter's rejection of the whole pod, which speaks for all nodes.
-        narrowed_to: the node names PreFilter narrowed the search to; None without narrowing.
-        narrowing_plugins: who narrowed, sorted.
-        post_filter_message: what PostFilter added; "" without.
-        avoided: row -> why, of the nodes that are taken only if no other is feasible.
-        n_within: how many nodes the pod might go to at all: fewer than there are for a member of a group that keeps to some.
+        n_nodes: number of nodes.
+        rejected_by: int16 (n_nodes,), the index in `plugins` of the first one that rejected the node, or
+            FEASIBLE, NARROWED or NOT_EXAMINED.
+        index: uint16 (n_nodes,), the index in that plugin's table.
+        plugins: the called Filter plugins, in order; one that was called twice occurs twice.
+        tables: the tables of their outcomes, in the same order.
+        has_failures: whether the evaluation of some node failed.
+        pre_filter_status: PreFilter's rejection of the pod on all nodes.
+        narrowed_to: the node names that PreFilter restricted the search to; None without a restriction.
+        narrowing_plugins: the plugins that restricted the search, sorted.
+        post_filter_message: PostFilter's message; "" without one.
+        avoided: row -> reason, of the nodes that are used only if no other is feasible.
+        n_within: number of eligible nodes: fewer than `n_nodes` for a member of a group with a placement.
     """
 
     n_nodes: int
@@ -66,12 +66,12 @@ class Diagnosis:
 
     @classmethod
     def blank(cls, n_nodes: int) -> Diagnosis:
-        """Every node feasible so far."""
+        """Return a diagnosis in which every node is feasible."""
         return cls(n_nodes, np.full(n_nodes, FEASIBLE, dtype=np.int16), np.zeros(n_nodes, dtype=np.uint16))
 
     @property
     def feasible(self) -> Rows:
-        """The rows nobody refused, ascending."""
+        """The feasible rows, ascending."""
         return np.flatnonzero(self.rejected_by == FEASIBLE)
 
     def refused_by(self, plugins: Collection[str]) -> Bools:
@@ -81,15 +81,15 @@ class Diagnosis:
 
     @property
     def n_not_examined(self) -> int:
-        """How many nodes nobody looked at."""
+        """Number of nodes that were not evaluated."""
         return int(np.count_nonzero(self.rejected_by == NOT_EXAMINED))
 
     def avoid(self, feasible: Rows, avoided: Mapping[int, str]) -> Rows:
-        """Return the feasible rows without those to be avoided, or all if there are no others.
+        """Return the feasible rows without the avoided ones, or all if there are no others.
 
         Args:
-            feasible: what nobody refused.
-            avoided: row -> why.
+            feasible: the feasible rows.
+            avoided: row -> reason.
         """
         if not avoided:
             return feasible
@@ -99,12 +99,12 @@ class Diagnosis:
 
     @property
     def unschedulable_plugins(self) -> frozenset[str]:
-        """Every plugin that refused anything."""
+        """Every plugin with a rejection."""
         return frozenset(plugin for plugin, _ in self._rejections())
 
     @property
     def pending_plugins(self) -> frozenset[str]:
-        """The ones that answered PENDING."""
+        """The plugins that returned PENDING."""
         return frozenset(plugin for plugin, code in self._rejections() if code is Code.PENDING)
 
     def _rejections(self) -> Iterator[tuple[str, Code]]:
@@ -118,12 +118,12 @@ class Diagnosis:
                 yield plugin, outcome.code
 
     def reject_all(self, status: Status, narrowing_plugins: Iterable[str] = ()) -> None:
-        """Note PreFilter's rejection of the pod, whatever the node, and who narrowed the search before it."""
+        """Record PreFilter's rejection of the pod on all nodes, and the plugins that restricted the search before it."""
         self.pre_filter_status = status
         self.narrowing_plugins = tuple(sorted(narrowing_plugins))
 
     def narrow(self, keep: Bools, node_names: frozenset[str], plugins: tuple[str, ...]) -> None:
-        """Note that PreFilter left only some nodes to be judged; `keep` is bool (n_nodes,)."""
+        """Record PreFilter's restriction to some nodes; `keep` is bool (n_nodes,)."""
         self.narrowed_to = node_names
         self.narrowing_plugins = plugins
         self.rejected_by[~keep] = NARROWED
@@ -137,19 +137,19 @@ class Diagnosis:
         *,
         has_failures: bool,
     ) -> None:
-        """Begin with what the first plugins say of all nodes; the arrays are as the attributes, and are copied."""
+        """Begin with the first plugins' results for all nodes; arrays are as in the attributes, and are copied."""
         self.plugins, self.tables = list(plugins), list(tables)
         self.rejected_by, self.index = rejected_by.copy(), index.copy()
         self.has_failures = has_failures
 
     def reject(self, plugin: str, table: tuple[Outcome, ...], at_rows: UInt16s, rows: Rows) -> Rows:
-        """Note what one plugin says of the nodes still standing, and return those that still stand.
+        """Record one plugin's result for the remaining nodes, and return those that still remain.
 
         Args:
-            plugin: its name.
-            table: as in its `Outcomes`.
-            at_rows: uint16 (len(rows),), places in the table.
-            rows: the nodes it was asked about.
+            plugin: name of the plugin.
+            table: the table of its `Outcomes`.
+            at_rows: uint16 (len(rows),), indices of the table.
+            rows: the evaluated nodes.
         """
         refused = at_rows != 0
         if not refused.any():
@@ -166,25 +166,25 @@ class Diagnosis:
         return standing
 
     def leave_out(self, rows: Rows) -> None:
-        """Take nodes out of the verdict: nobody looked at them, or it does not count."""
+        """Mark nodes as not evaluated: they were skipped, or their result does not count."""
         self.rejected_by[rows] = NOT_EXAMINED
 
     def look_within(self, rows: Rows) -> None:
-        """Note that other nodes than these are out of question, whatever was said of them."""
+        """Record that only these nodes are eligible, whatever the results of the others."""
         others = np.ones(self.n_nodes, dtype=np.bool_)
         others[rows] = False
         self.rejected_by[others] = NOT_EXAMINED
         self.n_within = len(rows)
 
     def look_at_only(self, rows: Rows) -> None:
-        """Note that nobody looked at other nodes than these, which are feasible."""
+        """Record that only these nodes, which are feasible, were evaluated."""
         self.rejected_by[:] = NOT_EXAMINED
         self.rejected_by[rows] = FEASIBLE
 
     def outcome_of(self, row: int) -> tuple[str, Outcome] | None:
-        """Return who refused a node and how; None for one that is feasible or was not examined.
+        """Return the rejecting plugin and the outcome of a node; None if it is feasible or was not evaluated.
 
-        Of nodes that PreFilter narrowed away, "who" is every narrowing plugin, comma separated.
+        For a node that PreFilter excluded, the plugin is the comma-separated list of all narrowing plugins.
         """
         if self.pre_filter_status is not None:
             status = self.pre_filter_status
@@ -197,7 +197,7 @@ class Diagnosis:
         return self.plugins[place], self.tables[place][int(self.index[row])]
 
     def first_error(self) -> tuple[str, Outcome, int] | None:
-        """Return (plugin, outcome, row) of a node whose judging failed, if any did."""
+        """Return (plugin, outcome, row) of a node whose evaluation failed, if there is one."""
         if not self.has_failures:
             return None
         for place, (plugin, table) in enumerate(zip(self.plugins, self.tables, strict=True)):
@@ -225,7 +225,7 @@ class Diagnosis:
         return f"{text} {self.post_filter_message}" if self.post_filter_message else text
 
     def reason_counts(self) -> Counter[str]:
-        """Return how many nodes were refused for each reason; a node may have several."""
+        """Return the number of nodes with each reason; a node may have several."""
         counts: Counter[str] = Counter()
         for _, outcome, nodes in self._refusals():
             for reason in outcome.reasons:
@@ -233,7 +233,7 @@ class Diagnosis:
         return counts
 
     def _refusals(self) -> Iterator[tuple[str, Outcome, int]]:
-        """Yield (plugin, outcome, how many nodes)."""
+        """Yield (plugin, outcome, number of nodes)."""
         for place, (plugin, table) in enumerate(zip(self.plugins, self.tables, strict=True)):
             numbers = np.bincount(self.index[self.rejected_by == place], minlength=len(table))
             for number in np.flatnonzero(numbers).tolist():

@@ -1,4 +1,4 @@
-"""The changes that plugins listen to, in words."""
+"""Describes the cluster events that plugins register for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def changes_in_words(events: Iterable[EventWithHint]) -> dict[str, list[str]]:
-    """Return the kind of object -> what may happen to it: `Node` -> `added`, `taint changed`."""
+    """Return kind of object -> its possible changes: `Node` -> `added`, `taint changed`."""
     kinds: dict[str, dict[str, None]] = {}
     for each in events:
         resource = each.event.resource
@@ -23,7 +23,7 @@ def changes_in_words(events: Iterable[EventWithHint]) -> dict[str, list[str]]:
 
 
 def _actions(action: ActionType) -> list[str]:
-    """Return what happens, in words: `UPDATE_NODE_TAINT` is `taint changed`."""
+    """Return the descriptions of an action: `UPDATE_NODE_TAINT` is `taint changed`."""
     words = {ActionType.ADD: "added", ActionType.DELETE: "deleted", ActionType.UPDATE: "changed"}
     told = [word for kind, word in words.items() if kind in action]
     if ActionType.UPDATE not in action:

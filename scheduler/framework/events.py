@@ -1,4 +1,4 @@
-"""What can happen in a cluster, and what a plugin makes of it for the pods it rejected.
+"""The events of a cluster, and the queueing hints of plugins.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/framework/types.go.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ActionType(IntFlag):
-    """What happened to an object; combine them with `|`. Updates are told apart by what changed."""
+    """What happened to an object; combine them with `|`. Updates differ by the changed field."""
 
     ADD = auto()
     DELETE = auto()
@@ -30,7 +30,7 @@ class ActionType(IntFlag):
     UPDATE_NODE_DECLARED_FEATURE = auto()
     UPDATE_POD_LABEL = auto()
     UPDATE_POD_SCALE_DOWN = auto()
-    """Any request of the pod became smaller."""
+    """At least one request of the pod became smaller."""
     UPDATE_POD_TOLERATION = auto()
     UPDATE_POD_SCHEDULING_GATES_ELIMINATED = auto()
     UPDATE_POD_GENERATED_RESOURCE_CLAIM = auto()
@@ -48,23 +48,23 @@ class ActionType(IntFlag):
         | UPDATE_POD_SCHEDULING_GATES_ELIMINATED
         | UPDATE_POD_GENERATED_RESOURCE_CLAIM
     )
-    """Any change; also an event in which nothing was found that has a name of its own."""
+    """Any change; also an update without a named change."""
     ALL = ADD | DELETE | UPDATE
 
     @property
     def label(self) -> str:
-        """The word in metrics and logs, as in `UpdateNodeTaint`."""
+        """The label in metrics and logs, as in `UpdateNodeTaint`."""
         return "".join(word.capitalize() for word in (self.name or "").split("_"))
 
 
 class EventResource(Enum):
-    """The kind of object that something happened to."""
+    """The kind of the changed object."""
 
     POD = "Pod"
     ASSIGNED_POD = "AssignedPod"
-    """A pod on a node; plugins register for POD, of which this is a part."""
+    """A pod on a node; plugins register for POD, which includes this."""
     UNSCHEDULABLE_POD = "UnschedulablePod"
-    """A pod not on a node; plugins register for POD, of which this is a part."""
+    """A pod not on a node; plugins register for POD, which includes this."""
     NODE = "Node"
     PERSISTENT_VOLUME = "PersistentVolume"
     PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
@@ -90,14 +90,14 @@ _PARTS_OF_POD = frozenset({EventResource.ASSIGNED_POD, EventResource.UNSCHEDULAB
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """One kind of happening: an action on a kind of object.
+    """One kind of event: an action on a kind of object.
 
     Attributes:
-        resource: the kind.
-        action: what happened; several, where a plugin registers for them.
-        custom_label: the word in metrics and logs, where it is not made of the two.
-        label: the word in metrics and logs, as in `NodeUpdateNodeTaint` or `AssignedPodDelete`.
-        is_wildcard: whether it wakes every pod, whatever plugins say.
+        resource: the kind of object.
+        action: the action; several in a plugin's registration.
+        custom_label: the label in metrics and logs, if it is not derived from resource and action.
+        label: the label in metrics and logs, as in `NodeUpdateNodeTaint` or `AssignedPodDelete`.
+        is_wildcard: whether it requeues every pod, whatever plugins return.
     """
 
     resource: EventResource
@@ -108,7 +108,7 @@ class ClusterEvent:
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        # There are few of them, and they are looked up and told with every event of a watch.
+        # There are few of them, and each event of a watch needs these values.
         label = self.custom_label or f"{self.resource.value}{self.action.label}"
         wildcard = self.resource is EventResource.WILDCARD and self.action == ActionType.ALL
         object.__setattr__(self, "label", label)
@@ -119,11 +119,10 @@ class ClusterEvent:
         return self._hash
 
     def covers(self, event: ClusterEvent) -> bool:
-        """Say whether a plugin registered for this wants to hear of an event.
+        """Return whether a registration for this event includes another event.
 
-        A general update, one in which nothing named was found, reaches only those who registered for all updates.
-        A wildcard event is nobody's: the queue wakes everyone by itself.
-
+        A general update, without a named change, matches only registrations for all updates. A wildcard event
+        matches no registration: the queue requeues all pods by itself.
         Source:
             kube-scheduler v1.36, framework/types.go, MatchClusterEvents.
         """
@@ -136,32 +135,34 @@ class ClusterEvent:
 
 
 class QueueingHint(Enum):
-    """Whether an event may help a pod; the values are the metric's."""
+    """Whether an event may make a pod schedulable; the values are the metric's."""
 
     SKIP = "QueueSkip"
-    """It does not; the pod sleeps on."""
+    """It does not; the pod stays in the queue."""
     QUEUE = "Queue"
-    """It may; the pod is tried again."""
+    """It may; the pod is retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventWithHint:
-    """An event that may help a pod the plugin rejected, and how to tell for one pod.
+    """An event that may make a pod rejected by the plugin schedulable, and the hint for single pods.
 
-    `alike`, `brings` and `awaits` spare the hint most of its calls where ten thousand pods wait; it need not have them.
-    A pod that they leave out is not asked about, so they may find too many pods, never too few.
+    `alike`, `brings` and `awaits` avoid most calls of the hint while ten thousand pods wait; they are
+    optional. The hint is not called for a pod that they exclude, so they may include too many pods, never too
+    few.
 
     Attributes:
-        event: what the plugin wants to hear of.
-        hint: asked with (rejected pod, old object, new object); old is None for an addition, new for a deletion;
-            objects are PodInfo and NodeObject, dicts for other kinds. None: every such event may help. One that
-            raises counts as QUEUE, so that no pod sleeps for ever.
-        alike: all that the hint reads of a rejected pod, beside whether the event is about that pod itself. Where it is
-            equal, one pod is asked about for all. None: each pod is asked about.
-        brings: the keys, of the plugin's own making, that an event (old object, new object) brings. Without any it helps
-            at most the pod that it is about; None: it may help every pod.
-        awaits: the keys of which an event must bring one to help a pod; None: any event may that brings something.
-            Goes by what `alike` returns alone.
+        event: the event to register for.
+        hint: called with (rejected pod, old object, new object); old is None for an addition, new for a
+            deletion; objects are PodInfo and NodeObject, dicts for other kinds. None: every such event may
+            help. An exception counts as QUEUE, so that no pod waits without end.
+        alike: returns everything that the hint reads of a rejected pod, except whether the event is about
+            that pod. The hint is called once for all pods with an equal value. None: it is called for each
+            pod.
+        brings: returns keys, defined by the plugin, of an event (old object, new object). With no keys, the
+            event helps at most the pod it is about; None: it may help every pod.
+        awaits: returns keys, of which an event must have one to help a pod; None: any event with keys may
+            help. Must depend only on the value of `alike`.
     """
 
     event: ClusterEvent
@@ -172,15 +173,15 @@ class EventWithHint:
 
 
 def reads_nothing(_pod: PodInfo) -> None:
-    """Return what a hint reads of a pod that goes by the event alone: an `EventWithHint.alike`."""
+    """An `EventWithHint.alike` for a hint that reads nothing of the pod."""
 
 
 def brings_nothing(_old: Any, _new: Any) -> tuple[()]:
-    """Return what an event brings that helps at most the pod that it is about: an `EventWithHint.brings`."""
+    """An `EventWithHint.brings` for an event that helps at most the pod it is about."""
     return ()
 
 
 EXTENDER = "Extender"
-"""Who refused a node that an extender refused, as in metrics and in the queue."""
+"""Name of the rejecting plugin for a rejection by an extender, in metrics and in the queue."""
 EVERYTHING = (EventWithHint(ClusterEvent(EventResource.WILDCARD, ActionType.ALL)),)
-"""For a plugin that cannot say what helps: any change at all."""
+"""For a plugin without a precise registration: all events."""

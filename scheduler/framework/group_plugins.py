@@ -1,4 +1,4 @@
-"""The plugins of groups: who reads their objects, and who makes room for them."""
+"""Plugins for pod groups: readers of group objects, and preemption for groups."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ if TYPE_CHECKING:
 
 
 class PodGroupPostFilterPlugin(Plugin):
-    """Tries to make room for a whole group, too few of whose members fit; the first of a profile is asked.
+    """Preempts pods for a whole group if too few of its members fit; the first such plugin of a profile is called.
 
     Source:
-        kube-scheduler v1.36, framework/interface.go, PodGroupPostFilterPlugin, which is DefaultPreemption's alone there.
+        kube-scheduler v1.36, framework/interface.go, PodGroupPostFilterPlugin, which only DefaultPreemption
+        implements.
     """
 
     @abstractmethod
     async def post_filter_group(
         self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot, fits_without: FitsWithout
     ) -> Sequence[PodInfo] | Status:
-        """Return the pods that have to leave so that the group fits, or why nothing can be done; makes nobody leave.
+        """Return the pods to evict so that the group fits, or why that is impossible; evicts no pod itself.
 
         Args:
-            group: whose room is to be made.
+            group: the preempting group.
             members: those of its pods that were tried.
-            snapshot: the cluster; good until something is awaited.
-            fits_without: tells which pods' leaving would be enough.
+            snapshot: the cluster; valid until the plugin awaits.
+            fits_without: returns whether the group fits without some pods.
         """
 
 
 class PodGroupPlugin(Plugin):
-    """Reads the objects of some kinds of groups, so that their pods are scheduled as groups, and tells what came of it.
+    """Reads the objects of some kinds of groups, so that their pods are scheduled as groups, and reports the results.
 
     Attributes:
-        group_kinds: which.
-        waiting: what is said of a member that fits while too few others do.
+        group_kinds: the kinds of group objects.
+        waiting: message for a member that fits while too few others do.
     """
 
     group_kinds: ClassVar[frozenset[str]] = frozenset()
@@ -51,12 +52,12 @@ class PodGroupPlugin(Plugin):
 
     @abstractmethod
     def pod_group(self, key: GroupKey) -> PodGroup | None:
-        """Return what the object of a group says; None if there is none.
+        """Return the group of an object; None if the object does not exist.
 
         Raises:
-            ObjectError: the object cannot be understood.
+            ObjectError: the object cannot be decoded.
         """
 
     @abstractmethod
     def attempted(self, group: PodGroup, status: Status) -> None:
-        """Take note of what an attempt at a group came to: a success, a rejection or an error."""
+        """Handle the result of an attempt at a group: a success, a rejection or an error."""

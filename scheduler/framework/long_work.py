@@ -1,4 +1,4 @@
-"""Work in steps: done all at once where nobody else wants a turn."""
+"""Work in time slices, and its immediate execution where no other task waits."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_TIMES: Final = 1000
-"""So often a plugin may need time for one answer, where nothing else bounds it."""
-TOO_OFTEN: Final = f"plugins needed more time {MOST_TIMES} times, and there is no answer yet"
+"""Maximum number of `NeedsTime` for one result, if nothing else limits them."""
+TOO_OFTEN: Final = f"plugins needed more time {MOST_TIMES} times without a result"
 
 
 def at_once(steps: Generator[None, None, T]) -> T:
-    """Go through all steps, and return what they come to."""
+    """Run all steps of a generator, and return its result."""
     while True:
         try:
             next(steps)
@@ -28,10 +28,10 @@ def at_once(steps: Generator[None, None, T]) -> T:
 
 
 def answered_at_once(ask: Callable[[], T]) -> T:
-    """Ask until there is an answer; what plugins need time for is done at once.
+    """Call a function until it returns; work that plugins request by `NeedsTime` is done at once.
 
     Raises:
-        RuntimeError: a plugin needs time again and again.
+        RuntimeError: plugins needed time too often.
     """
     for _ in range(MOST_TIMES):
         try:
@@ -42,7 +42,7 @@ def answered_at_once(ask: Callable[[], T]) -> T:
 
 
 class AtOnce:
-    """Fulfils `LongWork` where a decision is all there is to do: in simulations and tests."""
+    """Implements `LongWork` where no other task waits: in simulations and tests."""
 
     async def done(self, steps: Generator[None, None, T]) -> T:
         return at_once(steps)
@@ -52,16 +52,16 @@ class AtOnce:
 
 
 class NeedsTime(Exception):  # noqa: N818  # a request, not an error
-    """Raised by a plugin that cannot answer within one turn of the event loop.
+    """Raised by a plugin that cannot return a result within one time slice of the event loop.
 
-    The attempt ends without a verdict. The runtime advances `steps`, a few milliseconds at a time, between attempts at
-    other pods, and then begins the attempt again on the cluster as it is by then. The plugin keeps what the steps found,
-    so that it answers the same question at once.
+    The attempt ends without a result. The runtime advances `steps`, a few milliseconds at a time, between
+    attempts at other pods, and then repeats the attempt on the cluster of that time. The plugin keeps the
+    result of the steps, so that it answers the same question at once.
 
     Args:
-        steps: the work; each step takes a few milliseconds at most. It is closed if the attempt ends before it.
-        is_unlimited: whether the attempt may go on for however long it takes, as the plugin was configured; else it
-            ends when the attempt has used up its budget.
+        steps: the work; each step takes a few milliseconds at most. It is closed if the attempt ends earlier.
+        is_unlimited: whether the attempt may take any time, as the plugin is configured; else it ends when
+            the attempt's budget is used up.
 
     Attributes:
         plugin: the plugin that raised it, and the extension point; set by the runtime.

@@ -1,7 +1,7 @@
-"""What one Filter plugin says of every node: a number per node into a table of outcomes.
+"""One Filter plugin's result for every node: an index into a table of outcomes.
 
-A mask alone cannot tell a user why. The event "0/5 nodes are available: 3 Insufficient cpu." and `explain` come
-from the same object.
+A mask alone cannot give a reason. The event "0/5 nodes are available: 3 Insufficient cpu." and `explain` use
+the same object.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _MOST = np.iinfo(np.uint16).max
 _MOST_REASONS_KNOWN = 256
-"""Tables of more reasons are checked each time, and not held."""
+"""Larger tables are checked each time, and not cached."""
 
 
 class Outcome(NamedTuple):
-    """What is said of a node: a code, and the reasons in the words of kube-scheduler."""
+    """The result for a node: a code, and the reasons as kube-scheduler writes them."""
 
     code: Code
     reasons: tuple[str, ...]
@@ -37,16 +37,16 @@ PASS = Outcome(Code.SUCCESS, ())
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What one plugin says of every node.
+    """One plugin's result for every node.
 
     Attributes:
-        index: uint16 (n_nodes,); 0 where the node passes, else a place in `table`.
-        table: (code, reasons) per place, the first is PASS; reasons are the words kube-scheduler prints after
-            the count, as in "3 Insufficient cpu". Places that no node points to are allowed.
+        index: uint16 (n_nodes,); 0 if the node passes, else an index of `table`.
+        table: (code, reasons) for each index, the first is PASS; a reason is the text that kube-scheduler
+            prints after the count, as in "3 Insufficient cpu". Unused entries are allowed.
 
     Raises:
-        ValueError: the table does not begin with PASS, is longer than 65536, refuses without a reason, or has reasons
-            that are no tuple of texts.
+        ValueError: the table does not begin with PASS, is longer than 65536, has a rejection without a
+            reason, or has reasons that are not a tuple of strings.
     """
 
     index: UInt16s
@@ -58,26 +58,26 @@ class Outcomes:
                 _check_table.__wrapped__(self.table)
             else:
                 _check_table(self.table)
-        except TypeError:  # a list somewhere, which cannot be looked up
+        except TypeError:  # a list in it, which is not hashable
             _check_words(self.table)
             raise
 
     @classmethod
     def all_pass(cls, n_nodes: int) -> Self:
-        """Every node passes."""
+        """Return outcomes in which every node passes."""
         return cls(np.zeros(n_nodes, dtype=np.uint16), (PASS,))
 
     @classmethod
     def refuse(cls, refused: Bools, reason: str, *, resolvable: bool = True) -> Self:
-        """Refuse some nodes, all for one reason.
+        """Reject some nodes, all for one reason.
 
         Args:
-            refused: bool (n_nodes,), True where the node cannot run the pod.
-            reason: for people, as in "node(s) were unschedulable".
+            refused: bool (n_nodes,), True if the node cannot run the pod.
+            reason: text for people, as in "node(s) were unschedulable".
             resolvable: whether removing pods from such a node might help.
 
         Raises:
-            TypeError: what is refused is no array of bool.
+            TypeError: `refused` is not an array of bool.
         """
         found: object = refused
         if not isinstance(found, np.ndarray) or found.dtype != np.bool_:
@@ -87,7 +87,7 @@ class Outcomes:
 
     @classmethod
     def from_statuses(cls, n_nodes: int, rows: Rows, statuses: Iterable[Status]) -> Self:
-        """Collect one status per row; rows not named pass.
+        """Collect one status per row; other rows pass.
 
         Raises:
             ValueError: a status is neither a success, a rejection nor an error, or there are more than 65535
@@ -99,7 +99,7 @@ class Outcomes:
             outcome = PASS if status.is_success else Outcome(status.code, status.reasons)
             place = places.setdefault(outcome, len(places))
             if place > _MOST:
-                raise ValueError("more than 65535 different outcomes; put what differs per node elsewhere")
+                raise ValueError("more than 65535 different outcomes; leave out what differs for each node")
             index[row] = place
         return cls(index, tuple(places))
 
@@ -110,17 +110,17 @@ class Outcomes:
         return passing
 
     def of(self, row: int) -> Outcome:
-        """Return what is said of one node."""
+        """Return the outcome of one node."""
         return self.table[int(self.index[row])]
 
     def spread(self, rows: Rows, n_nodes: int) -> Self:
-        """Return outcomes of n_nodes, these ones at `rows`, all others passing."""
+        """Return outcomes of n_nodes: these ones at `rows`; all others pass."""
         index = np.zeros(n_nodes, dtype=np.uint16)
         index[rows] = self.index
         return type(self)(index, self.table)
 
 
-# A plugin hands out the same table cycle after cycle, so the check is paid once.
+# A plugin returns the same table cycle after cycle, so the check is cached.
 @lru_cache(maxsize=1024)
 def _check_table(table: Sequence[Outcome]) -> None:
     if not table or table[0] != PASS:
@@ -138,7 +138,7 @@ def _check_table(table: Sequence[Outcome]) -> None:
 
 
 def _check_words(table: Sequence[Outcome]) -> None:
-    """Refuse what authors write by mistake: one text would be read letter by letter."""
+    """Reject a common mistake: a single string would be read letter by letter."""
     if not isinstance(table, tuple):
         raise ValueError(f"Outcomes.table is a tuple, was {type(table).__name__}")  # noqa: TRY004 - as the other faults
     for outcome in table:

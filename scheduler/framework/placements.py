@@ -1,9 +1,9 @@
-"""Where the members of a group may go together: a rack, a zone, or any other set of nodes.
+"""Placements of a group's members: a rack, a zone, or any other set of nodes.
 
-The points run for groups, before and after their members are tried:
+These extension points run for groups, before and after their members are tried:
 
-    PlacementGenerate  which sets of nodes are worth a try
-    PlacementScore     which of those that hold the group is best
+    PlacementGenerate  the sets of nodes to try
+    PlacementScore     which of the sets that fit the group is best
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/framework/interface.go, PlacementGeneratePlugin and
@@ -32,10 +32,10 @@ MAX_PLACEMENT_SCORE = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """Nodes on which members of a group may go together.
+    """Nodes on which the members of a group may run together.
 
     Attributes:
-        name: for people, as the name of a rack.
+        name: name for people, such as the name of a rack.
         rows: the nodes, ascending.
     """
 
@@ -44,36 +44,37 @@ class Placement:
 
 
 class PlacementGeneratePlugin(Plugin):
-    """Says where a group may go; a profile has at most one."""
+    """Generates the placements of a group; a profile has at most one."""
 
     @abstractmethod
     def generate_placements(
         self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
     ) -> Sequence[Placement] | Status | None:
-        """Return the placements to be tried, in any order; None for all nodes together, a status if none can be told."""
+        """Return the placements to try, in any order; None for all nodes together, a status if none can be determined."""
 
 
 class PlacementScorePlugin(Plugin):
-    """Ranks placements that hold a group."""
+    """Scores placements that fit a group."""
 
     @abstractmethod
     def score_placement(
         self, group: PodGroup, placement: Placement, assigned: Sequence[PodInfo], snapshot: Snapshot
     ) -> int:
-        """Return how good it is that these members are assigned to nodes of a placement, of which the snapshot does not know yet.
+        """Score the assignment of these members to nodes of a placement; the snapshot does not include the assignment.
 
-        Without `normalize_placement_scores` it must be in [0, 100].
+        Without `normalize_placement_scores` the score must be in [0, 100].
         """
 
     def foresee(
         self, group: PodGroup, placement: Placement, members: Sequence[PodInfo], snapshot: Snapshot
     ) -> int | None:
-        """Return what `score_placement` would say if all members were assigned; None if that depends on where.
+        """Return the result of `score_placement` if all members were assigned; None if it depends on their nodes.
 
-        Where every plugin of a profile can tell, placements are tried best first, and no more of them than it takes.
+        If every plugin of a profile can predict it, placements are tried best first, and only as many as
+        necessary.
         """
         return None
 
     def normalize_placement_scores(self, group: PodGroup, scores: Sequence[int]) -> Sequence[int]:
-        """Bring the scores of all placements into [0, 100]. The default leaves them."""
+        """Bring the scores of all placements into [0, 100]. The default returns them unchanged."""
         return scores

@@ -1,4 +1,4 @@
-"""Groups of pods that are scheduled as one: what an object says of a group, and what plugins may ask about groups."""
+"""Groups of pods that are scheduled together: the content of group objects, and capabilities about groups."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ if TYPE_CHECKING:
     from scheduler.objects.pod_group import GroupKey
 
 UNSCHEDULABLE: Final = "pod group is unschedulable"
-"""What pods are told that wait for others of their group begins with it."""
+"""Prefix of the message for pods that wait for others of their group."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """What the object of a group says, whichever kind it is of.
+    """The content of a group's object, independent of its kind.
 
     Attributes:
-        key: of the group.
-        uid: of the object.
-        min_count: so many of its pods run, or none; 0 if each may run without the others.
-        topology_key: the label of which all its nodes must have the same value; "" for none.
+        key: key of the group.
+        uid: UID of the object.
+        min_count: minimum number of its pods that run together; 0 if each may run without the others.
+        topology_key: label for which all its nodes must have the same value; "" for none.
         leaves_whole: whether preempting one of its pods preempts all.
-        priority: of the whole group, as the API server's admission resolved it for the object; None where its pods' priority
-            counts.
-        preempts_as_one: whether room is made for the group as a whole, not for one member after another.
-        wait_seconds: how long a member that is ready to be bound waits for enough others to be; None is as long as those take.
-        releases: whether members that are bound are deleted when too many of the others cannot be.
-        highest_priority: what the object asks for where no admission checks that: it lowers the priority of the pods, and
-            never raises it. None for no limit.
+        priority: priority of the whole group, as the API server's admission resolved it; None if the pods'
+            own priorities apply.
+        preempts_as_one: whether preemption is for the group as a whole instead of for one member after
+            another.
+        wait_seconds: how long a member that is ready to be bound waits for enough others; None for no limit
+            of its own.
+        releases: whether bound members are deleted when too many of the others cannot be bound.
+        highest_priority: requested priority where admission does not check it: it lowers the priority of the
+            pods, and never raises it. None for no limit.
     """
 
     key: GroupKey
@@ -48,41 +50,43 @@ class PodGroup:
 
 @runtime_checkable
 class PodGroupMembers(Protocol):
-    """The pods of groups, as far as they are known: those on nodes, and the pending ones of our profiles."""
+    """The known pods of groups: those on nodes, and the pending ones of this scheduler's profiles."""
 
     def count(self, key: GroupKey) -> int:
-        """Return how many pods of a group there are that have not ended."""
+        """Return the number of a group's pods that have not ended."""
         ...
 
     def placed(self, key: GroupKey) -> Collection[PodInfo]:
-        """Return those that are on nodes, or that a node was chosen for."""
+        """Return the group's pods that are on nodes, or assumed on one."""
         ...
 
 
 @runtime_checkable
 class WorkloadFeatures(Protocol):
-    """Which parts of the scheduling of groups are switched on."""
+    """The enabled features of group scheduling."""
 
     @property
     def topology_aware_workload_scheduling(self) -> bool:
-        """Whether groups keep to one domain of their topology constraint."""
+        """Whether groups stay in one domain of their topology constraint."""
         ...
 
     @property
     def workload_aware_preemption(self) -> bool:
-        """Whether groups preempt, and are preempted, as wholes."""
+        """Whether groups preempt, and are preempted, as a whole."""
         ...
 
 
 @runtime_checkable
 class PodGroupObjects(Protocol):
-    """What the objects of groups say, of all kinds that are in force."""
+    """The objects of groups, of all active kinds."""
 
     def pod_group(self, key: GroupKey) -> PodGroup | None:
-        """Return what the object of a group says; None if there is none, or it cannot be understood."""
+        """Return the group of an object; None if it does not exist, or cannot be decoded."""
         ...
 
 
 FitsWithout: TypeAlias = "Callable[[Sequence[PodInfo]], Awaitable[frozenset[str] | None]]"
-"""Tries the group whose cycle it is on the cluster without some pods: the names of the nodes where its members would go,
-or None if too few would go anywhere."""
+"""Simulates the group of the current cycle on the cluster without some pods.
+
+Returns the names of its members' nodes, or None if too few members fit.
+"""

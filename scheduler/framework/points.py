@@ -1,4 +1,4 @@
-"""The extension points of the scheduling framework, in the order a pod meets them."""
+"""The extension points of the scheduling framework, in the order of a pod's scheduling."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class ExtensionPoint(Enum):
-    """A place where plugins are asked; the value is its key under `plugins` in a profile.
+    """An extension point; the value is its key under `plugins` in a profile.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/config/v1/types.go, Plugins.

@@ -1,7 +1,7 @@
-"""Preemption: what a plugin that makes room may ask of its surroundings, and what it leaves for explanations.
+"""Preemption: capabilities for plugins that preempt, and their reports for explanations.
 
-It tries what would happen if pods were gone, asks the extenders, and hands the rest over: making pods go takes
-requests to the API server, which is nobody's business within a cycle.
+Such a plugin simulates the removal of pods, calls the extenders, and starts the eviction in the background:
+eviction needs requests to the API server, which do not belong into a scheduling cycle.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 
 class VictimLimit(ABC):
-    """What must hold beside Filter for a pod to come to a node whose pods have left.
+    """An additional condition, beside Filter, for a pod on a node after the removal of victims.
 
-    The state is the one that the plugin's `add_pods` and `remove_pods` were told of the pods in.
+    The plugin's `add_pods` and `remove_pods` have updated the state.
     """
 
     @abstractmethod
     def refusal(self, state: CycleState, row: int) -> Status | None:
-        """Return why the pod may not come though all removable pods of the node have left; None if it may."""
+        """Return why the pod does not fit although all removable pods of the node are removed; None if it fits."""
 
     @abstractmethod
     def allows(self, state: CycleState, row: int) -> bool:
-        """Say whether the pods that were given back to the node may be there beside the pod."""
+        """Return whether the pods added back to the node may run beside the pod."""
 
 
 @runtime_checkable
 class PreemptionDryRun(Protocol):
-    """Finds the pods that must go from each of some nodes; nothing is changed by it."""
+    """Finds the victims on each of some nodes, without changing anything."""
 
     def dry_run(
         self,
@@ -47,18 +47,19 @@ class PreemptionDryRun(Protocol):
         nominated: Mapping[int, Sequence[PodInfo]],
         limit: VictimLimit | None = None,
     ) -> Mapping[int, Status | tuple[PodInfo, ...]]:
-        """Take all removable pods away, then give back, one after another, each that the pod fits beside.
+        """Remove all removable pods, then add back, one after another, each one that fits beside the pod.
 
         Args:
-            state: what PreFilter wrote; it stays as it is.
-            pod: the pod to make room for.
+            state: the data of PreFilter; unchanged afterwards.
+            pod: the preemptor.
             snapshot: the cluster.
-            removable: row -> pods of that node, in the order in which they are to be given back.
-            nominated: row -> other pods of equal or higher priority that are expected there soon.
-            limit: what must hold beside Filter, if anything.
+            removable: row -> pods of that node, in the order in which they are added back.
+            nominated: row -> other nominated pods of equal or higher priority.
+            limit: an additional condition, if any.
 
         Returns:
-            Row -> the pods that had to stay away, in the order given, or why the pod does not fit even without all.
+            Row -> the pods that stay removed, in the given order, or why the pod does not fit without all of
+            them.
         """
         ...
 
@@ -72,76 +73,76 @@ class PreemptionDryRun(Protocol):
         limit: VictimLimit | None = None,
         has_time: Callable[[], bool] = lambda: True,
     ) -> Generator[None, None, Mapping[int, Status | tuple[PodInfo, ...]]]:
-        """Do the same in steps, for `LongWork`; when there is no time left, rows are missing that were not tried."""
+        """Do the same in time slices, for `LongWork`; rows that were not tried in time are missing."""
         ...
 
 
 @runtime_checkable
 class VictimReview(Protocol):
-    """Lets extenders take nodes and victims back before any pod has to go."""
+    """Lets extenders exclude nodes and victims before any pod is evicted."""
 
     async def review(
         self, pod: PodInfo, snapshot: Snapshot, victims: Mapping[int, tuple[Sequence[PodInfo], int]]
     ) -> Mapping[int, tuple[Sequence[PodInfo], int]]:
-        """Return what is left of row -> (victims, how many disruption budgets that breaks).
+        """Return the remaining part of row -> (victims, number of violated disruption budgets).
 
         Raises:
-            SchedulerError: an extender that is needed failed.
+            SchedulerError: a required extender failed.
         """
         ...
 
 
 @runtime_checkable
 class NominatedPods(Protocol):
-    """The pending pods that are expected on some node soon, of any priority."""
+    """The pending pods with a nominated node, of any priority."""
 
     def pods(self) -> Iterator[PodInfo]:
-        """Yield them; nothing may change until the last was taken."""
+        """Yield the pods; nothing may change until the last one is taken."""
         ...
 
 
 @runtime_checkable
 class Preemptions(Protocol):
-    """Carries preemptions out, in the background."""
+    """Runs preemptions in the background."""
 
     def attempted(self) -> None:
-        """Count that room was looked for."""
+        """Count an attempt to preempt."""
         ...
 
     def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
-        """Begin to make pods leave a node for another pod; those that are leaving already are left alone.
+        """Start to evict pods from a node for another pod; pods that are already terminating are skipped.
 
-        The preemptor must not be tried before that is done: see `is_running`. If it fails, the preemptor is tried
-        again at once.
+        The preemptor must not be tried before the evictions are done: see `is_running`. If they fail, the
+        preemptor is tried again at once.
 
         Args:
-            preemptor: the pod that needs the room.
-            node_name: where.
-            victims: the pods on that node that have to leave.
-            plugin: who wants it.
+            preemptor: the preempting pod.
+            node_name: the node.
+            victims: the pods to evict from that node.
+            plugin: the preempting plugin.
         """
         ...
 
     def is_running(self, uid: str) -> bool:
-        """Whether pods are still being told to leave for this pod, or for its group."""
+        """Return whether pods are still being evicted for this pod, or for its group."""
         ...
 
     def is_for_group(self, uid: str) -> bool:
-        """Whether that is for its group."""
+        """Return whether the running preemption is for the pod's group."""
         ...
 
 
 REPORT: Final = "Preemption"
-"""Where in the cycle state the `PreemptionReport` of a plugin is."""
+"""Key of a plugin's `PreemptionReport` in the cycle state."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionReport:
-    """What a search for room found, for explanations.
+    """The result of a search for victims, for explanations.
 
     Attributes:
-        candidates: row -> (the pods that would have to leave, most important first; how many of them break a
-            disruption budget).
+        candidates: row -> (the victims, most important first; the number of them that violate a disruption
+            budget).
         nominated: the rows of the best candidates, of which one was chosen.
     """
 
@@ -151,11 +152,11 @@ class PreemptionReport:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The same by the names of the pods: what is remembered of it holds none of them.
+    """A `PreemptionReport` with the pods' names, so that it can be kept without the pods.
 
     Attributes:
-        candidates: row -> (`namespace/name` of the pods; as there).
-        nominated: as there.
+        candidates: row -> (`namespace/name` of the victims; the number of violations).
+        nominated: the rows of the best candidates.
     """
 
     candidates: Mapping[int, tuple[Sequence[str], int]]
@@ -163,7 +164,7 @@ class Room:
 
 
 def room_in(state: CycleState) -> Room | None:
-    """Return what a search for room found in a cycle, now or long ago; None if there was none."""
+    """Return the result of a cycle's search for victims; None if there was none."""
     found = state.read(REPORT, object) if REPORT in state else None
     if isinstance(found, PreemptionReport):
         candidates = {

@@ -1,4 +1,4 @@
-"""A pending pod, with what the queue knows of it."""
+"""A pending pod, with its data in the queue."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class QueuedPodInfo:
-    """A pending pod on its way through the queue; one object per pod uid, changed by the queue only.
+    """A pending pod in the queue; one object per pod uid, changed only by the queue.
 
     Times are seconds of the daemon's monotonic clock.
 
     Attributes:
         pod: the newest version of the pod.
-        timestamp: when it entered the queue last, which is what equals in priority are ordered by.
-        attempts: how often it was tried, the running attempt included.
-        initial_attempt_timestamp: when it was tried first; None before.
-        unschedulable_count: attempts that ended in a rejection, for its backoff.
-        consecutive_errors_count: attempts in a row that ended in an error, for its backoff.
-        over_budget_count: attempts in a row that did not end within their budget.
-        put_aside_seconds: how long it waits for that instead of backing off; 0 when its last attempt did end.
-        unschedulable_plugins: who rejected it in its last attempt: whose events may wake it.
-        pending_plugins: the ones among them that answered PENDING: their events wake it without backoff.
-        gating_plugin: whose PreEnqueue keeps it gated; "" when none does.
-        was_flushed_from_unschedulable: whether its present attempt is due to the flush and no event.
+        timestamp: when it last entered the queue; orders pods of equal priority.
+        attempts: number of attempts, including the running one.
+        initial_attempt_timestamp: time of the first attempt; None before.
+        unschedulable_count: number of rejected attempts, for its backoff.
+        consecutive_errors_count: number of consecutive attempts with an error, for its backoff.
+        over_budget_count: number of consecutive attempts that exceeded their budget.
+        put_aside_seconds: time in quarantine instead of backoff; 0 if its last attempt was within its budget.
+        unschedulable_plugins: plugins that rejected it in its last attempt: their events may requeue it.
+        pending_plugins: those of them that returned PENDING: their events requeue it without backoff.
+        gating_plugin: plugin whose PreEnqueue keeps it gated; "" for none.
+        was_flushed_from_unschedulable: whether a flush without an event caused its current attempt.
     """
 
     pod: PodInfo

@@ -1,4 +1,4 @@
-"""What a plugin answers: a code and its reasons. Expected outcomes are values, never exceptions."""
+"""The result of a plugin: a code and its reasons. Expected results are values, never exceptions."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ if TYPE_CHECKING:
 
 
 class Code(Enum):
-    """What happens next; the values are kube-scheduler's words for it.
+    """What happens next; the values are kube-scheduler's names.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/framework/interface.go, Code.
     """
 
     SUCCESS = "Success"
-    """Go on."""
+    """Continue."""
     ERROR = "Error"
-    """Something is broken; the pod is tried again after a backoff of its own."""
+    """An internal failure; the pod is retried after an error backoff."""
     UNSCHEDULABLE = "Unschedulable"
     """Not now; removing other pods might help."""
     UNSCHEDULABLE_AND_UNRESOLVABLE = "UnschedulableAndUnresolvable"
     """Not now, and removing other pods would not help."""
     WAIT = "Wait"
-    """Permit only: hold the pod until it is allowed, rejected, or its time is over."""
+    """Permit only: hold the pod until it is allowed or rejected, or until the timeout."""
     SKIP = "Skip"
-    """PreFilter and PreScore: this plugin has nothing to say of this pod. Bind: ask the next binder."""
+    """PreFilter and PreScore: skip this plugin for this pod. Bind: call the next binder."""
     PENDING = "Pending"
-    """Not now, and the plugin itself has started something that will help: no backoff when it has."""
+    """Not now, but the plugin has started an action that will help: no backoff afterwards."""
 
-    # There is one object per member; Enum's own hash is a Python call, paid for every outcome of a table.
+    # Each member is one object; Enum's own hash is a Python call, paid for every outcome of a table.
     __hash__ = object.__hash__
 
     @property
@@ -46,14 +46,14 @@ _REJECTIONS = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One answer.
+    """The result of a plugin.
 
     Attributes:
         code: what happens next.
-        reasons: for people; of a refused node they are the words after the count in
-            "0/5 nodes are available: 3 Insufficient cpu."
-        plugin: who answered; filled in by the runtime.
-        error: what was raised, where the code is ERROR because of it.
+        reasons: texts for people; for a rejected node, each is the text after the count in "0/5 nodes are
+            available: 3 Insufficient cpu."
+        plugin: name of the plugin; set by the runtime.
+        error: the exception, if the code is ERROR because of it.
     """
 
     code: Code
@@ -63,12 +63,12 @@ class Status:
 
     @classmethod
     def unschedulable(cls, *reasons: str, resolvable: bool = True) -> Self:
-        """Refuse; `resolvable` says whether removing other pods might help."""
+        """Return a rejection; `resolvable` is whether removing other pods might help."""
         return cls(Code.UNSCHEDULABLE if resolvable else Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
 
     @classmethod
     def failed(cls, reason: str, error: BaseException | None = None) -> Self:
-        """Say that something is broken."""
+        """Return an error."""
         return cls(Code.ERROR, (reason,), error=error)
 
     @property
@@ -81,11 +81,11 @@ class Status:
 
     @property
     def message(self) -> str:
-        """The reasons in one line."""
+        """The reasons, joined in one line."""
         return ", ".join(self.reasons)
 
     def by(self, plugin: str) -> Self:
-        """Return this answer with the plugin that gave it."""
+        """Return this status with the name of its plugin."""
         return self if self.plugin else replace(self, plugin=plugin)
 
 

@@ -32,7 +32,7 @@ def test_what_was_written_is_read():
 
 
 def test_what_was_never_written_is_an_error_that_names_it():
-    with pytest.raises(LookupError, match="'Plugin'; was the plugin's earlier point run"):
+    with pytest.raises(LookupError, match="'Plugin'; did the plugin's earlier extension point run"):
         CycleState().read("Plugin", list)
 
 

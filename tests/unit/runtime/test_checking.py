@@ -96,7 +96,7 @@ def _broken(self: Any, *, binder: PodBinder.missing) -> None: ...
         pytest.param(filter_plugin(needs={"v1/services"}), "needs: scheduler.framework.Needs is expected", id="needs"),
         pytest.param(filter_plugin(needs=Needs(kinds={"configmaps"})), "needs: a kind is version/plural or group/version/plural, was 'configmaps'", id="a kind without a version"),
         pytest.param(filter_plugin(needs=Needs(kinds={"apps/deployments"})), "needs: a kind is version/plural or", id="a group without a version"),
-        pytest.param(filter_plugin(needs=Needs(rights={"get"})), "needs: a right is a verb, a space and a kind, perhaps /subresource, was 'get'", id="a verb alone"),
+        pytest.param(filter_plugin(needs=Needs(rights={"get"})), "needs: a right is a verb, a space and a kind with an optional /subresource, was 'get'", id="a verb alone"),
         pytest.param(filter_plugin(refresh_seconds="5"), "refresh_seconds: a positive number", id="refresh_seconds of text"),
         pytest.param(filter_plugin(refresh_seconds=0), "refresh_seconds: a positive number", id="no refresh_seconds"),
         pytest.param(filter_plugin(filter_node=_async_filter_node), "filter_node: a plain def is expected", id="async in the cycle"),
