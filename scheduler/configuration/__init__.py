@@ -1,4 +1,5 @@
-"""KubeSchedulerConfiguration: read strictly, completed with defaults, written back, expanded.
+"""KubeSchedulerConfiguration: strict parsing, defaults, writing, and expansion of profiles.
 
-`load.load`, `parse` and `default` give a `Configuration`; `expand.expand_profiles` says which plugins run where.
+`load.load`, `parse` and `default` return a `Configuration`; `expand.expand_profiles` lists the plugins of
+each extension point.
 """

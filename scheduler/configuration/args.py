@@ -1,4 +1,4 @@
-"""A plugin's arguments: found in a profile, and read into the type that the plugin declares."""
+"""A plugin's arguments: their place in a profile, and their conversion into the plugin's type."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def find_args(profile: Profile, plugin: str, path: str) -> tuple[dict[str, Any], str]:
-    """The arguments that a profile has for a plugin, and their path.
+    """Return the arguments of a plugin in a profile, and their path.
 
     Args:
-        profile: where to look.
-        plugin: the name the configuration knows the plugin by.
-        path: of the profile, as in `profiles[0]`.
+        profile: the profile.
+        plugin: the plugin's name in the configuration.
+        path: path of the profile, as in `profiles[0]`.
 
     Returns:
-        The arguments, empty when there are none, and a path as in `profiles[0].pluginConfig[2].args`.
+        The arguments, empty if there are none, and a path as in `profiles[0].pluginConfig[2].args`.
     """
     for i, config in enumerate(profile.plugin_config):
         if config.name == plugin:
@@ -37,20 +37,20 @@ def find_args(profile: Profile, plugin: str, path: str) -> tuple[dict[str, Any],
 
 
 def decode_args(cls: type[T], args: dict[str, Any], *, plugin: str, path: str) -> T:
-    """Read a plugin's arguments into its type, strictly.
+    """Convert a plugin's arguments into its type, strictly.
 
-    `apiVersion` and `kind` may be among the arguments, as kube-scheduler allows; they are checked and left
-    out, unless the type has fields of these names. What the type's `faults()` yields is added, with the path
-    put before its own.
+    The arguments may contain `apiVersion` and `kind`, as in kube-scheduler; they are checked and removed,
+    unless the type has fields of these names. The errors of the type's `faults()` are added, with the path
+    before their own.
 
     Args:
-        cls: what the plugin declares.
-        args: plain values, as `find_args` gives them.
-        plugin: the plugin's own name; its arguments are of the kind `<plugin>Args`.
-        path: of the arguments.
+        cls: the plugin's type of arguments.
+        args: plain values, as `find_args` returns them.
+        plugin: the plugin's own name; its arguments have the kind `<plugin>Args`.
+        path: path of the arguments.
 
     Raises:
-        ConfigurationError: with everything that is wrong, each with its full path.
+        ConfigurationError: all errors, each with its full path.
         TypeError: the type has fields that cannot be read from a configuration.
     """
     type_meta = {"apiVersion", "kind"}.difference(cls.__struct_encode_fields__)
@@ -67,7 +67,7 @@ def decode_args(cls: type[T], args: dict[str, Any], *, plugin: str, path: str) -
 
 
 def _below(path: str, relative: str) -> str:
-    """Put one path after another: `args` and `shape[1].score` make `args.shape[1].score`."""
+    """Join two paths: `args` and `shape[1].score` make `args.shape[1].score`."""
     if not relative or relative.startswith("["):
         return path + relative
     return f"{path}.{relative}"

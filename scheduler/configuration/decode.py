@@ -1,7 +1,7 @@
-"""Plain values to typed structs, with every fault and its path.
+"""Converts plain values to typed structs, and reports every error with its path.
 
-msgspec's own conversion stops at the first fault. This one walks the same types, so a struct is declared
-once, as any msgspec.Struct, and goes on after a fault: a person who corrects a file sees everything at once.
+msgspec's own conversion stops at the first error. This one uses the same types, so a struct is declared once,
+as any msgspec.Struct. It continues after an error, so that a user sees all errors of a file at once.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=msgspec.Struct)
 
 _MAX_INT32 = 2**31 - 1
-_MOST_FAULTS = 100  # who has made so many has made one; looking for what was meant takes a while for each
-_FAULTY = object()  # stands for a value whose fault has been noted
+_MOST_FAULTS = 100  # more errors have a common cause, and a suggestion for each takes time
+_FAULTY = object()  # stands for a value whose error is recorded
 
 _COLLECTIONS: dict[type[inspect.Type], Any] = {
     inspect.ListType: list,
@@ -47,15 +47,15 @@ _DESCRIPTIONS: dict[type[inspect.Type], str] = {
 
 
 def decode(value: Any, cls: type[T], path: str = "") -> tuple[T | None, list[FieldError]]:
-    """Read a mapping into a struct, as strictly as the struct's types say.
+    """Convert a mapping into a struct, as strictly as the struct's types require.
 
-    Null stands for an absent field. Unknown fields are faults. Fields may be of any type of JSON, enums,
-    literals, bytes (base64), other structs, and classes with a `parse(value)` that raises ValueError with
-    the words of the fault. `msgspec.Meta` says what is in range.
+    Null stands for an absent field. Unknown fields are errors. Fields may have any type of JSON, enums,
+    literals, bytes (base64), other structs, and classes with a `parse(value)` that raises ValueError with the
+    message of the error. `msgspec.Meta` limits the range.
 
     Returns:
-        The struct and the faults. A faulty field has its default in the struct, so that rules across
-        fields can still be checked; None if there is no struct without the faulty field.
+        The struct and the errors. An invalid field has its default in the struct, so that rules across fields
+        can still be checked; None if the struct is impossible without the invalid field.
 
     Raises:
         TypeError: the struct has a field of another type than those above.
@@ -71,7 +71,7 @@ def _type_of(cls: type[msgspec.Struct]) -> inspect.Type:
 
 
 class _Decoder:
-    """One walk through a value; notes the faults."""
+    """One traversal of a value; collects the errors."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
@@ -112,7 +112,7 @@ class _Decoder:
             return _without(kind, found)
         try:
             return kind.cls(**found)
-        except (ValueError, TypeError) as error:  # what a __post_init__ says
+        except (ValueError, TypeError) as error:  # raised by a __post_init__
             return self._fault(path, str(error))
 
     def _fields(self, value: dict[str, Any], kind: inspect.StructType, path: str) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class _Decoder:
 
 
 def _without(kind: inspect.StructType, found: dict[str, Any]) -> Any:
-    """The struct with defaults for what is faulty, where that makes one."""
+    """Return the struct with defaults in place of invalid fields, if that is possible."""
     missing = any(field.required and field.name not in found for field in kind.fields)
     if missing or hasattr(kind.cls, "__post_init__"):
         return _FAULTY
@@ -176,11 +176,11 @@ def _without(kind: inspect.StructType, found: dict[str, Any]) -> Any:
 
 
 def _leaf(value: Any, kind: inspect.Type) -> Any:  # noqa: PLR0911 - one return per type
-    """Read a value that holds no others.
+    """Convert a value without nested values.
 
     Raises:
-        ValueError: not of that type, or out of range; in the words of the fault.
-        TypeError: a type that configuration structs cannot have.
+        ValueError: the value has another type, or is out of range; the message describes the error.
+        TypeError: configuration structs cannot have this type.
     """
     match kind:
         case inspect.BoolType() if isinstance(value, bool):
@@ -206,7 +206,7 @@ def _leaf(value: Any, kind: inspect.Type) -> Any:  # noqa: PLR0911 - one return 
 
 
 def _is_whole(value: Any) -> bool:
-    """Say whether it is an integer, be it written as 5.0; true and false are none, though Python's are."""
+    """Return whether a value is an integer, also in the form 5.0; booleans are not, unlike in Python."""
     return (isinstance(value, int) and not isinstance(value, bool)) or (
         isinstance(value, float) and value.is_integer()
     )
@@ -245,7 +245,7 @@ def _check_range(value: float, kind: inspect.IntType | inspect.FloatType) -> Non
     high_closed = kind.le is not None and not value <= kind.le
     if not (low_open or low_closed or high_open or high_closed):
         return
-    # A limit that only says "fits in 32 or 64 bits" is no help to someone who wrote a negative number.
+    # A limit of 32 or 64 bits does not help a user who wrote a negative number.
     if kind.ge is not None and kind.le is not None and kind.le < _MAX_INT32:
         wanted = f"{kind.ge} to {kind.le}"
     elif low_open:
@@ -274,5 +274,5 @@ def _base64(value: str) -> bytes:
     try:
         return base64.b64decode("".join(value.split()), validate=True)
     except (binascii.Error, ValueError):
-        # The value may be a key: it is not repeated.
+        # The value may be a key, so the message does not contain it.
         raise ValueError("must be base64 text") from None

@@ -1,4 +1,4 @@
-"""Which plugins run when a profile says nothing, and the arguments they take by default.
+"""The default plugins of a profile, and the default arguments of plugins.
 
 Source:
     kube-scheduler v1.36, pkg/scheduler/apis/config/v1/default_plugins.go, getDefaultPlugins; the arguments: defaults.go beside it; the names:
@@ -44,20 +44,20 @@ DEFAULT_PLUGINS = Plugins(
         )
     )
 )
-"""The default plugins in the order in which they run."""
+"""The default plugins, in execution order."""
 
 GATED_PLUGINS: Mapping[str, str] = {
     "GangScheduling": "gang_scheduling",
     "TopologyPlacementGenerator": "topology_aware_workload_scheduling",
     "PodGroupPodsCount": "topology_aware_workload_scheduling",
 }
-"""Plugin -> the attribute of FeatureGates without which it does not run, wherever a profile has it."""
+"""Plugin -> the attribute of FeatureGates that enables it, in any profile."""
 
 UPSTREAM_PLUGINS = frozenset(plugin.name for plugin in DEFAULT_PLUGINS.multi_point.enabled) | {*GATED_PLUGINS}
-"""Every plugin that is part of kube-scheduler, those behind alpha feature gates included."""
+"""Every plugin of kube-scheduler, including those behind alpha feature gates."""
 
 REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
-"""Plugins that kube-scheduler had and refuses by name; NodeVolumeLimits does their work."""
+"""Plugins that kube-scheduler removed and rejects by name; NodeVolumeLimits replaces them."""
 
 _CPU_AND_MEMORY = [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]
 
@@ -71,11 +71,11 @@ DEFAULT_ARGS: Mapping[str, Mapping[str, Any]] = {
     "PodTopologySpread": {"defaultingType": "System"},
     "VolumeBinding": {"bindTimeoutSeconds": 600},
 }
-"""Plugin -> the arguments it has when none are given, for those of kube-scheduler that take any."""
+"""Plugin -> its default arguments, for the plugins of kube-scheduler with arguments."""
 
 
 def with_default_args(plugin: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Fill in what kube-scheduler would; what is of a wrong type stays for the plugin to complain about.
+    """Fill in the defaults of kube-scheduler; values of a wrong type stay, and the plugin reports them.
 
     Source:
         kube-scheduler v1.36, pkg/scheduler/apis/config/v1/defaults.go, SetDefaults_*Args.
@@ -97,7 +97,7 @@ def with_default_args(plugin: str, args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_weights(resources: Any) -> Any:
-    """Nothing becomes cpu and memory; a weight that is absent or 0 becomes 1."""
+    """Replace an empty list by cpu and memory, and an absent weight or 0 by 1."""
     if resources is None or resources == []:
         return _CPU_AND_MEMORY
     if not isinstance(resources, list):

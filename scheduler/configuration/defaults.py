@@ -1,9 +1,9 @@
-"""What absent parts of a configuration become.
+"""Default values for absent parts of a configuration.
 
 Source:
     kube-scheduler v1.36, pkg/scheduler/apis/config/v1/defaults.go,
-    SetDefaults_KubeSchedulerConfiguration. Other than there: the names of the profile and of the lease, and
-    the defaults of `clientConnection.qps`, `burst` and `percentageOfNodesToScore`.
+    SetDefaults_KubeSchedulerConfiguration. Differences: the names of the profile and of the lease, and the
+    defaults of `clientConnection.qps`, `burst` and `percentageOfNodesToScore`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ DEFAULT_SCHEDULER_NAME = "custom-scheduler"
 
 
 def with_a_profile(document: dict[str, Any], scheduler_name: str) -> dict[str, Any]:
-    """Name the only profile, or make one.
+    """Name the only profile, or create one.
 
-    Several profiles must all have a name, so that adding a second one cannot rename the first.
+    Several profiles must all have names, so that adding a second one cannot rename the first.
     """
     profiles = document.get("profiles")
     if profiles is None or profiles == []:
@@ -41,7 +41,7 @@ def with_a_profile(document: dict[str, Any], scheduler_name: str) -> dict[str, A
 
 
 def with_scalars(settings: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
-    """Put the default where a zero value stands for it, as it does in Go."""
+    """Replace zero values by their defaults, as Go does."""
     contention = settings.enable_contention_profiling
     client = settings.client_connection
     return replace(
@@ -54,7 +54,7 @@ def with_scalars(settings: KubeSchedulerConfiguration) -> KubeSchedulerConfigura
 
 
 def with_profiles(settings: KubeSchedulerConfiguration) -> KubeSchedulerConfiguration:
-    """Merge every profile's plugins with the default ones and fill in arguments."""
+    """Merge every profile's plugins with the default ones, and fill in arguments."""
     ignored = [
         resource.name
         for extender in settings.extenders
@@ -98,13 +98,13 @@ def _with_plugins(profile: Profile) -> Profile:
 
 
 def enabled_names(plugins: Plugins) -> tuple[str, ...]:
-    """The names of all enabled plugins, each once, in the order of the file's extension points."""
+    """Return the names of all enabled plugins, each once, in the order of the file's extension points."""
     sets = (getattr(plugins, name) for name in Plugins.__struct_fields__)
     return tuple(dict.fromkeys(plugin.name for plugin_set in sets for plugin in plugin_set.enabled))
 
 
 def _ignoring(profile: Profile, resources: list[str]) -> Profile:
-    """Leave resources to the extenders that manage them, instead of what the profile says itself.
+    """Let NodeResourcesFit ignore the resources that extenders manage; this replaces the profile's own list.
 
     Source:
         kube-scheduler v1.36, pkg/scheduler/scheduler.go, buildExtenders.

@@ -1,4 +1,4 @@
-"""From a profile's plugin sets to the list of plugins at each extension point.
+"""Expands a profile's plugin sets into the list of plugins at each extension point.
 
 Source:
     kube-scheduler v1.36, pkg/scheduler/framework/runtime/framework.go, NewFramework, updatePluginList,
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from scheduler.configuration.types import KubeSchedulerConfiguration, Plugin, Plugins, Profile
 
     Expansion = Mapping[ExtensionPoint, tuple["EnabledPlugin", ...]]
-    # plugin's name in the configuration -> what it implements
+    # plugin's name in the configuration -> the extension points it implements
     PointsOf = Mapping[str, frozenset[ExtensionPoint]]
 
 _MAX_SCORE = 100
-_MAX_TOTAL_SCORE = 2**63 - 1  # a node's weighted scores are added up as int64
+_MAX_TOTAL_SCORE = 2**63 - 1  # the sum of a node's weighted scores is an int64
 
 
 class EnabledPlugin(NamedTuple):
-    """A plugin at one extension point; the weight is at least 1 at Score, and 0 elsewhere."""
+    """A plugin at one extension point; the weight is at least 1 at scoring points, and 0 elsewhere."""
 
     name: str
     weight: int
@@ -43,20 +43,20 @@ _WEIGHTED = (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
 
 
 def expand_profiles(settings: KubeSchedulerConfiguration, points_of: PointsOf) -> dict[str, Expansion]:
-    """Do as `expand_in_steps`, at once."""
+    """Run `expand_in_steps` at once."""
     return at_once(expand_in_steps(settings, points_of))
 
 
 def expand_in_steps(
     settings: KubeSchedulerConfiguration, points_of: PointsOf
 ) -> Generator[None, None, dict[str, Expansion]]:
-    """Expand all profiles: scheduler name -> its plugins. Those whose feature gate is off are left out.
+    """Expand all profiles: scheduler name -> its plugins. Plugins with a disabled feature gate are left out.
 
     Each step is one profile.
 
     Raises:
-        ConfigurationError: what `expand` finds in any profile, or profiles that sort the queue differently:
-            they share one queue.
+        ConfigurationError: the errors of `expand` in all profiles, or profiles with different queue sort
+            plugins: they share one queue.
     """
     gates = gates_of(settings.feature_gates)
     points_of = {
@@ -66,7 +66,7 @@ def expand_in_steps(
     }
     errors: list[FieldError] = []
     expansions: dict[str, Expansion] = {}
-    sorters: list[tuple[str, Profile, str]] = []  # path, profile, its queue sort plugin
+    sorters: list[tuple[str, Profile, str]] = []  # (path, profile, its queue sort plugin)
     for i, profile in enumerate(settings.profiles):
         yield
         path = entry("profiles", i)
@@ -84,18 +84,19 @@ def expand_in_steps(
 
 
 def expand(profile: Profile, points_of: PointsOf, path: str = "profiles[0]") -> Expansion:
-    """List the plugins of every extension point, in the order in which they run.
+    """List the plugins of every extension point, in execution order.
 
-    A plugin of kube-scheduler that `points_of` does not know is left out: this scheduler lacks it.
+    A plugin of kube-scheduler that is not in `points_of` is left out: this scheduler does not have it.
 
     Args:
-        profile: merged with the default plugins.
-        points_of: for every plugin that can be loaded, the extension points it implements.
-        path: of the profile, for errors.
+        profile: a profile, merged with the default plugins.
+        points_of: the extension points of every available plugin.
+        path: path of the profile, for errors.
 
     Raises:
-        ConfigurationError: a plugin that is unknown, or enabled where it implements nothing; not exactly one
-            queue sort plugin; no bind plugin; weights too large to add up scores.
+        ConfigurationError: a plugin is unknown, or enabled at a point it does not implement; there is not
+            exactly one queue sort plugin; there is no bind plugin; the weights are too large to add up
+            scores.
     """
     errors = list(_unknown_plugins(profile, points_of, path))
     errors.extend(_misplaced_plugins(profile, points_of, path))
@@ -129,10 +130,10 @@ def expand(profile: Profile, points_of: PointsOf, path: str = "profiles[0]") -> 
 
 
 def _order(plugins: Plugins, point: ExtensionPoint, points_of: PointsOf) -> list[str]:
-    """The names of one extension point's plugins.
+    """Return the names of one extension point's plugins.
 
-    First those that the point itself lists and multiPoint brings too, in the point's order; then the others
-    of multiPoint; then the others of the point.
+    First those that both the point and multiPoint list, in the point's order; then the others of multiPoint;
+    then the others of the point.
     """
 
     def implements(plugin: Plugin) -> bool:
@@ -157,7 +158,7 @@ def _order(plugins: Plugins, point: ExtensionPoint, points_of: PointsOf) -> list
 
 
 def _weights(plugins: Plugins, points_of: PointsOf, point: ExtensionPoint) -> dict[str, int]:
-    """The weight of every plugin of a point that scores: the point's own, else multiPoint's; 0 becomes 1."""
+    """Return the weight of every scoring plugin of a point: the point's own, else multiPoint's; 0 becomes 1."""
     weights: dict[str, int] = {}
     for plugin in (*plugins.at(point).enabled, *plugins.multi_point.enabled):
         if point in points_of.get(plugin.name, frozenset()):

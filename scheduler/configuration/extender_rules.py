@@ -1,4 +1,4 @@
-"""What must hold for extenders, beyond the types.
+"""Validation rules of extenders, beyond the types.
 
 Source:
     kube-scheduler v1.36, pkg/scheduler/apis/config/validation/validation.go, validateExtenders; the rules of
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from scheduler.configuration.types import Extender, ExtenderTLS
 
-_MAX_SCORE = 100  # an extender's best, on the scale of plugins
-_MAX_TOTAL_SCORE = 2**63 - 1  # they are added up as int64
+_MAX_SCORE = 100  # the maximum score of an extender, on the scale of plugins
+_MAX_TOTAL_SCORE = 2**63 - 1  # the sum of scores is an int64
 
 
 def faults(extenders: Sequence[Extender]) -> Iterator[FieldError]:
-    """Yield what is wrong with the extenders, each alone and all together."""
+    """Yield the errors of the extenders, of each one and of their combination."""
     if sum(each.weight for each in extenders if each.prioritize_verb) * _MAX_SCORE > _MAX_TOTAL_SCORE:
         yield FieldError("extenders", "the weights are so large that the sum of scores could overflow")
     owners: dict[str, str] = {}  # resource name -> the extender that manages it
@@ -84,5 +84,5 @@ def _is_http_url(text: str) -> bool:
     try:
         url = urlsplit(text)
         return url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
-    except ValueError:  # a port that is no number, an unfinished IPv6 address
+    except ValueError:  # an invalid port, an unfinished IPv6 address
         return False

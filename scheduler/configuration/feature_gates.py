@@ -1,7 +1,7 @@
-"""Feature gates, named as kube-scheduler's: those that switch something here, and those that cannot be switched.
+"""Feature gates with kube-scheduler's names: those with an effect here, and those that cannot be changed.
 
-kube-scheduler takes them as a flag only; here a configuration file may say `featureGates` too. Scheduling of workloads
-is alpha there and off; here it is on.
+kube-scheduler accepts them only as a flag; here a configuration file may contain `featureGates` too. Workload
+scheduling is alpha and off in kube-scheduler; here it is on.
 
 Source:
     kube-scheduler v1.36, pkg/features/kube_features.go; staging/src/k8s.io/component-base/featuregate/feature_gate.go,
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FeatureGates:
-    """Which parts of the scheduling of workloads are on.
+    """The enabled features of workload scheduling.
 
     Attributes:
         generic_workload: pods with a `schedulingGroup` are scheduled as groups.
-        gang_scheduling: groups whose policy is gang start together or not at all.
-        topology_aware_workload_scheduling: groups keep to one domain of their topology constraint.
-        workload_aware_preemption: groups preempt, and are preempted, as wholes.
+        gang_scheduling: groups with the gang policy start together or not at all.
+        topology_aware_workload_scheduling: groups stay in one domain of their topology constraint.
+        workload_aware_preemption: groups preempt, and are preempted, as a whole.
     """
 
     generic_workload: bool = True
@@ -37,7 +37,7 @@ class FeatureGates:
     workload_aware_preemption: bool = True
 
 
-_NEEDS = {  # gate -> the gate without which it cannot be on; in the order of the attributes above
+_NEEDS = {  # gate -> the gate it depends on, in the order of the attributes above
     "GenericWorkload": None,
     "GangScheduling": "GenericWorkload",
     "TopologyAwareWorkloadScheduling": "GenericWorkload",
@@ -85,13 +85,13 @@ _ALWAYS_OFF = frozenset(
 _OF_ITS_INSIDE = frozenset(
     {"NominatedNodeNameForExpectation", "OpportunisticBatching", "SchedulerAsyncAPICalls"}
 )
-"""They say how kube-scheduler gets to its decisions or tells them; what is decided is the same."""
+"""Gates of kube-scheduler's implementation; they do not change decisions."""
 
 _KNOWN = {*_NEEDS, _ALL_ALPHA, *_ALWAYS_ON, *_ALWAYS_OFF, *_OF_ITS_INSIDE}
 
 
 def gates_of(given: Mapping[str, bool]) -> FeatureGates:
-    """Return what is on: a gate that is not named is as `AllAlpha` says, on without it, if what it needs is on."""
+    """Return the enabled features. An unnamed gate has the value of `AllAlpha`, true by default, if its dependency is on."""
     on: dict[str, bool] = {}
     for gate, needed in _NEEDS.items():
         by_default = given.get(_ALL_ALPHA, True) and (needed is None or on[needed])
@@ -100,7 +100,7 @@ def gates_of(given: Mapping[str, bool]) -> FeatureGates:
 
 
 def gate_faults(given: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
-    """Yield (gate, what is wrong) in kube-scheduler's words."""
+    """Yield (gate, error) with kube-scheduler's messages."""
     faulty = False
     for gate, value in given.items():
         if gate not in _KNOWN:
@@ -119,19 +119,19 @@ def gate_faults(given: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
 
 
 def gates_in_vain(given: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
-    """Yield (gate, why naming it changes nothing)."""
+    """Yield (gate, reason) for each named gate without an effect."""
     for gate, value in given.items():
         if gate in _OF_ITS_INSIDE:
-            yield gate, "has no effect: it is about the inside of kube-scheduler"
+            yield gate, "has no effect: it is about the implementation of kube-scheduler"
         elif gate in (_ALWAYS_ON if value else _ALWAYS_OFF):
             yield gate, f"has no effect: it is always {_word(value)} here"
 
 
 def parse_gates(text: str) -> dict[str, bool]:
-    """Read what a flag says: `GenericWorkload=true,GangScheduling=false`.
+    """Parse the value of a flag: `GenericWorkload=true,GangScheduling=false`.
 
     Raises:
-        ValueError: in kube-scheduler's words.
+        ValueError: the value is invalid; the message is kube-scheduler's.
     """
     given: dict[str, bool] = {}
     for part in filter(None, text.split(",")):
@@ -147,7 +147,7 @@ def parse_gates(text: str) -> dict[str, bool]:
 
 
 def written_gates(given: Mapping[str, bool]) -> str:
-    """Write gates as a flag says them, by name."""
+    """Format gates as the value of a flag, sorted by name."""
     return ",".join(f"{gate}={_word(value)}" for gate, value in sorted(given.items()))
 
 

@@ -1,4 +1,4 @@
-"""From a file to a configuration in effect: every default filled in, every rule checked."""
+"""Loads a configuration: parses a file, fills in all defaults, and checks all rules."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from scheduler.configuration.versions.conversion import Conversion
 
 _MOST_FAULTS = 100
-"""Of rules; who has broken so many has broken one."""
+"""Maximum number of violated rules that are reported."""
 NO_POLICIES: Mapping[PolicyConfigMap, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A configuration in effect. Equal to another when the settings are.
+    """A complete configuration. Two configurations are equal if their settings are.
 
     Attributes:
-        settings: every default filled in.
-        source: where it came from, for messages; "" for the defaults.
-        folder: what relative paths of plugins start from.
-        notes: what was set in vain.
-        api_version: that it was written for.
-        files: what it names and was read with it, beside plugins: a policy.
-        converted: what the source says in today's form, without defaults.
+        settings: the settings, with all defaults.
+        source: name of the source, for messages; "" for the defaults.
+        folder: folder that relative paths of plugins start from.
+        notes: settings without an effect.
+        api_version: version of the source.
+        files: files that were read with it, except plugins: a policy.
+        converted: the source, converted to the current version, without defaults.
     """
 
     settings: KubeSchedulerConfiguration
@@ -63,26 +63,26 @@ class Configuration:
 
     @property
     def feature_gates(self) -> FeatureGates:
-        """What is on of the scheduling of workloads."""
+        """The enabled features of workload scheduling."""
         return gates_of(self.settings.feature_gates)
 
     def place(self, path: str) -> str:
-        """Return where in the source a path of the settings is: an old version has things elsewhere."""
+        """Return the path in the source for a path of the settings: an old version has other paths."""
         return path if self._conversion is None else self._conversion.original(path)
 
 
 def load(path: str | Path, *, policies: Mapping[PolicyConfigMap, str] = NO_POLICIES) -> Configuration:
-    """Read a configuration file, of any version.
+    """Load a configuration file of any version.
 
     Raises:
-        ConfigurationError: the file cannot be read, or everything that is wrong with what it says.
-        PolicyMissingError: one of them: it names a ConfigMap that `policies` lacks.
+        ConfigurationError: the file cannot be read or is invalid; contains all errors.
+        PolicyMissingError: the same, if one error is a ConfigMap that `policies` does not have.
     """
     return parse(read_file(path), str(path), Path(path).parent, policies=policies)
 
 
 def read_file(path: str | Path) -> str:
-    """Return the text of a file, or of a pipe.
+    """Return the text of a file or a pipe.
 
     Raises:
         ConfigurationError: it cannot be read.
@@ -97,7 +97,7 @@ def decoded(content: bytes, source: str) -> str:
     """Return the text of a configuration.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: the content is not UTF-8.
     """
     try:
         return content.decode("utf-8-sig")
@@ -106,7 +106,7 @@ def decoded(content: bytes, source: str) -> str:
 
 
 def unreadable(error: OSError, source: str) -> ConfigurationError:
-    """Say that a configuration cannot be read."""
+    """Return the error of an unreadable configuration."""
     return ConfigurationError([FieldError("", f"cannot be read: {error.strerror or error}")], source)
 
 
@@ -118,18 +118,19 @@ def parse(
     scheduler_name: str = DEFAULT_SCHEDULER_NAME,
     policies: Mapping[PolicyConfigMap, str] = NO_POLICIES,
 ) -> Configuration:
-    """Read a configuration of any version, or a Policy, from YAML or JSON.
+    """Parse a configuration of any version, or a Policy, from YAML or JSON.
 
     Args:
         text: one document.
-        source: what to call it in messages.
-        folder: what relative paths of plugins and policies start from; the working directory by default.
-        scheduler_name: of the only profile, when it has no name of its own.
-        policies: texts of policies that were read from ConfigMaps.
+        source: name of the source, for messages.
+        folder: folder that relative paths of plugins and policies start from; the working directory by
+            default.
+        scheduler_name: name of the only profile, if it has none.
+        policies: texts of policies from ConfigMaps.
 
     Raises:
-        ConfigurationError: everything that is wrong with it.
-        PolicyMissingError: one of them: it names a ConfigMap that `policies` lacks.
+        ConfigurationError: the text is invalid; contains all errors.
+        PolicyMissingError: the same, if one error is a ConfigMap that `policies` does not have.
     """
     found = examine(text, source, folder, scheduler_name=scheduler_name, policies=policies)
     if found.missing is not None:
@@ -142,12 +143,12 @@ def parse(
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What there is to say of a text.
+    """The result of examining a text.
 
     Attributes:
-        configuration: with a default in place of what is faulty; None where nothing else can be judged.
-        errors: everything that is wrong.
-        missing: the ConfigMap with the policy that would have to be read.
+        configuration: the configuration, with defaults for invalid values; None if it cannot be determined.
+        errors: all errors.
+        missing: the ConfigMap whose policy must be read.
     """
 
     configuration: Configuration | None
@@ -163,7 +164,7 @@ def examine(
     scheduler_name: str = DEFAULT_SCHEDULER_NAME,
     policies: Mapping[PolicyConfigMap, str] = NO_POLICIES,
 ) -> Examined:
-    """Read as `parse` does, and go on with what can be read of a configuration that has faults."""
+    """Parse as `parse` does, and return as much as possible of an invalid configuration."""
     document = read(text)
     errors = list(document.errors)
     if document.value is None and not errors:
@@ -180,7 +181,7 @@ def examine(
     errors.extend(faults)
     missing = None if named is None else named.missing
     if named is not None and missing is not None:
-        told = f"the policy in {missing} was not read: that takes the cluster, at the start"
+        told = f"the policy in {missing} was not read: that needs the cluster, at startup"
         errors.append(FieldError(named.path, told))
     if settings is None:
         return Examined(None, errors, missing)
@@ -201,10 +202,11 @@ def examine(
 def _settings_of(
     converted: Converted, scheduler_name: str, known: list[FieldError]
 ) -> tuple[KubeSchedulerConfiguration | None, list[FieldError]]:
-    """Decode and check what is in today's form.
+    """Decode and check a document of the current version.
 
     Returns:
-        The settings, None if nothing can be read, and the faults of the conversion, the types and the rules.
+        The settings, None if they cannot be decoded, and the errors of the conversion, the types and the
+        rules.
     """
     original = converted.conversion.original
     settings, faults = decode(
@@ -220,12 +222,12 @@ def _settings_of(
 
 
 def default(scheduler_name: str = DEFAULT_SCHEDULER_NAME) -> Configuration:
-    """The configuration without a file: one profile with the default plugins."""
+    """Return the configuration without a file: one profile with the default plugins."""
     return parse(f"apiVersion: {API_VERSION}\nkind: {KIND}\n", scheduler_name=scheduler_name)
 
 
 def _type_meta_faults(document: Any, known: list[FieldError]) -> list[FieldError]:
-    """Check what kind of document it is; without that, nothing else about it can be judged."""
+    """Check the document's apiVersion and kind; without them, nothing else can be checked."""
     if not isinstance(document, dict):
         return [FieldError("", f"must be a mapping with apiVersion and kind, {was(document)}")]
     known_paths = {error.path for error in known}
@@ -243,7 +245,7 @@ def _type_meta_faults(document: Any, known: list[FieldError]) -> list[FieldError
 
 
 def not_below(errors: Iterable[FieldError], more: Iterable[FieldError]) -> list[FieldError]:
-    """Leave out faults of what has a fault already: there a default stands in for the value."""
+    """Return the errors outside of values with an earlier error: those values are replaced by defaults."""
     faulty = [error.path for error in errors]
     return [
         fault

@@ -1,4 +1,4 @@
-"""A profile's plugin sets merged with the default ones.
+"""Merges a profile's plugin sets with the default ones.
 
 Source:
     kube-scheduler v1.36, pkg/scheduler/apis/config/v1/default_plugins.go, mergePlugins.
@@ -13,7 +13,7 @@ ALL = "*"
 
 
 def merge_plugins(default: Plugins, custom: Plugins) -> Plugins:
-    """Apply what a profile says to the default plugins, extension point by extension point."""
+    """Apply a profile's plugin sets to the default plugins, extension point by extension point."""
     return Plugins(
         **{
             name: merge_plugin_set(getattr(default, name), getattr(custom, name))
@@ -23,11 +23,11 @@ def merge_plugins(default: Plugins, custom: Plugins) -> Plugins:
 
 
 def merge_plugin_set(default: PluginSet, custom: PluginSet) -> PluginSet:
-    """Apply what a profile says of one extension point to the defaults there.
+    """Apply a profile's plugin set of one extension point to the defaults.
 
-    Defaults keep their order; one that the profile enables again keeps its place and takes the weight given
-    there, 1 if none is. The profile's other plugins follow. A plugin both disabled and enabled is enabled,
-    among those that follow. Merging the result once more changes nothing.
+    Defaults keep their order; one that the profile enables again keeps its position and gets the profile's
+    weight, 1 by default. The profile's other plugins follow. A plugin that is both disabled and enabled is
+    enabled, among those that follow. The merge is idempotent.
     """
     disabled = tuple(Plugin(name=plugin.name) for plugin in (*custom.disabled, *default.disabled))
     disabled_names = {plugin.name for plugin in disabled}

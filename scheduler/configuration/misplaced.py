@@ -1,4 +1,4 @@
-"""Keys that people write where they are not, because a tutorial does, or because a version before had them there."""
+"""Suggestions for misplaced keys, which tutorials or earlier versions have elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TO_EXTENDERS = "extenders, beside profiles: all profiles share them"
 _OF_TLS = {key.lower(): f"tlsConfig.{key}" for key in ExtenderTLS.__struct_encode_fields__}
 _OF_EXTENDERS = ("urlPrefix", "filterVerb", "prioritizeVerb", "bindVerb", "preemptVerb", "nodeCacheCapable")
 
-_ELSEWHERE: dict[type, dict[str, str]] = {  # struct -> key in lower case -> where it belongs
+_ELSEWHERE: dict[type, dict[str, str]] = {  # struct -> key in lower case -> its correct place
     KubeSchedulerConfiguration: {
         "schedulername": "profiles[].schedulerName",
         "plugins": "profiles[].plugins",
@@ -61,7 +61,7 @@ _ELSEWHERE: dict[type, dict[str, str]] = {  # struct -> key in lower case -> whe
     },
 }
 
-_REMOVED: dict[type, dict[str, str]] = {  # struct -> key in lower case -> what is to be done instead
+_REMOVED: dict[type, dict[str, str]] = {  # struct -> key in lower case -> its replacement
     KubeSchedulerConfiguration: {
         "algorithmsource": "was removed after v1alpha1; `check --convert` makes profiles of a file of that version",
         "bindtimeoutseconds": "was removed after v1alpha2, use bindTimeoutSeconds of VolumeBinding's arguments",
@@ -80,7 +80,7 @@ _REMOVED: dict[type, dict[str, str]] = {  # struct -> key in lower case -> what 
 
 
 def unknown_field(struct: type, key: str, known: Iterable[str]) -> str:
-    """Return the words for a key that a struct does not have, with what may have been meant."""
+    """Return the message for an unknown key of a struct, with a suggestion."""
     removed = _REMOVED.get(struct, {}).get(key.lower())
     if removed:
         return f"unknown field: {removed}"

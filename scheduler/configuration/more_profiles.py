@@ -1,4 +1,4 @@
-"""Profiles that are added to a configuration in effect: each may come from elsewhere, and be wrong by itself."""
+"""Adds profiles to a configuration: each may have another source, and its own errors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadProfile:
-    """One profile as it was read, without defaults.
+    """One parsed profile, without defaults.
 
     Attributes:
-        profile: with a default in place of what is faulty.
-        errors: everything that is wrong with it by itself; paths begin with `spec.`.
+        profile: the profile, with defaults for invalid values.
+        errors: all errors of the profile itself; paths begin with `spec.`.
     """
 
     profile: Profile
@@ -34,40 +34,40 @@ class ReadProfile:
 
 
 def read_profile(spec: Any) -> ReadProfile:
-    """Read what stands at an entry of `profiles`; it has to have a name."""
+    """Parse an entry of `profiles`; it must have a name."""
     profile, errors = decode(spec, Profile, "spec")
     if profile is None:
         return ReadProfile(Profile(), tuple(errors))
     faulty = [error.path for error in errors]
     rules = (_at_spec(fault, 0) for fault in validation.profile_faults([profile]))
-    # A default stands in for what cannot be read.
+    # Defaults replace unreadable values.
     errors.extend(rule for rule in rules if not any(rule.path.startswith(path) for path in faulty))
     return ReadProfile(profile, tuple(errors))
 
 
 def with_more_profiles(base: Configuration, profiles: Sequence[Profile]) -> Configuration:
-    """Return a configuration that has more profiles, of names that it has not, behind its own."""
+    """Return a configuration with additional profiles, with new names, after its own."""
     if not profiles:
         return base
     added = with_profiles(msgspec.structs.replace(base.settings, profiles=tuple(profiles))).profiles
     settings = msgspec.structs.replace(base.settings, profiles=(*base.settings.profiles, *added))
-    # A path in it is what it is: an old version has other places for its own profiles only, and those are right.
+    # Paths are not converted: an old version has other paths only for its own profiles, and those are valid.
     return replace(base, settings=settings, _conversion=None)
 
 
 def faults_of_added(
     errors: Iterable[FieldError], own: int, added: Sequence[Profile]
 ) -> dict[int, list[FieldError]]:
-    """Return what is wrong with the profiles that were added.
+    """Return the errors of the added profiles.
 
     Args:
-        errors: of a configuration as `with_more_profiles` returns it.
-        own: how many profiles it had before.
-        added: the others, as they were read.
+        errors: errors of a configuration returned by `with_more_profiles`.
+        own: number of its own profiles.
+        added: the added profiles, as parsed.
 
     Returns:
-        Place among those that were added -> its errors, whose paths begin with `spec`; what is said of no profile, or of
-        one of the first, is left out.
+        Index of the added profile -> its errors, whose paths begin with `spec`; errors of no profile, or of
+        the configuration's own profiles, are left out.
     """
     found: dict[int, list[FieldError]] = {}
     for error in errors:
@@ -80,7 +80,7 @@ def faults_of_added(
 
 
 def _at_the_name(error: FieldError, profile: Profile) -> FieldError:
-    """Say of a plugin that cannot be had where the profile names it: plugins are loaded once for all points."""
+    """Move the error of an unavailable plugin to the profile's entry: plugins are loaded once for all points."""
     if error.path == "spec.plugins":
         for name, encoded in zip(Plugins.__struct_fields__, Plugins.__struct_encode_fields__, strict=True):
             for i, plugin in enumerate(getattr(profile.plugins, name).enabled):

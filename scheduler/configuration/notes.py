@@ -1,4 +1,4 @@
-"""What a configuration says in vain: allowed, but whoever wrote it may expect an effect."""
+"""Finds settings without an effect: they are valid, but a user may expect an effect."""
 
 from __future__ import annotations
 
@@ -23,33 +23,34 @@ _ARGS_IN_VAIN: Mapping[str, Mapping[str, str]] = {
         "podGroupRejectPercentage": "has no effect: a group is decided in one cycle, none waits half placed",
     }
 }
-"""Plugin -> argument -> why it does nothing."""
+"""Plugin -> argument -> why it has no effect."""
 
 
 class Note(NamedTuple):
-    """One thing worth a line in the log at start-up."""
+    """A setting without an effect, for a line in the log at startup."""
 
     path: str
     text: str
 
 
 def notes(settings: KubeSchedulerConfiguration) -> Iterator[Note]:
-    """Yield what was set and does nothing; not what merely repeats the default.
+    """Yield the settings without an effect, except those with the default value.
 
-    Expects profiles as the file gives them, not yet merged with the default plugins.
+    Expects the profiles of the file, before they are merged with the default plugins.
     """
     client = settings.client_connection
     if settings.parallelism != _DEFAULT.parallelism:
-        yield Note("parallelism", "has no effect: all nodes are judged at once, in one thread")
+        yield Note("parallelism", "has no effect: all nodes are evaluated at once, in one thread")
     if client.accept_content_types:
-        yield Note("clientConnection.acceptContentTypes", "has no effect: answers are asked for in JSON")
+        yield Note("clientConnection.acceptContentTypes", "has no effect: answers are requested in JSON")
     if client.content_type not in {"application/json", _DEFAULT.client_connection.content_type}:
         yield Note("clientConnection.contentType", "has no effect: requests are sent as JSON")
     if client.burst and client.qps <= 0:
         yield Note("clientConnection.burst", "has no effect without a qps: the rate of requests adapts")
     if settings.delay_cache_until_active:
         yield Note(
-            "delayCacheUntilActive", "has no effect: standbys keep their picture of the cluster, to be quick"
+            "delayCacheUntilActive",
+            "has no effect: standby schedulers keep their cache, to take over quickly",
         )
     if not settings.enable_profiling:
         yield Note("enableProfiling", "has no effect: there are no Go profiles to serve")

@@ -1,4 +1,4 @@
-"""What a command line says in place of the file."""
+"""Overrides of the configuration file by the command line."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def with_leader_election(configuration: Configuration, **fields: Any) -> Configuration:
-    """Return a configuration with other fields of `LeaderElection`, but for those that are None.
+    """Return a configuration with changed fields of `LeaderElection`; None leaves a field unchanged.
 
     Raises:
-        ConfigurationError: everything that is wrong with the leader election then.
+        ConfigurationError: the resulting leader election is invalid; contains all errors.
     """
     given = {name: value for name, value in fields.items() if value is not None}
     settings = configuration.settings
@@ -44,10 +44,10 @@ def with_leader_election(configuration: Configuration, **fields: Any) -> Configu
 
 
 def with_feature_gates(configuration: Configuration, given: Mapping[str, bool]) -> Configuration:
-    """Return a configuration with these feature gates in place of those of the same names.
+    """Return a configuration in which these feature gates replace those of the same names.
 
     Raises:
-        ConfigurationError: everything that is wrong with the gates then.
+        ConfigurationError: the resulting gates are invalid; contains all errors.
     """
     settings = configuration.settings
     gates = {**settings.feature_gates, **given}

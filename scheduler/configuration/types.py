@@ -1,6 +1,6 @@
 """KubeSchedulerConfiguration, kubescheduler.config.k8s.io/v1: every field of kube-scheduler 1.36.
 
-The defaults here are those of an absent field. What a profile's absent parts become is in `defaults`.
+The defaults here apply to absent fields. `defaults` has the defaults of a profile's absent parts.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/config/v1/types.go; the defaults:
@@ -30,11 +30,11 @@ Percentage = Annotated[int, msgspec.Meta(ge=0, le=100)]
 class ConfigurationStruct(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """The base of all parts of a configuration: immutable, camelCase in the file."""
+    """Base class of all parts of a configuration: immutable, camelCase in the file."""
 
 
 class LeaderElection(ConfigurationStruct, frozen=True, kw_only=True):
-    """Who of several schedulers works.
+    """Leader election among several schedulers.
 
     Source:
         staging/src/k8s.io/component-base/config/v1alpha1/types.go, LeaderElectionConfiguration.
@@ -42,9 +42,9 @@ class LeaderElection(ConfigurationStruct, frozen=True, kw_only=True):
 
     leader_elect: bool = True
     lease_duration: Duration = Duration(15_000_000_000)
-    """How long others wait after the last renewal they saw before they take over."""
+    """Time after the last observed renewal before another candidate takes over."""
     renew_deadline: Duration = Duration(10_000_000_000)
-    """How long the leader tries to renew before it stops working."""
+    """Time for which the leader tries to renew before it stops."""
     retry_period: Duration = Duration(2_000_000_000)
     resource_lock: str = "leases"
     resource_name: str = "custom-scheduler"
@@ -53,7 +53,7 @@ class LeaderElection(ConfigurationStruct, frozen=True, kw_only=True):
 
 
 class ClientConnection(ConfigurationStruct, frozen=True, kw_only=True):
-    """How to talk to the API server.
+    """The connection to the API server.
 
     Source:
         staging/src/k8s.io/component-base/config/v1alpha1/types.go, ClientConnectionConfiguration.
@@ -63,19 +63,19 @@ class ClientConnection(ConfigurationStruct, frozen=True, kw_only=True):
     accept_content_types: str = ""
     content_type: str = "application/vnd.kubernetes.protobuf"
     qps: float = 0.0
-    """Requests a second. 0, the default, sets no limit: concurrency follows latency and 429 answers, where
-    kube-scheduler would take 50. As in client-go a negative number sets no limit either."""
+    """Requests per second. 0, the default, sets no limit: concurrency follows latency and 429 answers;
+    kube-scheduler would use 50. As in client-go, a negative number sets no limit either."""
     burst: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INT32)] = 0
-    """Requests that may go out at once above `qps`; 0 is as many as in a second. Without a `qps` it has no effect."""
+    """Requests sent at once above `qps`; 0 for as many as in a second. Without a `qps` it has no effect."""
 
 
 class Plugin(ConfigurationStruct, frozen=True, kw_only=True):
     """One plugin in a list.
 
     Attributes:
-        name: kube-scheduler's name, an entry point's, `module:Class`, or a path to a .py file relative to
-            the configuration's folder.
-        weight: of its scores; 0 stands for 1.
+        name: kube-scheduler's name, the name of an entry point, `module:Class`, or the path of a .py file
+            relative to the configuration's folder.
+        weight: weight of its scores; 0 stands for 1.
     """
 
     name: str = ""
@@ -83,14 +83,14 @@ class Plugin(ConfigurationStruct, frozen=True, kw_only=True):
 
 
 class PluginSet(ConfigurationStruct, frozen=True, kw_only=True):
-    """What a profile changes at one extension point: `disabled` of the defaults, `enabled` besides them."""
+    """A profile's changes at one extension point: `disabled` removes defaults, `enabled` adds plugins."""
 
     enabled: tuple[Plugin, ...] = ()
     disabled: tuple[Plugin, ...] = ()
 
 
 class Plugins(ConfigurationStruct, frozen=True, kw_only=True):
-    """The plugin sets of a profile; `multi_point` speaks for every point its plugins implement."""
+    """The plugin sets of a profile; `multi_point` applies to every point that its plugins implement."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()
@@ -109,23 +109,23 @@ class Plugins(ConfigurationStruct, frozen=True, kw_only=True):
     placement_score: PluginSet = PluginSet()
 
     def at(self, point: ExtensionPoint) -> PluginSet:
-        """The plugin set of one extension point, without what `multi_point` adds."""
+        """Return the plugin set of one extension point, without the plugins of `multi_point`."""
         found: PluginSet = getattr(self, point.name.lower())
         return found
 
 
 class PluginConfig(ConfigurationStruct, frozen=True, kw_only=True):
-    """The arguments of one plugin, as plain values: each plugin says itself what it takes."""
+    """The arguments of one plugin, as plain values; the plugin defines their type."""
 
     name: str = ""
     args: dict[str, Any] = {}
 
 
 class Profile(ConfigurationStruct, frozen=True, kw_only=True):
-    """How pods of one `spec.schedulerName` are scheduled.
+    """The scheduling of pods with one `spec.schedulerName`.
 
     Attributes:
-        percentage_of_nodes_to_score: None takes the configuration's.
+        percentage_of_nodes_to_score: None for the configuration's value.
     """
 
     scheduler_name: str = ""
@@ -148,14 +148,14 @@ class ExtenderTLS(ConfigurationStruct, frozen=True, kw_only=True):
 
 
 class ManagedResource(ConfigurationStruct, frozen=True, kw_only=True):
-    """ExtenderManagedResource: an extended resource; only pods that ask for one are sent to the extender."""
+    """ExtenderManagedResource: an extended resource; only pods that request one are sent to the extender."""
 
     name: str = ""
     ignored_by_scheduler: bool = False
 
 
 class Extender(ConfigurationStruct, frozen=True, kw_only=True):
-    """An HTTP service asked in every scheduling cycle. An empty verb is not called.
+    """An HTTP service called in every scheduling cycle. An empty verb is not called.
 
     Source:
         staging/src/k8s.io/kube-scheduler/config/v1/types.go, Extender; the timeout of 5 seconds:
@@ -177,34 +177,36 @@ class Extender(ConfigurationStruct, frozen=True, kw_only=True):
 
 
 class KubeSchedulerConfiguration(ConfigurationStruct, frozen=True, kw_only=True):
-    """All settings; `load` gives them with every default filled in."""
+    """All settings; `load` fills in every default."""
 
     parallelism: Annotated[int, msgspec.Meta(ge=1, le=_MAX_INT32)] = 16
     leader_election: LeaderElection = LeaderElection()
     client_connection: ClientConnection = ClientConnection()
     enable_profiling: bool = True
     enable_contention_profiling: bool | None = None
-    """None takes `enable_profiling`."""
+    """None for the value of `enable_profiling`."""
     percentage_of_nodes_to_score: Percentage = 100
-    """The share of the nodes that is searched for a feasible one. 100, the default, judges every node;
-    0 is kube-scheduler's own default, a share that shrinks from 50 to 5 as the cluster grows."""
+    """The percentage of the nodes that is searched for a feasible one. 100, the default, evaluates every node;
+    0 is kube-scheduler's own default, a percentage that shrinks from 50 to 5 as the cluster grows."""
     pod_initial_backoff_seconds: Annotated[int, msgspec.Meta(gt=0, le=_MAX_INT64)] = 1
     pod_max_backoff_seconds: Annotated[int, msgspec.Meta(le=_MAX_INT64)] = 10
     node_pause_initial_seconds: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INT64)] = 5
-    """How long a node is avoided whose kubelet rejected a pod that was bound to it; doubles with each time. 0 for never.
+    """How long a node is paused after its kubelet rejected a pod; doubles with each rejection. 0 for never.
 
-    Longer spares pods from failing while another scheduler fills the node; shorter uses its room sooner. Ours alone.
+    A longer pause spares pods from failing while another scheduler fills the node; a shorter one uses its
+    capacity sooner. kube-scheduler does not have this field.
     """
     node_pause_max_seconds: Annotated[int, msgspec.Meta(ge=0, le=_MAX_INT64)] = 60
-    """The longest such time. Ours alone."""
+    """The longest pause of a node. kube-scheduler does not have this field."""
     attempt_budget: Duration = Duration(750_000_000)
-    """How long an attempt may hold the loop at a stretch, before it is ended and its pod put aside. Ours alone.
+    """How long an attempt may hold the loop at a time, before it is stopped and its pod quarantined.
 
-    Longer lets slow plugins look at more nodes; shorter keeps the lease, the watches and the other pods waiting less.
+    A longer budget lets slow plugins evaluate more nodes; a shorter one delays the lease, the watches and
+    other pods less. kube-scheduler does not have this field.
     """
     profiles: tuple[Profile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     feature_gates: dict[str, bool] = {}
-    """Gate -> whether it is on, of those that are named; `feature_gates` says what that makes of all. Ours alone."""
+    """Gate -> whether it is on; `feature_gates` has the resulting features. kube-scheduler does not have this field."""
     delay_cache_until_active: bool = False
-    """Whether kube-scheduler reads the cluster only once leading; it has no effect here."""
+    """Whether kube-scheduler fills its cache only once leading; it has no effect here."""

@@ -1,4 +1,4 @@
-"""What must hold for a configuration, beyond the types of its fields.
+"""Validation rules of a configuration, beyond the types of its fields.
 
 Source:
     kube-scheduler v1.36, pkg/scheduler/apis/config/validation/validation.go,
@@ -34,10 +34,10 @@ _LEAST_BUDGET, _MOST_BUDGET = 50_000_000, 5_000_000_000  # nanoseconds
 
 
 def faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError]:
-    """Yield everything that is wrong across fields.
+    """Yield all errors that involve several fields.
 
-    Expects the zero values already replaced, and profiles as the file gives them: once they are merged with
-    the default plugins, the places in a path would not be those in the file.
+    Expects zero values to be replaced already, and the profiles of the file: once they are merged with the
+    default plugins, the indices in a path would differ from those in the file.
     """
     yield from leader_election_faults(settings.leader_election)
     if settings.pod_max_backoff_seconds < settings.pod_initial_backoff_seconds:
@@ -62,7 +62,7 @@ def faults(settings: KubeSchedulerConfiguration) -> Iterator[FieldError]:
 
 
 def leader_election_faults(election: LeaderElection) -> Iterator[FieldError]:
-    """Yield what is wrong with the leader election; nothing matters when it is off."""
+    """Yield the errors of the leader election; none if it is off."""
     if not election.leader_elect:
         return
     path = "leaderElection"
@@ -92,7 +92,7 @@ def leader_election_faults(election: LeaderElection) -> Iterator[FieldError]:
 
 
 def profile_faults(profiles: Sequence[Profile]) -> Iterator[FieldError]:
-    """Yield what is wrong with profiles, as they are written."""
+    """Yield the errors of profiles, as written."""
     names: dict[str, str] = {}  # scheduler name -> path of the profile that has it
     for i, profile in enumerate(profiles):
         path = entry("profiles", i)
@@ -123,7 +123,7 @@ def _plugin_set_faults(plugin_set: PluginSet, path: str) -> Iterator[FieldError]
             if not plugin.name:
                 yield FieldError(name_path, "is missing")
             elif key == "disabled":
-                continue  # also twice, as upstream
+                continue  # duplicates are allowed, as upstream
             elif plugin.name in places:
                 first = entry(key, places[plugin.name])
                 yield FieldError(name_path, f"{quoted(plugin.name)} is listed already at {first}")
@@ -158,7 +158,7 @@ def _plugin_config_faults(configs: Sequence[PluginConfig], path: str) -> Iterato
 
 
 def type_meta_faults(plugin: str, args: dict[str, object], path: str) -> Iterator[FieldError]:
-    """Yield what is wrong with `apiVersion` and `kind` among a plugin's arguments; they may be left out."""
+    """Yield the errors of `apiVersion` and `kind` in a plugin's arguments; they are optional."""
     for key, expected in (("apiVersion", API_VERSION), ("kind", f"{plugin}Args")):
         found = args.get(key)
         if found is not None and found != expected:

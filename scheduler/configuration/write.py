@@ -1,4 +1,4 @@
-"""A configuration in effect written down, for `--write-config-to`, /configz and whoever wonders about a default."""
+"""Writes a configuration, for `--write-config-to`, /configz and users who look for a default."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 
 def to_yaml(configuration: Configuration) -> str:
-    """Write a configuration as `to_plain` gives it; `parse` reads an equal one back."""
+    """Write a configuration as `to_plain` returns it; `parse` returns an equal one."""
     return write(to_plain(configuration))
 
 
 def to_plain(configuration: Configuration) -> dict[str, Any]:
-    """Return what JSON can say of a configuration, with every default filled in.
+    """Return a configuration as JSON values, with every default.
 
-    Left out is what nothing stands for: extension points at which the profile says nothing, the weight 0,
-    a profile's percentage when it takes the configuration's. Paths of plugins stay relative to where the
-    configuration came from. Keys of extenders are written as they are.
+    Empty values are left out: extension points without changes, the weight 0, and a profile's percentage when
+    it has the configuration's value. Paths of plugins stay relative to the configuration's source. Keys of
+    extenders are unchanged.
     """
     return {"apiVersion": API_VERSION, "kind": KIND, **_plain(configuration.settings)}
 
 
 def to_shown(configuration: Configuration) -> dict[str, Any]:
-    """Return what `to_plain` does, without what is secret: in URLs, and the private keys of extenders."""
+    """Return the result of `to_plain` without secrets: those in URLs, and the private keys of extenders."""
     shown: dict[str, Any] = shown_in(to_plain(configuration), shown_value)
     for tls in _extenders_tls(shown):
         if tls.get("keyData"):
@@ -39,9 +39,9 @@ def to_shown(configuration: Configuration) -> dict[str, Any]:
 
 
 def to_recorded(configuration: Configuration) -> str:
-    """Write what `to_yaml` does, without what is secret; `parse` reads a configuration back that decides the same.
+    """Write the result of `to_yaml` without secrets; `parse` returns a configuration with the same decisions.
 
-    Extenders are not asked again, so that nothing has to be proved to them.
+    A replay does not call extenders, so that client certificates are not needed.
     """
     shown: dict[str, Any] = shown_in(to_plain(configuration), shown_value)
     for tls in _extenders_tls(shown):
@@ -55,7 +55,7 @@ def _extenders_tls(plain: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def converted_yaml(configuration: Configuration) -> str:
-    """Write what the source of a configuration says in today's form, without defaults; `parse` reads an equal one."""
+    """Write a configuration's source in the current version, without defaults; `parse` returns an equal one."""
     return write({"apiVersion": API_VERSION, "kind": KIND, **configuration.converted})
 
 

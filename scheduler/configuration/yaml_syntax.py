@@ -1,4 +1,4 @@
-"""PyYAML, set up so that it reads and writes by the same rules."""
+"""PyYAML, configured to read and write by the same rules."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from yaml.events import CollectionEndEvent, CollectionStartEvent
 from yaml.resolver import BaseResolver
 
 TAG = "tag:yaml.org,2002:"
-"""What the names of YAML's own types begin with."""
+"""Prefix of the tags of YAML's own types."""
 
 
 def compose(text: str) -> list[yaml.Node]:
-    """Read the documents of a text, without the empty ones.
+    """Parse the documents of a text, without the empty ones.
 
     Raises:
-        yaml.YAMLError: not YAML.
-        RecursionError: nested too deeply.
-        ValueError, OverflowError: an escape that stands for no character.
+        yaml.YAMLError: the text is not YAML.
+        RecursionError: the nesting is too deep. ValueError, OverflowError: an escape sequence has no
+            character.
     """
     return _documents(text, _Loader)
 
 
 def compose_quickly(text: str, deepest: int) -> list[yaml.Node]:
-    """Read as `compose` does, in a tenth of the time but with poorer words for errors.
+    """Parse as `compose` does, in a tenth of the time but with less precise error messages.
 
-    The C library does it, where PyYAML has it. It would follow any nesting until the stack is full, so the depth is
-    looked at first.
+    This uses the C library, if PyYAML has it. The library would recurse until the stack overflows, so the
+    depth is checked first.
 
     Raises:
-        yaml.YAMLError: not YAML.
-        RecursionError: nested deeper than `deepest`.
-        ValueError, OverflowError: an escape that stands for no character.
+        yaml.YAMLError: the text is not YAML.
+        RecursionError: the nesting is deeper than `deepest`. ValueError, OverflowError: an escape sequence
+            has no character.
     """
     if not yaml.__with_libyaml__:
         return compose(text)
@@ -46,7 +46,7 @@ def compose_quickly(text: str, deepest: int) -> list[yaml.Node]:
 
 
 def write(value: Any) -> str:
-    """Write plain values so that they are read back as they were."""
+    """Write plain values so that parsing returns equal ones."""
     return yaml.dump(
         value, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=110
     )
@@ -57,7 +57,7 @@ def _documents(text: str, loader: Any) -> list[yaml.Node]:
 
 
 class _Resolver(BaseResolver):
-    """Which plain scalars are not text: the rules of YAML 1.1 that Kubernetes' own reader has."""
+    """The types of plain scalars: the rules of YAML 1.1 in Kubernetes' own parser."""
 
 
 for _name, _pattern, _first in (
@@ -72,23 +72,23 @@ for _name, _pattern, _first in (
 
 
 class _Loader(_Resolver, yaml.BaseLoader):
-    """Text to nodes."""
+    """Parses text to nodes."""
 
 
 def _quick_loader() -> type:
-    # CBaseLoader is only there if PyYAML was built with the C library.
+    # CBaseLoader exists only if PyYAML was built with the C library.
     return type("_QuickLoader", (_Resolver, yaml.CBaseLoader), {})
 
 
 class _Dumper(_Resolver, yaml.SafeDumper):
-    """Values to text; quotes exactly the text that `_Resolver` would take for something else."""
+    """Writes values as text; quotes exactly the strings that `_Resolver` would parse as another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write what occurs twice twice: anchors confuse readers."""
+        """Write repeated values repeatedly: anchors confuse readers."""
         return True
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        """Escape line breaks of Unicode, which PyYAML would fold into spaces."""
+        """Escape Unicode line breaks, which PyYAML would fold into spaces."""
         style = '"' if any(character in text for character in "\r\x85\u2028\u2029") else None
         return self.represent_scalar(TAG + "str", text, style=style)
 

@@ -1,8 +1,8 @@
-"""YAML text to plain values, as strictly as a configuration deserves.
+"""Parses YAML text to plain values, strictly.
 
-PyYAML's own loaders take the last of two equal keys in silence, turn `2024-01-01` into a date and
-`1:30` into 90, and follow an alias into itself. Here values are what JSON can say (mappings with text
-keys, lists, text, numbers, booleans, null), and every fault has its path or its line.
+PyYAML's own loaders silently take the last of two equal keys, parse `2024-01-01` as a date and `1:30` as 90,
+and follow an alias into itself. Here values are JSON values (mappings with string keys, lists, strings,
+numbers, booleans, null), and every error has its path or its line.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _MAX_VALUES = 100_000  # aliases within aliases would otherwise expand without e
 _MAX_VALUES_OF_MANY = 20_000_000  # a cluster of 5000 nodes has about 5 million
 _MAX_CHARACTERS = (
     4 * 2**20
-)  # of all scalars, aliases followed: a long text a hundred thousand times is no more a text
+)  # of all scalars, with aliases expanded: limits a long text with a hundred thousand aliases
 _MAX_CHARACTERS_OF_MANY = 2**31
 _MAX_TEXT = 2**20  # characters; what a ConfigMap can hold
 _LONG_TEXT = (
     2**16
-)  # beyond, the quick reader is worth its poorer words: the other takes ten seconds for a megabyte
-_MOST_ERRORS = 100  # who has made so many has made one
+)  # above it, the quick parser is used despite its messages: the other one takes ten seconds for a megabyte
+_MOST_ERRORS = 100  # more errors have a common cause
 
 
 @dataclass(slots=True)
 class Document:
-    """What a text says.
+    """The result of parsing a text.
 
     Attributes:
-        value: plain values; None for an empty text. What has a fault of its own is left out.
-        errors: the faults of the text itself.
+        value: plain values, without invalid ones; None for an empty text.
+        errors: the errors of the text itself.
     """
 
     value: Any = None
@@ -50,7 +50,7 @@ class Document:
 
 
 def read(text: str) -> Document:
-    """Read a text that holds one YAML document; never raises."""
+    """Parse a text with one YAML document; never raises."""
     if len(text) > _MAX_TEXT:
         return Document(errors=[FieldError("", f"has {len(text)} characters, at most {_MAX_TEXT} are read")])
     quickly = partial(compose_quickly, deepest=_MAX_DEPTH)
@@ -66,10 +66,10 @@ def read(text: str) -> Document:
 
 
 def read_all(text: str) -> list[Document]:
-    """Read a text that holds any number of YAML documents, large ones too; never raises.
+    """Parse a text with any number of YAML documents, including large ones; never raises.
 
     Returns:
-        The documents that are not empty, in order; one that has nothing but errors if the text is not YAML.
+        The documents that are not empty, in order; a single one with only errors if the text is not YAML.
     """
     nodes, error = _composed(text, partial(compose_quickly, deepest=_MAX_DEPTH))
     if error is not None:
@@ -86,8 +86,8 @@ def _composed(
         return [], _syntax_error(text, error)
     except RecursionError:
         return [], _TOO_DEEP
-    except (ValueError, OverflowError):  # PyYAML lets chr() raise on "\U00110000"
-        return [], FieldError("", "not YAML: an escape stands for no character")
+    except (ValueError, OverflowError):  # chr() in PyYAML raises on "\U00110000"
+        return [], FieldError("", "not YAML: an escape sequence has no character")
 
 
 def _syntax_error(text: str, error: yaml.YAMLError) -> FieldError:
@@ -101,12 +101,12 @@ def _syntax_error(text: str, error: yaml.YAMLError) -> FieldError:
     return FieldError(place, f"not YAML: {problem}")
 
 
-_FAULTY = object()  # stands for a value whose fault has been noted
+_FAULTY = object()  # stands for a value whose error is recorded
 _TOO_DEEP = FieldError("", f"nested deeper than {_MAX_DEPTH} levels")
 
 
 class _OutOfBoundsError(Exception):
-    """The document is too deep or too large to go on."""
+    """The document is too deep or too large."""
 
     def __init__(self, problem: FieldError) -> None:
         self.problem = problem
@@ -114,7 +114,7 @@ class _OutOfBoundsError(Exception):
 
 
 class _ValueReader:
-    """Nodes to values; notes faults and goes on without the faulty value."""
+    """Converts nodes to values; records errors and continues without the invalid values."""
 
     def __init__(self, most_values: int, most_characters: int) -> None:
         self.errors: list[FieldError] = []
@@ -140,7 +140,7 @@ class _ValueReader:
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode) and node.tag == TAG + "seq":
             values = [self.value(item, entry(path, i), depth + 1) for i, item in enumerate(node.value)]
-            # null keeps the places of the entries after a faulty one, and so their paths.
+            # null keeps the indices of the entries after an invalid one, and so their paths.
             return [None if value is _FAULTY else value for value in values]
         if isinstance(node, yaml.ScalarNode):
             self._characters += len(node.value)
@@ -154,7 +154,7 @@ class _ValueReader:
 
     def _mapping(self, node: yaml.MappingNode, path: str, depth: int) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        lines: dict[str, int] = {}  # key -> the line it was first given on
+        lines: dict[str, int] = {}  # key -> line of its first occurrence
         merged: list[yaml.Node] = []
         for key_node, value_node in node.value:
             if key_node.tag == TAG + "merge":
@@ -189,7 +189,7 @@ class _ValueReader:
             return None
 
     def _merged(self, node: yaml.Node, path: str, depth: int) -> dict[str, Any]:
-        """What `<<: *anchor` or `<<: [*one, *other]` brings; of several the first wins."""
+        """Return the mapping of `<<: *anchor` or `<<: [*one, *other]`; the first of several wins."""
         sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
         result: dict[str, Any] = {}
         for source in sources:
@@ -211,10 +211,10 @@ class _ValueReader:
 
 
 def _scalar(node: yaml.ScalarNode) -> Any:
-    """Read one scalar.
+    """Parse one scalar.
 
     Raises:
-        ValueError: not what its tag says, or nothing JSON could say.
+        ValueError: the text does not match its tag, or is not a JSON value.
     """
     text: str = node.value
     match node.tag.removeprefix(TAG):
@@ -237,7 +237,7 @@ _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False,
 
 
 def _text(text: str) -> str:
-    """Join the halves of a character that JSON escapes as two."""
+    """Join the surrogate pair of a character that JSON escapes as two."""
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:

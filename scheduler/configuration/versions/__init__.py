@@ -1,7 +1,7 @@
-"""Configurations of every age, made today's one step at a time.
+"""Converts configurations of old versions to the current one, one version at a time.
 
-Each module is one version and makes its configurations those of the next. The steps work on plain values, before
-anything is decoded, so that what they make is read, checked and written like any configuration of today.
+Each module converts one version to the next. The conversion uses plain values, before decoding, so that its
+result is decoded, checked and written like any current configuration.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _STEPS = {
     f"{_GROUP}/v1beta2": v1beta2.convert,
     f"{_GROUP}/v1beta3": v1beta3.convert,
 }
-"""apiVersion -> what makes the next one of it, of those without a source; oldest first."""
+"""apiVersion -> conversion to the next version, for versions without `algorithmSource`; oldest first."""
 
 OLD_VERSIONS = tuple(reversed((*_WITH_SOURCE, *_STEPS)))
-"""Of a KubeSchedulerConfiguration, newest first."""
+"""Old versions of KubeSchedulerConfiguration, newest first."""
 POLICY = ("v1", "Policy")
-"""apiVersion and kind of what came before configurations."""
+"""apiVersion and kind of the Policy, the predecessor of configurations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A document in today's form.
+    """A document of the current version.
 
     Attributes:
-        conversion: the result, what is wrong or lost, and where everything came from.
-        source: what `algorithmSource` said; None where there can be none.
+        conversion: the result, the errors and losses, and the original paths.
+        source: content of `algorithmSource`; None for versions without it.
     """
 
     conversion: Conversion
@@ -55,7 +55,7 @@ class Converted:
 
 
 def type_meta_faults(document: Mapping[str, Any]) -> list[FieldError]:
-    """Say what is wrong with apiVersion and kind; without them nothing else can be judged."""
+    """Return the errors of apiVersion and kind; without valid ones, nothing else can be checked."""
     version, kind = document.get("apiVersion"), document.get("kind")
     if (version, kind) == POLICY or (kind == KIND and version in (API_VERSION, *OLD_VERSIONS)):
         return []
@@ -76,7 +76,7 @@ def type_meta_faults(document: Mapping[str, Any]) -> list[FieldError]:
 
 
 def to_current(document: dict[str, Any], folder: Path, policies: Mapping[PolicyConfigMap, str]) -> Converted:
-    """Make a document today's, whose apiVersion and kind have no faults; the path of a policy starts from `folder`."""
+    """Convert a document with valid apiVersion and kind; the path of a policy is relative to `folder`."""
     conversion = Conversion(document)
     fields = conversion.result
     version, kind = fields.pop("apiVersion"), fields.pop("kind")
@@ -101,12 +101,12 @@ def to_current(document: dict[str, Any], folder: Path, policies: Mapping[PolicyC
 
 
 def _through(version: str, fields: dict[str, Any], conversion: Conversion) -> None:
-    """Take the steps from one version on."""
+    """Convert from one version to the current one."""
     steps = list(_STEPS)
     for step in steps[steps.index(version) :]:
         _STEPS[step](fields, conversion)
     for profile in profiles_of(fields, conversion):
-        # Arguments name the version they are written for; their own conversion is done.
+        # Arguments have the version they were written for; they are converted already.
         for config in entries(profile.fields.get("pluginConfig")):
             args = mapping(mapping(config).get("args"))
             if args.get("apiVersion") in OLD_VERSIONS:
@@ -114,7 +114,7 @@ def _through(version: str, fields: dict[str, Any], conversion: Conversion) -> No
 
 
 def _refuse_beside_policy(fields: dict[str, Any], conversion: Conversion) -> None:
-    """Refuse what a policy would silently replace."""
+    """Report settings that a policy would silently replace."""
     for profile in profiles_of(fields, conversion):
         configs = entries(profile.fields.get("pluginConfig"))
         given = {
@@ -127,7 +127,7 @@ def _refuse_beside_policy(fields: dict[str, Any], conversion: Conversion) -> Non
 
 
 def _read_policy(source: AlgorithmSource, conversion: Conversion) -> PolicyPlugins | None:
-    """Read the policy's own document; its faults become those of the field that named it."""
+    """Parse the policy's own document; its errors become errors of the field with its name."""
     if source.policy is None:
         return None
     document = read(source.policy)
@@ -140,7 +140,7 @@ def _read_policy(source: AlgorithmSource, conversion: Conversion) -> PolicyPlugi
     else:
         for key, expected in zip(("apiVersion", "kind"), POLICY, strict=True):
             found = document.value.get(key)
-            if found not in {None, expected}:  # both could be left out
+            if found not in {None, expected}:  # both are optional
                 own.fault(None, key, f"must be {expected}, {was(found)}")
         fields = {key: value for key, value in own.result.items() if key not in {"apiVersion", "kind"}}
         plugins = policy.convert(fields, own)
@@ -151,7 +151,7 @@ def _read_policy(source: AlgorithmSource, conversion: Conversion) -> PolicyPlugi
 
 
 def _run_policy(fields: dict[str, Any], conversion: Conversion, plugins: PolicyPlugins | None) -> None:
-    """Have every profile run a policy's plugins, if there is one, less preemption where that is off."""
+    """Set the plugins of a policy, if there is one, in every profile, without preemption if it is disabled."""
     if plugins is None:
         return
     names = {name_of(plugin) for plugin in plugins.plugins["multiPoint"]["enabled"]}
@@ -160,7 +160,7 @@ def _run_policy(fields: dict[str, Any], conversion: Conversion, plugins: PolicyP
         off = profile.listed("postFilter", "disabled")
         if off:
             sets["postFilter"] = {"disabled": off}
-        # Set by fields of the configuration, beside the policy.
+        # Set by fields of the configuration, outside of the policy.
         for name in ("InterPodAffinity", "VolumeBinding"):
             of_field = profile.args(name)
             if name in names and of_field:

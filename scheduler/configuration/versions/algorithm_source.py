@@ -1,4 +1,4 @@
-"""`algorithmSource` of v1alpha1: which provider or policy says what runs.
+"""`algorithmSource` of v1alpha1: the provider or policy that selects the plugins.
 
 Source:
     kube-scheduler v1.18, pkg/scheduler/scheduler.go, New, initPolicyFromFile, initPolicyFromConfigMap.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PATH = "algorithmSource"
 POLICY_KEY = "policy.cfg"
-"""The key of a ConfigMap under which its policy is."""
+"""Key of the policy in a ConfigMap."""
 _PROVIDERS = ("DefaultProvider", CLUSTER_AUTOSCALER)
 
 
@@ -40,11 +40,11 @@ class PolicyConfigMap(NamedTuple):
 
 
 class PolicyMissingError(ConfigurationError):
-    """The configuration names a ConfigMap whose policy was not given.
+    """The configuration refers to a ConfigMap whose policy was not given.
 
     Attributes:
-        config_map: to be read.
-        kubeconfig: the configuration's own way to the API server; "" without one.
+        config_map: the ConfigMap to read.
+        kubeconfig: the configuration's own kubeconfig; "" without one.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class PolicyMissingError(ConfigurationError):
 
 @dataclass(slots=True)
 class AlgorithmSource:
-    """What the field said.
+    """The content of the field.
 
     Attributes:
-        provider: "" is the default one.
+        provider: name of the provider; "" for the default one.
         policy: text of a policy; None without one.
-        where: what to call the policy in messages.
-        path: of the field that named the policy.
+        where: name of the policy's source, for messages.
+        path: path of the field that refers to the policy.
         files: the files that were read.
-        missing: the ConfigMap that would have to be read.
+        missing: the ConfigMap that must be read.
     """
 
     provider: str = ""
@@ -101,7 +101,7 @@ def read_algorithm_source(
     folder: Path,
     policies: Mapping[PolicyConfigMap, str],
 ) -> AlgorithmSource:
-    """Read the field, and the policy file it names, whose path starts from `folder`."""
+    """Read the field, and the policy file it refers to, with a path relative to `folder`."""
     found = AlgorithmSource()
     if fields.get(PATH) is None:
         return found
@@ -110,7 +110,7 @@ def read_algorithm_source(
     if source is None or errors:
         return found
     if source.provider is not None and source.policy is not None:
-        conversion.fault(fields, PATH, "has a provider and a policy: only one of them can say what runs")
+        conversion.fault(fields, PATH, "has a provider and a policy: only one of them is allowed")
     if source.provider:
         found.provider = source.provider
         if source.provider not in _PROVIDERS:
@@ -147,7 +147,7 @@ def _read_policy(
             found.policy = read_regular(file).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             conversion.fault(fields, found.path, f"{file} is not UTF-8: byte {error.start}")
-        except (OSError, ValueError) as error:  # the second of a name that no file can have
+        except (OSError, ValueError) as error:  # ValueError for a name that no file can have
             why = getattr(error, "strerror", None) or error
             conversion.fault(fields, found.path, f"{file} cannot be read: {why}")
     elif policy.config_map is not None:

@@ -1,8 +1,8 @@
-"""One walk from an old configuration to today's: what is wrong, what is lost, and where everything came from.
+"""One conversion of an old configuration: errors, losses, and the original paths of all values.
 
-The steps between versions work on plain values, which may be of any shape: what is of a wrong type is left for the
-decoder of today's form to complain about. Its complaints name places in the converted document; `original` says
-where in the file those are.
+The steps between versions use plain values, which may have any shape: values of a wrong type are left for the
+decoder of the current version. Its errors have paths in the converted document; `original` returns their
+paths in the file.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _STEP = re.compile(
 
 
 class Conversion:
-    """What a conversion learns on its way.
+    """The state of a conversion.
 
     Attributes:
-        errors: what cannot be said today, with paths in the file.
-        notes: what was set and does nothing any more, likewise.
+        errors: settings that cannot be expressed in the current version, with paths in the file.
+        notes: settings that have no effect any more, with paths in the file.
         result: a copy of the document, which the steps change in place.
     """
 
@@ -32,32 +32,32 @@ class Conversion:
         self.errors: list[FieldError] = []
         self.notes: list[Note] = []
         self._places: dict[int, str] = {}  # id of a mapping or list -> its path in the file
-        self._alive: list[Any] = []  # an id is good only while its object lives
+        self._alive: list[Any] = []  # an id is valid only while its object exists
         self.result: dict[str, Any] = self._copied(document, "")
 
     def fault(self, within: Any, relative: str, problem: str) -> None:
-        """Note something wrong at a path below a mapping that is part of the file."""
+        """Record an error at a path below a mapping of the file."""
         self.errors.append(FieldError(self.place(within, relative), problem))
 
     def note(self, within: Any, relative: str, text: str) -> None:
-        """Note what has no effect."""
+        """Record a setting without an effect."""
         self.notes.append(Note(self.place(within, relative), text))
 
     def place(self, within: Any, relative: str) -> str:
-        """Return the path in the file of what is below a mapping."""
+        """Return the path in the file for a path below a mapping."""
         return _joined(self._places.get(id(within), ""), relative)
 
     def instead(self, old: Any, new: dict[str, Any]) -> dict[str, Any]:
-        """Make a new mapping count as the place in the file of an old one."""
+        """Give a new mapping the path in the file of an old one."""
         if id(old) in self._places:
             self._alive.append(new)
             self._places[id(new)] = self._places[id(old)]
         return new
 
     def original(self, path: str) -> str:
-        """Return the path in the file of a path in the converted document.
+        """Return the path in the file for a path in the converted document.
 
-        What the conversion made itself keeps the path it has there.
+        Values that the conversion created keep their path in the converted document.
         """
         found, rest_from = "", None
         value: Any = self.result
@@ -72,7 +72,7 @@ class Conversion:
         return path if rest_from is None else _joined(found, path[rest_from:].removeprefix("."))
 
     def whole_number(self, within: Any, key: str, least: int, most: int) -> int | None:
-        """Return a field that is a number, None where it is absent or faulty; the fault is noted."""
+        """Return an integer field; None if it is absent or invalid, and then the error is recorded."""
         value = mapping(within).get(key)
         if value is None:
             return None
@@ -95,17 +95,17 @@ class Conversion:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """Return a mapping as it is, and an empty one for anything else."""
+    """Return a mapping unchanged; an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def entries(value: Any) -> list[Any]:
-    """Return a list as it is, and an empty one for anything else."""
+    """Return a list unchanged; an empty one for any other value."""
     return value if isinstance(value, list) else []
 
 
 def name_of(plugin: Any) -> str:
-    """Return the name in an entry of a list of plugins; "" where there is none."""
+    """Return the name in an entry of a list of plugins; "" without one."""
     name = mapping(plugin).get("name")
     return name if isinstance(name, str) else ""
 

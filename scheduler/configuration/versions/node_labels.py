@@ -1,4 +1,4 @@
-"""NodeLabel, as the affinity that NodeAffinity adds to every pod.
+"""Converts NodeLabel to the affinity that NodeAffinity adds to every pod.
 
 Source:
     kube-scheduler v1.22, pkg/scheduler/framework/plugins/nodelabel/node_label.go; the advice to use NodeAffinity:
@@ -22,7 +22,7 @@ NO_PREFERENCE = "was removed, use addedAffinity.preferredDuringSchedulingIgnored
 
 
 def required_labels(present: Iterable[str], absent: Iterable[str]) -> dict[str, Any]:
-    """Return the affinity that nodes with all of some labels, and none of others, fulfil."""
+    """Return the affinity for nodes with all of some labels, and none of others."""
     expressions = [{"key": label, "operator": "Exists"} for label in present]
     expressions += [{"key": label, "operator": "DoesNotExist"} for label in absent]
     terms = [{"matchExpressions": expressions}]
@@ -30,7 +30,7 @@ def required_labels(present: Iterable[str], absent: Iterable[str]) -> dict[str, 
 
 
 def move_node_labels(profile: Profile) -> None:
-    """Have NodeAffinity check what NodeLabel did; its preferences have no equal."""
+    """Move the checks of NodeLabel to NodeAffinity; its preferences have no equivalent."""
     filters = _LABEL in profile.names("filter", "enabled")
     for plugin in profile.listed("score", "enabled"):
         if name_of(plugin) == _LABEL:

@@ -1,7 +1,7 @@
-"""The Policy object, as the plugins of a profile.
+"""Converts a Policy object to the plugins of a profile.
 
-What came after policies (scheduling gates, dynamic resources, declared features) runs as by default: it concerns
-only pods that ask for it.
+Later plugins (scheduling gates, dynamic resources, declared features) run by default: they affect only pods
+that use them.
 
 Source:
     kube-scheduler v1.22, pkg/scheduler/factory.go, createFromConfig;
@@ -53,7 +53,7 @@ _SECOND = 1_000_000_000  # nanoseconds, in which httpTimeout was
 
 @dataclass(frozen=True, slots=True)
 class PolicyPlugins:
-    """What a policy has become: fields of a profile, and the extenders of the configuration."""
+    """The result of a policy: fields of a profile, and the extenders of the configuration."""
 
     plugins: dict[str, Any]
     args: dict[str, dict[str, Any]]  # plugin -> its arguments
@@ -61,12 +61,12 @@ class PolicyPlugins:
 
 
 def convert(fields: dict[str, Any], conversion: Conversion) -> PolicyPlugins | None:
-    """Return a policy as plugins.
+    """Return the plugins of a policy.
 
-    The conversion is of the policy's own document, whose fields these are, less apiVersion and kind.
+    The conversion is of the policy's own document; the fields are without apiVersion and kind.
 
     Returns:
-        None where the policy cannot be read at all.
+        None if the policy cannot be decoded.
     """
     policy, errors = decode(fields, Policy)
     conversion.errors.extend(errors)
@@ -81,7 +81,7 @@ def convert(fields: dict[str, Any], conversion: Conversion) -> PolicyPlugins | N
         conversion.note(
             None,
             "alwaysCheckAllPredicates",
-            "has no effect: a node is told the reason of the first plugin that refuses it",
+            "has no effect: a node has the reason of the first plugin that rejects it",
         )
     extenders = [
         extender
@@ -98,8 +98,9 @@ class _Walk:
     """Collects plugins.
 
     Attributes:
-        filters: those that filter, in order.
-        weights: those that score -> weight.
+        conversion: records errors and losses.
+        filters: filter plugins, in order.
+        weights: score plugin -> weight.
         args: plugin -> arguments.
     """
 
@@ -107,7 +108,7 @@ class _Walk:
     filters: list[str] = field(default_factory=list)
     weights: dict[str, int] = field(default_factory=dict)
     args: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _strategy: str = ""  # the priority that chose how resources score
+    _strategy: str = ""  # the priority that selected the scoring strategy
 
     def predicates(self, given: tuple[Predicate, ...] | None) -> None:
         names = set(MANDATORY_PREDICATES)
@@ -165,7 +166,7 @@ class _Walk:
             else:
                 self._custom(priority.argument, priority.weight, path)
         if "PodTopologySpread" in self.weights and "PodTopologySpread" not in self.args:
-            # Even spreading alone is by the pods' own constraints.
+            # Even spreading alone uses only the pods' own constraints.
             self.args["PodTopologySpread"] = {"defaultingType": "List"}
 
     def _named(self, priority: Priority, path: str) -> None:
@@ -231,7 +232,7 @@ def _strategy(type_: str, ratio: RequestedToCapacityRatioArguments | None) -> di
 
 
 def _plugins(filters: list[str], weights: Mapping[str, int]) -> dict[str, Any]:
-    """Return the plugin sets of a profile in which nothing else filters or scores."""
+    """Return the plugin sets of a profile without other filter and score plugins."""
 
     def listed(name: str) -> dict[str, Any]:
         return {"name": name, "weight": weights[name]} if name in weights else {"name": name}
@@ -259,9 +260,9 @@ def _plugins(filters: list[str], weights: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _extender(given: dict[str, Any], index: int, conversion: Conversion) -> dict[str, Any] | None:
-    """Return an extender as a configuration has it, None for a faulty one.
+    """Return an extender of a configuration, None for an invalid one.
 
-    Keys were read in any case, as `BindVerb` once was written.
+    Keys may have any case, because `BindVerb` was once the usual form.
     """
     path = entry("extenders", index)
     extender = _with_keys_of(Extender, given)

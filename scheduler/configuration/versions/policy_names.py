@@ -1,4 +1,4 @@
-"""Which plugins do what predicates and priorities did.
+"""The plugins that replace predicates and priorities.
 
 Source:
     kube-scheduler v1.22, pkg/scheduler/framework/plugins/legacy_registry.go, NewLegacyRegistry, predicateOrdering.
@@ -27,7 +27,7 @@ PREDICATES: dict[str, tuple[str, ...]] = {
     "EvenPodsSpread": ("PodTopologySpread",),
     "MatchInterPodAffinity": ("InterPodAffinity",),
 }
-"""Predicate -> plugins that filter, both in the order in which they run."""
+"""Predicate -> filter plugins, both in execution order."""
 
 MANDATORY_PREDICATES = frozenset({"PodToleratesNodeTaints", "CheckNodeUnschedulable"})
 
@@ -51,7 +51,7 @@ DEFAULT_PREDICATES = frozenset(
 TAINTED = frozenset(
     {"CheckNodeCondition", "CheckNodeMemoryPressure", "CheckNodeDiskPressure", "CheckNodePIDPressure"}
 )
-"""Predicates about what the node controller has said with taints since Kubernetes 1.12."""
+"""Predicates about conditions that the node controller reports as taints since Kubernetes 1.12."""
 
 PRIORITIES: dict[str, str] = {
     "BalancedResourceAllocation": "NodeResourcesBalancedAllocation",
@@ -68,7 +68,7 @@ PRIORITIES: dict[str, str] = {
     "ServiceSpreadingPriority": "PodTopologySpread",
     "TaintTolerationPriority": "TaintToleration",
 }
-"""Priority -> the plugin that scores; "" scores all nodes alike."""
+"""Priority -> its score plugin; "" for one with equal scores for all nodes."""
 
 STRATEGIES = {
     "LeastRequestedPriority": "LeastAllocated",
@@ -76,7 +76,7 @@ STRATEGIES = {
     "RequestedToCapacityRatio": "RequestedToCapacityRatio",
     "RequestedToCapacityRatioPriority": "RequestedToCapacityRatio",
 }
-"""Priority -> the scoring strategy of NodeResourcesFit that it is."""
+"""Priority -> its scoring strategy of NodeResourcesFit."""
 
 DEFAULT_PRIORITIES = {
     "SelectorSpreadPriority": 1,
@@ -88,7 +88,7 @@ DEFAULT_PRIORITIES = {
     "ImageLocalityPriority": 1,
     "EvenPodsSpreadPriority": 2,
 }
-"""Priority -> weight; less NodePreferAvoidPodsPriority, which was among them."""
+"""Priority -> weight, without NodePreferAvoidPodsPriority, which was a default."""
 
 SCORING = frozenset(
     {
@@ -100,4 +100,4 @@ SCORING = frozenset(
         "VolumeBinding",
     }
 )
-"""Plugins that filter and that score as well."""
+"""Plugins with both filter and score."""

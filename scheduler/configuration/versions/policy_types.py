@@ -1,4 +1,4 @@
-"""The Policy object: predicates, priorities and extenders by the names they had before there were plugins.
+"""The Policy object: predicates, priorities and extenders with the names that precede plugins.
 
 Source:
     kube-scheduler v1.22, staging/src/k8s.io/kube-scheduler/config/v1/types.go.
@@ -16,54 +16,54 @@ _MAX_INT32 = 2**31 - 1
 
 
 class ServiceAffinity(ConfigurationStruct, frozen=True, kw_only=True):
-    """Pods of a service on nodes with equal values of these labels."""
+    """Places pods of a service on nodes with equal values of these labels."""
 
     labels: tuple[str, ...] = ()
 
 
 class LabelsPresence(ConfigurationStruct, frozen=True, kw_only=True):
-    """Nodes that have all of these labels, or none of them."""
+    """Requires nodes with all of these labels, or with none of them."""
 
     labels: tuple[str, ...] = ()
     presence: bool = False
 
 
 class PredicateArgument(ConfigurationStruct, frozen=True, kw_only=True):
-    """What makes a predicate one of the user's own; one of the two."""
+    """The argument of a custom predicate; exactly one field is set."""
 
     service_affinity: ServiceAffinity | None = None
     labels_presence: LabelsPresence | None = None
 
 
 class Predicate(ConfigurationStruct, frozen=True, kw_only=True):
-    """What a node must fulfil."""
+    """A condition for nodes."""
 
     name: str = ""
     argument: PredicateArgument | None = None
 
 
 class ServiceAntiAffinity(ConfigurationStruct, frozen=True, kw_only=True):
-    """Pods of a service spread over the values of a label."""
+    """Spreads pods of a service over the values of a label."""
 
     label: str = ""
 
 
 class LabelPreference(ConfigurationStruct, frozen=True, kw_only=True):
-    """Nodes preferred for having a label, or for not having it."""
+    """Prefers nodes with a label, or without it."""
 
     label: str = ""
     presence: bool = False
 
 
 class RequestedToCapacityRatioArguments(ConfigurationStruct, frozen=True, kw_only=True):
-    """How scores follow from the share of resources that is requested; entries as NodeResourcesFit has them."""
+    """The score as a function of the requested share of resources; entries as in NodeResourcesFit."""
 
     shape: tuple[dict[str, Any], ...] = ()
     resources: tuple[dict[str, Any], ...] = ()
 
 
 class PriorityArgument(ConfigurationStruct, frozen=True, kw_only=True):
-    """What makes a priority one of the user's own; one of the three."""
+    """The argument of a custom priority; exactly one field is set."""
 
     service_anti_affinity: ServiceAntiAffinity | None = None
     label_preference: LabelPreference | None = None
@@ -71,7 +71,7 @@ class PriorityArgument(ConfigurationStruct, frozen=True, kw_only=True):
 
 
 class Priority(ConfigurationStruct, frozen=True, kw_only=True):
-    """How nodes rank."""
+    """A score for nodes."""
 
     name: str = ""
     weight: Annotated[int, msgspec.Meta(ge=1, le=_MAX_INT32)]
@@ -79,13 +79,13 @@ class Priority(ConfigurationStruct, frozen=True, kw_only=True):
 
 
 class Policy(ConfigurationStruct, frozen=True, kw_only=True):
-    """All of it.
+    """A policy.
 
     Attributes:
-        predicates: None stands for the default ones, an empty list for those that cannot be left out.
-        priorities: None stands for the default ones, an empty list for none.
-        extenders: as a configuration has them, but for `enableHttps`, and `httpTimeout` in nanoseconds.
-        hard_pod_affinity_symmetric_weight: 0 stands for the default.
+        predicates: None for the default ones, an empty list for the mandatory ones only.
+        priorities: None for the default ones, an empty list for none.
+        extenders: as in a configuration, but with `enableHttps`, and `httpTimeout` in nanoseconds.
+        hard_pod_affinity_symmetric_weight: 0 for the default.
     """
 
     predicates: tuple[Predicate, ...] | None = None

@@ -1,4 +1,4 @@
-"""A profile that is made a later version's, and the changes that several steps make to profiles."""
+"""Changes to profiles that several conversions have in common."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL = "*"
 
 
 def profiles_of(fields: dict[str, Any], conversion: Conversion) -> list[Profile]:
-    """Return every profile, the one included that a configuration without any has."""
+    """Return all profiles; a configuration without any gets one."""
     if fields.get("profiles") in (None, []):
         fields["profiles"] = [{}]
     return [Profile(each, conversion) for each in entries(fields["profiles"]) if isinstance(each, dict)]
@@ -25,12 +25,12 @@ def profiles_of(fields: dict[str, Any], conversion: Conversion) -> list[Profile]
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """A plugin that is no more.
+    """A removed plugin.
 
     Attributes:
-        by: the plugin that does its work, so that enabling it means this one; "" if enabling it is an error.
+        by: its replacement, which is enabled in its place; "" if enabling the removed one is an error.
         advice: what to do instead, for the error.
-        lost: why disabling it alone has no effect, for a note; "" if there is nothing to lose.
+        lost: why disabling only the removed one has no effect, for a note; "" if nothing is lost.
     """
 
     by: str = ""
@@ -40,11 +40,11 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A profile in a document that changes; what is of a wrong type stays as it is.
+    """A profile during a conversion; values of a wrong type stay unchanged.
 
     Attributes:
-        fields: what the document says of it.
-        conversion: is told what is wrong or lost.
+        fields: the profile in the document.
+        conversion: records errors and losses.
     """
 
     fields: dict[str, Any]
@@ -52,23 +52,23 @@ class Profile:
 
     @property
     def plugins(self) -> dict[str, Any]:
-        """What it says of extension points; nothing is an empty mapping."""
+        """Its plugin sets; an empty mapping if there are none."""
         return mapping(self.fields.get("plugins"))
 
     def listed(self, point: str, key: str) -> list[Any]:
-        """Return the plugins it lists at one extension point, under `enabled` or `disabled`."""
+        """Return the plugins in `enabled` or `disabled` at one extension point."""
         return entries(mapping(self.plugins.get(point)).get(key))
 
     def names(self, point: str, key: str) -> list[str]:
-        """Return the names of those plugins."""
+        """Return the names of these plugins."""
         return [name_of(plugin) for plugin in self.listed(point, key)]
 
     def disables(self, point: str, plugin: str) -> bool:
-        """Say whether it disables a default plugin at one extension point."""
+        """Return whether it disables a default plugin at one extension point."""
         return not {plugin, ALL}.isdisjoint(self.names(point, "disabled"))
 
     def list_at(self, point: str, key: str, plugins: list[Any]) -> None:
-        """List other plugins at one extension point; an empty list is left out, and a point without any."""
+        """Set the plugins of a list at one extension point; an empty list is removed, and so is an empty point."""
         if plugins == self.listed(point, key):
             return
         found = _part(_part(self.fields, "plugins"), point)
@@ -80,19 +80,19 @@ class Profile:
                 del self.plugins[point]
 
     def drop(self, point: str, key: str, plugins: Container[str]) -> None:
-        """Take plugins from a list."""
+        """Remove plugins from a list."""
         left = [each for each in self.listed(point, key) if name_of(each) not in plugins]
         self.list_at(point, key, left)
 
     def args(self, plugin: str) -> dict[str, Any]:
-        """Return the arguments it has for a plugin; none are an empty mapping."""
+        """Return the arguments of a plugin; an empty mapping if there are none."""
         for config in entries(self.fields.get("pluginConfig")):
             if name_of(config) == plugin:
                 return mapping(config.get("args"))
         return {}
 
     def put_args(self, plugin: str, args: dict[str, Any], *, instead_of: str = "") -> None:
-        """Have other arguments for a plugin, in the place where there were some, of it or of the other plugin."""
+        """Set the arguments of a plugin, in place of earlier ones of it or of the other plugin."""
         configs = self.fields["pluginConfig"] = self.fields.get("pluginConfig") or []
         there = [config for config in entries(configs) if name_of(config) in {plugin, instead_of} - {""}]
         for config in there[:1]:
@@ -103,12 +103,12 @@ class Profile:
             configs.append({"name": plugin, "args": args})
 
     def drop_args(self, plugins: Container[str]) -> None:
-        """Have no arguments for some plugins."""
+        """Remove the arguments of some plugins."""
         configs = entries(self.fields.get("pluginConfig"))
         configs[:] = [config for config in configs if name_of(config) not in plugins]
 
     def replace(self, removed: Mapping[str, Removed]) -> None:
-        """Replace plugins that are no more by those that do their work, and refuse those nobody replaces."""
+        """Replace removed plugins by their replacements, and report those without one."""
         for point in list(self.plugins):
             self.list_at(point, "enabled", self._enabled(self.listed(point, "enabled"), removed))
             for plugin in self.listed(point, "disabled"):
@@ -136,7 +136,7 @@ class Profile:
 
 
 def _part(whole: Any, key: str) -> Any:
-    """Return a field of a mapping, and make it a mapping where there was nothing."""
+    """Return a field of a mapping; an absent one is set to an empty mapping."""
     if isinstance(whole, dict) and whole.get(key) is None:
         whole[key] = {}
     return mapping(whole).get(key)

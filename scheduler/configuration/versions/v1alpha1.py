@@ -1,4 +1,4 @@
-"""v1alpha1 to v1alpha2: the one profile, whose parts were fields of the whole, became one of several.
+"""v1alpha1 to v1alpha2: the only profile, whose parts were top-level fields, became a list of profiles.
 
 Source:
     kube-scheduler v1.18, pkg/scheduler/apis/config/v1alpha1/conversion.go.
@@ -20,7 +20,7 @@ _LOCK_FIELDS = {"lockObjectNamespace": "resourceNamespace", "lockObjectName": "r
 
 
 def convert(fields: dict[str, Any], conversion: Conversion) -> None:
-    """Make a v1alpha1 configuration v1alpha2."""
+    """Convert a v1alpha1 configuration to v1alpha2."""
     if "profiles" in fields:
         conversion.fault(
             fields, "profiles", "came with v1alpha2: v1alpha1 has schedulerName, plugins, pluginConfig"
@@ -30,7 +30,7 @@ def convert(fields: dict[str, Any], conversion: Conversion) -> None:
     profile = Profile(conversion.instead(fields, given), conversion)
     fields["profiles"] = [given]
     if "postFilter" in profile.plugins:
-        # The point after Filter and before Score has its later name.
+        # The extension point between Filter and Score has a new name.
         profile.plugins["preScore"] = profile.plugins.pop("postFilter")
     weight = conversion.whole_number(fields, "hardPodAffinitySymmetricWeight", 0, 100)
     fields.pop("hardPodAffinitySymmetricWeight", None)

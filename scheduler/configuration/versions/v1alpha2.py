@@ -1,4 +1,4 @@
-"""v1alpha2 to v1beta1: fields of the whole scheduler became arguments of plugins, and a point was merged into another.
+"""v1alpha2 to v1beta1: top-level fields became arguments of plugins, and Unreserve was merged into Reserve.
 
 Source:
     kube-scheduler v1.18 and v1.19, staging/src/k8s.io/kube-scheduler/config/v1alpha2; algorithmprovider/registry.go.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.versions.conversion import Conversion
 
 CLUSTER_AUTOSCALER = "ClusterAutoscalerProvider"
-"""The algorithm provider that fills nodes up; DefaultProvider, the other one, spreads."""
+"""The algorithm provider that prefers full nodes; DefaultProvider, the other one, spreads pods."""
 
 NO_RESOURCE_LIMITS = "it was an alpha feature that nothing replaces"
 _RENAMED = {
@@ -26,7 +26,7 @@ _RENAMED = {
 
 
 def convert(fields: dict[str, Any], conversion: Conversion, provider: str = "") -> None:
-    """Make a v1alpha2 configuration, less `algorithmSource`, v1beta1; `provider` "" is the default one."""
+    """Convert a v1alpha2 configuration without `algorithmSource` to v1beta1; `provider` "" is the default one."""
     timeout = conversion.whole_number(fields, "bindTimeoutSeconds", 0, 2**63 - 1)
     fields.pop("bindTimeoutSeconds", None)
     for profile in profiles_of(fields, conversion):
@@ -41,7 +41,7 @@ def convert(fields: dict[str, Any], conversion: Conversion, provider: str = "") 
 
 
 def _drop_unreserve(profile: Profile) -> None:
-    """Enable at Reserve what is enabled at Unreserve: one plugin does both now."""
+    """Enable the plugins of Unreserve at Reserve: one plugin now implements both."""
     if not isinstance(profile.plugins.get("unreserve"), dict):
         return
     there = {*profile.names("reserve", "enabled"), "VolumeBinding"}
@@ -51,7 +51,7 @@ def _drop_unreserve(profile: Profile) -> None:
 
 
 def _lower_case(profile: Profile) -> None:
-    """Read `Name`, `Weight`, `Utilization` and `Score` in any case, as was allowed."""
+    """Accept `Name`, `Weight`, `Utilization` and `Score` in any case, as v1alpha2 did."""
     for plugin in STRATEGIES:
         args = profile.args(plugin)
         for key in ("shape", "resources"):
@@ -60,12 +60,12 @@ def _lower_case(profile: Profile) -> None:
 
 
 def with_lower_case(item: Any) -> Any:
-    """Return a mapping with its keys in lower case, and anything else as it is."""
+    """Return a mapping with its keys in lower case, and any other value unchanged."""
     return {key.lower(): value for key, value in item.items()} if isinstance(item, dict) else item
 
 
 def _pack(profile: Profile) -> None:
-    """Score as the ClusterAutoscalerProvider did: most allocated first."""
+    """Score as the ClusterAutoscalerProvider did: most allocated nodes first."""
     least, most = "NodeResourcesLeastAllocated", "NodeResourcesMostAllocated"
     if not profile.disables("score", most) and most not in profile.names("score", "enabled"):
         enabled = [*profile.listed("score", "enabled"), {"name": most, "weight": 1}]

@@ -1,4 +1,4 @@
-"""v1beta1 to v1beta2: NodeResourcesFit took over the scoring of resources, and four plugins went.
+"""v1beta1 to v1beta2: NodeResourcesFit replaced the plugins that score resources, and four plugins were removed.
 
 Source:
     kube-scheduler v1.22, pkg/scheduler/apis/config/v1beta1 and v1beta2; validation/validation.go,
@@ -23,7 +23,7 @@ STRATEGIES = {
     "NodeResourcesMostAllocated": "MostAllocated",
     "RequestedToCapacityRatio": "RequestedToCapacityRatio",
 }
-"""Plugin that was -> the scoring strategy of NodeResourcesFit that it is now."""
+"""Old plugin -> the scoring strategy of NodeResourcesFit that replaces it."""
 _SCORERS = {FIT, *STRATEGIES}
 _DEFAULT = "NodeResourcesLeastAllocated"
 
@@ -36,7 +36,7 @@ _REMOVED = {
 
 
 def convert(fields: dict[str, Any], conversion: Conversion) -> None:
-    """Make a v1beta1 configuration v1beta2."""
+    """Convert a v1beta1 configuration to v1beta2."""
     no_preemption = fields.get("disablePreemption") is True
     if isinstance(fields.get("disablePreemption"), bool | None):
         fields.pop("disablePreemption", None)
@@ -48,12 +48,12 @@ def convert(fields: dict[str, Any], conversion: Conversion) -> None:
         move_node_labels(profile)
         constraints = profile.args("PodTopologySpread")
         if constraints.get("defaultConstraints") and not constraints.get("defaultingType"):
-            constraints["defaultingType"] = "List"  # the default then, where "System" is now
+            constraints["defaultingType"] = "List"  # the default of v1beta1; now it is "System"
         _choose_strategy(profile)
 
 
 def _choose_strategy(profile: Profile) -> None:
-    """Make the plugin that scores resources a strategy of NodeResourcesFit, in its place."""
+    """Replace the plugin that scores resources by a strategy of NodeResourcesFit, in its position."""
     enabled = profile.listed("score", "enabled")
     chosen = [plugin for plugin in enabled if name_of(plugin) in _SCORERS]
     is_default = not profile.disables("score", _DEFAULT) and _DEFAULT not in map(name_of, chosen)

@@ -1,4 +1,4 @@
-"""v1beta2 to v1beta3: weights of default plugins changed, multiPoint came, the insecure addresses went.
+"""v1beta2 to v1beta3: weights of default plugins changed, multiPoint was added, insecure addresses were removed.
 
 Source:
     kube-scheduler v1.25, pkg/scheduler/apis/config/v1beta2/default_plugins.go and v1beta3/default_plugins.go.
@@ -16,22 +16,23 @@ if TYPE_CHECKING:
     from scheduler.configuration.versions.conversion import Conversion
 
 OLD_WEIGHTS = {"TaintToleration": 1, "NodeAffinity": 1, "InterPodAffinity": 1}
-"""Of default plugins that v1beta3 gave others."""
+"""Weights of default plugins that v1beta3 changed."""
 
 _NO_ADDRESS = "has no effect: --bind-address and --secure-port say where, --http-port without TLS"
 _OLD_LOCKS = ("endpoints", "configmaps", "endpointsleases", "configmapsleases")
 
 
 def convert(fields: dict[str, Any], conversion: Conversion) -> None:
-    """Make a v1beta2 configuration v1beta3."""
+    """Convert a v1beta2 configuration to v1beta3."""
     for key in ("healthzBindAddress", "metricsBindAddress"):
         if fields.pop(key, None):
             conversion.note(fields, key, _NO_ADDRESS)
     election = mapping(fields.get("leaderElection"))
     lock = election.get("resourceLock")
     if lock in _OLD_LOCKS:
-        # There is one sort of lock, as kube-scheduler came to have; old ones were objects of other kinds.
-        told = f"has no effect: a Lease is the lock, {quoted(lock)} is history"
+        # Only Leases are supported, as in later versions of kube-scheduler; old locks were objects of other
+        # kinds.
+        told = f"has no effect: a Lease is the lock, {quoted(lock)} is not supported any more"
         conversion.note(election, "resourceLock", told)
         election["resourceLock"] = "leases"
     for profile in profiles_of(fields, conversion):
@@ -44,7 +45,7 @@ def convert(fields: dict[str, Any], conversion: Conversion) -> None:
 
 
 def _keep_old_weights(profile: Profile) -> None:
-    """Give default plugins the weights they had, unless the profile says otherwise."""
+    """Give default plugins their old weights, unless the profile sets others."""
     added = [
         {"name": name, "weight": weight}
         for name, weight in OLD_WEIGHTS.items()

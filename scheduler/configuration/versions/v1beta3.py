@@ -1,4 +1,4 @@
-"""v1beta3 to v1: the plugins of volumes in trees of their own went, and so did SelectorSpread.
+"""v1beta3 to v1: the plugins for in-tree volume types and SelectorSpread were removed.
 
 Source:
     kube-scheduler v1.28, pkg/scheduler/apis/config/v1beta3; v1.36, validation/validation.go,
@@ -21,12 +21,12 @@ _REMOVED = {
     for name in ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 }
 _SPREAD, _BY = "SelectorSpread", "PodTopologySpread"
-_DEFAULT_WEIGHT = 2  # of PodTopologySpread
+_DEFAULT_WEIGHT = 2  # weight of PodTopologySpread
 _SCORING = ("score", "multiPoint")
 
 
 def convert(fields: dict[str, Any], conversion: Conversion) -> None:
-    """Make a v1beta3 configuration v1."""
+    """Convert a v1beta3 configuration to v1."""
     for profile in profiles_of(fields, conversion):
         if "percentageOfNodesToScore" in profile.fields:
             conversion.fault(profile.fields, "percentageOfNodesToScore", "of a profile came with v1")
@@ -36,9 +36,9 @@ def convert(fields: dict[str, Any], conversion: Conversion) -> None:
 
 
 def _spread(profile: Profile) -> None:
-    """Have PodTopologySpread do what SelectorSpread did, by the constraints it has by default for pods without any.
+    """Replace SelectorSpread by PodTopologySpread with its default constraints for pods without their own.
 
-    Beside PodTopologySpread's own scores there is one weight for both: the larger.
+    If both were enabled, PodTopologySpread gets the larger weight.
     """
     wanted = any(_SPREAD in profile.names(point, "enabled") for point in _SCORING)
     for point in (*_SCORING, "preScore"):
@@ -56,7 +56,7 @@ def _spread(profile: Profile) -> None:
 
 
 def _merge(profile: Profile, point: str) -> None:
-    """Have one entry for both."""
+    """Merge the entries of both plugins."""
     enabled = profile.listed(point, "enabled")
     both = [plugin for plugin in enabled if name_of(plugin) in {_SPREAD, _BY}]
     weights = [plugin.get("weight") for plugin in both]

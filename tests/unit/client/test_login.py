@@ -177,9 +177,9 @@ def test_nobody_is_asked_for_the_password_of_a_key(tmp_path: Path):
     ("server", "token", "problem"),
     [
         ("", "", "no server"),
-        ("h:6443", "", "no URL"),
-        ("https://h:99999", "", "no URL"),
-        ("ftp://h", "", "no URL"),
+        ("h:6443", "", "not the URL"),
+        ("https://h:99999", "", "not the URL"),
+        ("ftp://h", "", "not the URL"),
         ("https://h", "a\nX-Remote-User: root", "more than one line"),
     ],
 )

@@ -426,7 +426,7 @@ async def test_a_patch_without_room_is_counted_and_whoever_waits_for_it_is_told(
         for n in range(8):
             writer.patch_pod_status(pod(f"p{n}"), condition=rejected("no"))
 
-        with pytest.raises(ApiError, match="too many"):
+        with pytest.raises(ApiError, match="is full"):
             await writer.wait_pod_status_patched(pod("last"), condition=rejected("no"))
         assert counter.drops == ["status"]
 

@@ -167,7 +167,10 @@ def test_a_gate_that_changes_nothing_is_noted():
 
     assert both.notes == (
         Note("featureGates.SchedulerQueueingHints", "has no effect: it is always true here"),
-        Note("featureGates.OpportunisticBatching", "has no effect: it is about the inside of kube-scheduler"),
+        Note(
+            "featureGates.OpportunisticBatching",
+            "has no effect: it is about the implementation of kube-scheduler",
+        ),
         Note("--feature-gates", "StorageCapacityScoring has no effect: it is always false here"),
     )
 

@@ -218,13 +218,13 @@ def test_missing_arguments_are_filled_in_as_kube_scheduler_does(
         ),
         pytest.param(
             "parallelism: 4",
-            [Note("parallelism", "has no effect: all nodes are judged at once, in one thread")],
+            [Note("parallelism", "has no effect: all nodes are evaluated at once, in one thread")],
             id="parallelism",
         ),
         pytest.param(
             "clientConnection: {acceptContentTypes: a/b, contentType: a/b, burst: 5}",
             [
-                Note("clientConnection.acceptContentTypes", "has no effect: answers are asked for in JSON"),
+                Note("clientConnection.acceptContentTypes", "has no effect: answers are requested in JSON"),
                 Note("clientConnection.contentType", "has no effect: requests are sent as JSON"),
                 Note("clientConnection.burst", "has no effect without a qps: the rate of requests adapts"),
             ],

@@ -148,7 +148,7 @@ def test_where_and_why_there_is_no_connection_is_told(
 def test_a_proxy_that_is_none_means_the_request_was_never_sent(proxy: str):
     async def scenario() -> None:
         async with ApiConnection(Endpoint("https://api.example", proxy=proxy)) as connection:
-            with pytest.raises(ApiError, match="no URL of an HTTP proxy") as caught:
+            with pytest.raises(ApiError, match="not the URL of an HTTP proxy") as caught:
                 await connection.send(GET)
         assert caught.value.reason == NOT_CONNECTED
 
