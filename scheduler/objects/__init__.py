@@ -1,5 +1,5 @@
-"""API objects, parsed once into typed values.
+"""API objects, decoded once into typed values.
 
-Nothing here knows where an object came from. Only the fields that scheduling reads are decoded; the bytes
-of nodes and pending pods are kept beside them for those who need the whole object.
+The modules here do not depend on the source of an object. They decode only the fields that scheduling reads;
+the bytes of nodes and pending pods are kept for plugins that need the whole object.
 """

@@ -1,4 +1,4 @@
-"""Amounts of resources that objects write as quantities, as the integers that scheduling computes with."""
+"""Converts quantities of resources to the integers that scheduling computes with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Amounts = dict[str, str | int | float]
-"""As an object writes them."""
+"""Resource -> quantity, as written in an object."""
 
 _MAX_INT64: Final = 2**63 - 1
 _MOST, _MOST_MILLI = _MAX_INT64 * 10**9, _MAX_INT64 * 10**6  # in billionths
@@ -22,7 +22,7 @@ def amounts_of(given: Amounts) -> dict[str, int]:
     """Return resource -> milliCPU, bytes or a count.
 
     Raises:
-        ValueError: one is no quantity.
+        ValueError: an amount is not a quantity.
     """
     quantities = {name: parse_quantity(str(amount)) for name, amount in given.items()}
     return {
@@ -32,10 +32,10 @@ def amounts_of(given: Amounts) -> dict[str, int]:
 
 
 def bounded_amount(resource: str, given: str | float) -> int:
-    """Return milliCPU, bytes or a count, where what is negative, or wraps around in the int64 upstream makes of it, is wrong.
+    """Return milliCPU, bytes or a count; negative amounts, and those that overflow upstream's int64, are errors.
 
     Raises:
-        ValueError: it is no quantity, or such an amount.
+        ValueError: it is not a quantity, or such an amount.
     """
     quantity = parse_quantity(str(given))
     if quantity.unscaled < 0:
@@ -46,7 +46,7 @@ def bounded_amount(resource: str, given: str | float) -> int:
 
 
 def amount_text(resource: str, amount: int) -> str:
-    """Write milliCPU, bytes or a count as a quantity."""
+    """Format milliCPU, bytes or a count as a quantity."""
     if resource == CPU:
         return canonical_quantity(f"{amount}m")
     if resource in {MEMORY, EPHEMERAL_STORAGE} and amount and amount % 1024 == 0:
@@ -55,5 +55,5 @@ def amount_text(resource: str, amount: int) -> str:
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:
-    """Write amounts for people, as in `cpu: 2, memory: 4Gi`."""
+    """Format amounts for people, as in `cpu: 2, memory: 4Gi`."""
     return ", ".join(f"{name}: {amount_text(name, amount)}" for name, amount in sorted(amounts.items()))

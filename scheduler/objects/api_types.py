@@ -1,21 +1,23 @@
-"""The types of Kubernetes' API: which fields they have, and how Go writes and merges these.
+"""The types of the Kubernetes API: their fields, and how Go encodes and merges them.
 
-One table, `api_types.json`, says it: apiVersion -> type -> its fields, apart by ", ", each a line of words:
+The table `api_types.json` has them: apiVersion -> type -> its fields, separated by ", ", each a line of
+words:
 
     6 ports []ContainerPort patch=containerPort apply=containerPort+protocol
 
 - The number in protobuf.
-- The name in JSON; `.` where Go embeds a type, whose fields then stand in the parent's object.
-- The type, `[]` before it for a list, `{}` for a map from text. One that begins with a capital letter is in this
-  table: of the same apiVersion, else of meta.k8s.io/v1, else of v1. The others: text, bytes, int, float, bool, time,
-  microtime, quantity, intstr, texts (a list that is a message of its own), raw (any JSON) and any (raw in JSON, in
-  protobuf not known here). Behind it `?` for a pointer, which protobuf leaves out where others are zero, and `!` for
-  what Go writes in JSON at zero too.
-- `patch=`: strategic merge goes item by item, by this key; with none by the items themselves.
-- `apply=`: the same of server-side apply, whose keys may be several. `whole`: it owns a map as a whole.
+- The name in JSON; `.` if Go embeds a type, whose fields are then fields of the parent's object.
+- The type, after `[]` for a list, or `{}` for a map with string keys. A name that begins with a capital
+  letter is in this
+  table: of the same apiVersion, else of meta.k8s.io/v1, else of v1. The others: text, bytes, int, float,
+  bool, time, microtime, quantity, intstr, texts (a list that is a message of its own), raw (any JSON) and any
+  (raw in JSON, in protobuf not known here). A `?` after it marks a pointer, which protobuf omits where others
+  are zero, and `!` a field that Go writes in JSON also when it is zero.
+- `patch=`: a strategic merge merges items by this key; without a key, by the items themselves.
+- `apply=`: the same for server-side apply, with one or several keys. `whole`: a map has one owner as a whole.
 
-Before all fields, up to a `;`, may stand `whole` for what is owned as a whole wherever it stands, and `typed` for what
-has a kind and an apiVersion in JSON.
+Before all fields, up to a `;`, the line may have `whole` for a type with one owner as a whole, and `typed`
+for a type with kind and apiVersion in JSON.
 
 Source:
     Kubernetes v1.36, staging/src/k8s.io/api, apimachinery/pkg/apis/meta/v1 and apiextensions-apiserver: the tags
@@ -43,16 +45,19 @@ class ApiField(NamedTuple):
     """One field of a type.
 
     Attributes:
-        number: in protobuf.
-        name: in JSON; "" where the fields of its type stand in the parent's object.
+        number: number in protobuf.
+        name: name in JSON; "" if the fields of its type are fields of the parent's object.
         container: "[]" for a list, "{}" for a map, "" for neither.
-        scalar: as in `text`; "" for what has a type of its own.
-        type_name: of that type, apiVersion and name; None for a scalar.
-        optional: whether protobuf leaves it out where others are zero.
-        in_json_at_zero: whether JSON has it also where it is zero, as null if it is a list, a map, a pointer or a time.
-        patch_key: what strategic merge knows the items of a list by; "" for themselves, None where it replaces the list.
-        apply_keys: the same of server-side apply; () for themselves, None where a list is owned as a whole.
-        whole: whether server-side apply owns a map as a whole.
+        scalar: name of a scalar type, as in `text`; "" for a type of the table.
+        type_name: apiVersion and name of a type of the table; None for a scalar.
+        optional: whether protobuf omits it where others are zero.
+        in_json_at_zero: whether JSON has it also when it is zero, as null if it is a list, a map, a pointer
+            or a time.
+        patch_key: key of list items in a strategic merge; "" for the items themselves, None if it replaces
+            the list.
+        apply_keys: keys of list items in server-side apply; () for the items themselves, None if a list has
+            one owner.
+        whole: whether a map has one owner in server-side apply.
     """
 
     number: int
@@ -73,7 +78,7 @@ class ApiField(NamedTuple):
 
     @property
     def zero(self) -> Any:
-        """What Go writes in JSON where it is not set, if it does."""
+        """The value that Go writes in JSON for an unset field, if it writes one."""
         if self.container or self.optional:
             return None
         return _ZEROS.get(self.scalar) if self.type is None else self.type.zero
@@ -84,10 +89,10 @@ class ApiType:
     """One type.
 
     Attributes:
-        name: as in `PodSpec`.
-        has_type_meta: whether JSON has its kind and apiVersion, which are not among the fields.
-        whole: whether server-side apply owns it as a whole, wherever it stands.
-        fields: in order of their numbers.
+        name: name, as in `PodSpec`.
+        has_type_meta: whether JSON has its kind and apiVersion, which are not in `fields`.
+        whole: whether it has one owner in server-side apply.
+        fields: the fields, by number.
     """
 
     name: str
@@ -97,7 +102,7 @@ class ApiType:
 
     @cached_property
     def by_name(self) -> Mapping[str, ApiField]:
-        """All fields as JSON has them: kind and apiVersion, and those of types that are embedded, are among them."""
+        """All fields in JSON, including kind and apiVersion, and those of embedded types."""
         type_meta = ("kind", "apiVersion") if self.has_type_meta else ()
         found = {name: _field(META, ["0", name, "text"]) for name in type_meta}
         for field in self.fields:
@@ -106,16 +111,16 @@ class ApiType:
 
     @cached_property
     def zero(self) -> Mapping[str, Any]:
-        """What Go writes in JSON of a value with nothing set; not to be changed."""
+        """The JSON that Go writes for an empty value; do not change it."""
         return {name: field.zero for name, field in self.by_name.items() if field.in_json_at_zero}
 
 
 @cache
 def api_type(api_version: str, name: str) -> ApiType:
-    """Find a type of an apiVersion, or one of those that all have, as DeleteOptions.
+    """Return a type of an apiVersion, or one of the common types, such as DeleteOptions.
 
     Raises:
-        LookupError: there is none.
+        LookupError: the type does not exist.
     """
     for place in (api_version, META):
         text = _table().get(place, {}).get(name)

@@ -1,4 +1,4 @@
-"""Booleans as Go programs read them from a flag."""
+"""Booleans in the syntax of Go's flags."""
 
 from __future__ import annotations
 

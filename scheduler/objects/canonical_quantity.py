@@ -1,4 +1,4 @@
-"""Quantities as the API server writes them back: `0.5` becomes `500m`, `1024Mi` becomes `1Gi`."""
+"""Quantities in the API server's canonical form: `0.5` becomes `500m`, `1024Mi` becomes `1Gi`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ _DIGITS = re.compile(r"[+-]?0*([0-9]*)\.?([0-9]*)", re.ASCII)  # before and afte
 
 
 def canonical_quantity(value: str | float) -> str:
-    """Write a quantity in the form upstream gives it: the greatest suffix that leaves a whole number.
+    """Return a quantity in upstream's canonical form: the greatest suffix with a whole number.
 
-    The family of suffixes stays: binary, decimal, or an exponent. More than 100 digits stay as they are written.
+    The family of suffixes stays: binary, decimal, or an exponent. Quantities with more than 100 digits are
+    unchanged.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a quantity.
 
     Source:
         kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go, CanonicalizeBytes.
@@ -32,10 +33,10 @@ def _canonical(text: str) -> str:
     quantity = parse_quantity(text)
     trimmed = text.strip()
     if quantity.is_long and len(trimmed) > _CACHED_LENGTH:
-        return trimmed  # of so many digits that they are not all kept
+        return trimmed  # its last digits were not kept
     if trimmed.endswith("i"):
         return _binary(quantity)
-    # An E may be a suffix (1E) or open an exponent (1E3).
+    # An E is a suffix (1E) or begins an exponent (1E3).
     has_exponent = "e" in trimmed or ("E" in trimmed and not trimmed.endswith("E"))
     mantissa, power = _by_thousands(quantity)
     if has_exponent:
@@ -50,10 +51,10 @@ _cached = lru_cache(maxsize=16_384)(_canonical)
 
 
 def quantity_as_read(value: str | float) -> str:
-    """Write a quantity as Go does that has only read it: text that looks canonical is kept, `1.500` and `+1` too.
+    """Return a quantity as Go writes it after parsing: text that looks canonical is kept, such as `1.500` and `+1`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a quantity.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go, ParseQuantity.
@@ -64,7 +65,7 @@ def quantity_as_read(value: str | float) -> str:
 
 
 def _looks_canonical(text: str, quantity: Quantity) -> bool:
-    """Say whether Go takes text for canonical: the greatest suffix that could do, judged by the last digits alone."""
+    """Return whether Go considers text canonical, by its suffix and its last digits."""
     if text.endswith("i"):
         return bool(abs(quantity.unscaled) >> 10 * _BINARY.index(text[-2:]) & 7)
     match = _DIGITS.match(text)
@@ -81,7 +82,7 @@ def _by_thousands(quantity: Quantity) -> tuple[int, int]:
 
 
 def _binary(quantity: Quantity) -> str:
-    """Write with a binary suffix; what is no whole number of bytes falls back to decimals, as upstream."""
+    """Format with a binary suffix; a fraction of a byte falls back to decimals, as upstream."""
     if quantity.exponent < 0 and quantity.unscaled % 10**-quantity.exponent:
         number, power = _by_thousands(quantity)
         return f"{number}{_DECIMAL[power]}"

@@ -1,7 +1,7 @@
-"""Objects from the API server's bytes: typed, complete in what scheduling reads, or an ObjectError.
+"""Decodes objects of the API server: typed, with everything that scheduling reads, or an ObjectError.
 
-Whatever is computed from a pod or node is computed here, so that a bad object is found at the border and
-not in the middle of a scheduling cycle.
+All values derived from a pod or node are computed here, so that an invalid object is found on arrival and not
+in the middle of a scheduling cycle.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NODE = msgspec.json.Decoder(Node)
 
 
 def decode_pod(raw: bytes) -> PodInfo:
-    """Read a v1.Pod; what is kept of its bytes has no managedFields.
+    """Decode a v1.Pod; the kept bytes have no managedFields.
 
     Raises:
-        ObjectError: malformed JSON, a field of the wrong type, a bad quantity, no name or no uid.
+        ObjectError: malformed JSON, a field of the wrong type, an invalid quantity, no name or no uid.
 
     Source:
         kube-scheduler v1.36, pkg/scheduler/scheduler.go, newPodInformer.
@@ -55,10 +55,10 @@ def decode_pod(raw: bytes) -> PodInfo:
 
 
 def decode_node(raw: bytes) -> NodeObject:
-    """Read a v1.Node.
+    """Decode a v1.Node.
 
     Raises:
-        ObjectError: malformed JSON, a field of the wrong type, a bad quantity or no name.
+        ObjectError: malformed JSON, a field of the wrong type, an invalid quantity or no name.
     """
     try:
         node = _NODE.decode(raw)
@@ -72,10 +72,10 @@ def decode_node(raw: bytes) -> NodeObject:
 
 
 def typed_object(obj: Mapping[str, Any], struct: type[_S]) -> _S:
-    """Return an object that is known untyped as a value of a type; JSON nulls are absent fields.
+    """Convert an untyped object to a type; JSON nulls are absent fields.
 
     Raises:
-        ObjectError: a field is of another type.
+        ObjectError: a field has another type.
     """
     try:
         return msgspec.convert(obj, struct)
@@ -88,14 +88,14 @@ def typed_object(obj: Mapping[str, Any], struct: type[_S]) -> _S:
 
 
 def decode_object(raw: bytes, struct: type[msgspec.Struct] | None = None) -> dict[str, Any]:
-    """Read an object of any kind as it is, but without managedFields.
+    """Decode an object of any kind as untyped JSON, without managedFields.
 
     Args:
         raw: its JSON.
-        struct: the type that plugins will read it as, if they do.
+        struct: the type that plugins read it as, if any.
 
     Raises:
-        ObjectError: malformed JSON, no JSON object, or a field is of another type than the struct's.
+        ObjectError: malformed JSON, no JSON object, or a field has another type than in the struct.
     """
     found = _decode_untyped(raw, "Object" if struct is None else struct.__name__)[1]
     metadata = found.get("metadata")
@@ -107,7 +107,7 @@ def decode_object(raw: bytes, struct: type[msgspec.Struct] | None = None) -> dic
 
 
 def _without_managed_fields(raw: bytes) -> bytes:
-    """Leave out of an object that can be read what no plugin, extender or guest needs, and what is often half of it."""
+    """Remove managedFields, which no plugin, extender or WebAssembly guest needs, and which are often half of an object."""
     if b'"managedFields"' not in raw:
         return raw
     try:
@@ -120,10 +120,10 @@ def _without_managed_fields(raw: bytes) -> bytes:
 
 
 def _decode_untyped(raw: bytes, kind: str) -> tuple[bytes, dict[str, Any]]:
-    """Read an object; its record of who wrote which field need not be readable.
+    """Decode an object; its managedFields need not be readable.
 
     Returns:
-        Its bytes, as far as they can be read, and it.
+        Its readable bytes, and the object.
     """
     found: Any
     try:
@@ -150,7 +150,7 @@ def _decode_in_pieces(raw: bytes, kind: str) -> Any:
 
 
 def _decode_patiently(raw: bytes, kind: type[_T]) -> tuple[bytes, _T]:
-    """Decode what the typed decoder refused: JSON nulls are absent fields, as Go reads them; as `_decode_untyped`."""
+    """Decode an object that the typed decoder rejected: JSON nulls are absent fields, as in Go."""
     raw, found = _decode_untyped(raw, kind.__name__)
     try:
         return raw, msgspec.convert(without_nulls(found, kind), kind)
@@ -168,7 +168,7 @@ def _raise_from(error: msgspec.ValidationError, kind: type, found: dict[str, Any
 
 
 def _key(found: dict[str, Any], kind: str) -> str:
-    """Return `namespace/name`, or `name` for nodes, as far as either can be read."""
+    """Return `namespace/name`, or `name` for nodes, as far as readable."""
     metadata = found.get("metadata")
     if not isinstance(metadata, dict):
         return "?"

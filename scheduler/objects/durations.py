@@ -1,4 +1,4 @@
-"""Lengths of time as configuration files write them: `15s`, `1m30s`, `100ms`."""
+"""Durations in configuration files: `15s`, `1m30s`, `100ms`."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _MAX_CHARACTERS = 100  # far beyond any int64; keeps the arithmetic below small
 
 @dataclass(frozen=True, order=True, slots=True)
 class Duration:
-    """A metav1.Duration: a signed length of time with a resolution of one nanosecond.
+    """A metav1.Duration: a signed duration with a resolution of one nanosecond.
 
     Source:
-        Go's time.ParseDuration and Duration.String, which metav1.Duration reads and writes with.
+        Go's time.ParseDuration and Duration.String, which metav1.Duration uses.
     """
 
     nanoseconds: int = 0
 
     @classmethod
     def parse(cls, value: object) -> Duration:
-        """Read a duration as `time.ParseDuration` does.
+        """Parse a duration as `time.ParseDuration` does.
 
         Raises:
             ValueError: not text, not a duration, or beyond an int64 of nanoseconds.
@@ -44,7 +44,7 @@ class Duration:
         wrong = ValueError(f"must be a duration as in 15s or 1m30s, {was(value)}")
         if not isinstance(value, str) or len(value) > _MAX_CHARACTERS:
             raise wrong
-        if value in {"0", "+0", "-0"}:  # the one number Go lets stand without a unit
+        if value in {"0", "+0", "-0"}:  # the only number that Go allows without a unit
             return cls(0)
         if not _WHOLE.fullmatch(value):
             raise wrong
@@ -55,11 +55,11 @@ class Duration:
 
     @property
     def seconds(self) -> float:
-        """The same in seconds."""
+        """The duration in seconds."""
         return self.nanoseconds / 1e9
 
     def __str__(self) -> str:
-        """As Go writes it: `1m30s`, `1.5s`, `100ms`, `0s`."""
+        """Format as Go does: `1m30s`, `1.5s`, `100ms`, `0s`."""
         if self.nanoseconds == 0:
             return "0s"
         sign, left = ("-", -self.nanoseconds) if self.nanoseconds < 0 else ("", self.nanoseconds)
@@ -75,7 +75,7 @@ class Duration:
 
 
 def _decimal(amount: int, unit: int) -> str:
-    """Write amount / unit exactly, without trailing zeros; the unit is a power of ten."""
+    """Format amount / unit exactly, without trailing zeros; the unit is a power of ten."""
     whole, rest = divmod(amount, unit)
     if not rest:
         return str(whole)

@@ -1,7 +1,7 @@
-"""Devices and claims to them, group resource.k8s.io/v1, as far as scheduling reads and writes them.
+"""Devices and claims of group resource.k8s.io/v1, with the fields that scheduling reads and writes.
 
-Quantities stay as they are written; those of slices and claims are checked as they are read, so that
-`parse_quantity` takes them later.
+Quantities stay as written; those of slices and claims are checked during decoding, so that `parse_quantity`
+accepts them later.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from scheduler.objects.quantity import parse_quantity
 from scheduler.objects.selectors import NodeSelector
 
 MAX_RESULTS = 32
-"""How many devices one claim can be given."""
+"""Maximum number of devices in one claim."""
 
-# Devices, as drivers publish them.
+# Devices, as published by drivers.
 
 
 class DeviceAttribute(ApiStruct, frozen=True):
-    """resource.DeviceAttribute: one of the four; lists are of a feature that is off, and read as none of them."""
+    """resource.DeviceAttribute: one of four types; lists belong to a disabled feature, and have none of these types."""
 
     int_value: int | None = msgspec.field(default=None, name="int")
     bool_value: bool | None = msgspec.field(default=None, name="bool")
@@ -30,7 +30,7 @@ class DeviceAttribute(ApiStruct, frozen=True):
 
 
 class CapacityRequestPolicyRange(ApiStruct, frozen=True):
-    """resource.CapacityRequestPolicyRange: from, to, and in which steps."""
+    """resource.CapacityRequestPolicyRange: minimum, maximum and step."""
 
     min: str | int | float | None = None
     max: str | int | float | None = None
@@ -41,7 +41,7 @@ class CapacityRequestPolicyRange(ApiStruct, frozen=True):
 
 
 class CapacityRequestPolicy(ApiStruct, frozen=True):
-    """resource.CapacityRequestPolicy: how much of a capacity may be asked for at a time."""
+    """resource.CapacityRequestPolicy: the allowed amounts of a capacity in one request."""
 
     default: str | int | float | None = None
     valid_values: tuple[str | int | float, ...] = ()
@@ -71,14 +71,14 @@ class Counter(ApiStruct, frozen=True):
 
 
 class CounterSet(ApiStruct, frozen=True):
-    """resource.CounterSet: what the devices of a pool have in common, by name."""
+    """resource.CounterSet: named counters that devices of a pool share."""
 
     name: str = ""
     counters: dict[str, Counter] = msgspec.field(default_factory=dict)
 
 
 class DeviceCounterConsumption(ApiStruct, frozen=True):
-    """resource.DeviceCounterConsumption: what one device takes of one counter set."""
+    """resource.DeviceCounterConsumption: one device's consumption of one counter set."""
 
     counter_set: str = ""
     counters: dict[str, Counter] = msgspec.field(default_factory=dict)
@@ -93,7 +93,7 @@ class DeviceTaint(ApiStruct, frozen=True):
 
 
 class Device(ApiStruct, frozen=True):
-    """resource.Device; a name of an attribute or a capacity without a domain is in that of its driver."""
+    """resource.Device; an attribute or capacity without a domain is in the domain of its driver."""
 
     name: str = ""
     attributes: dict[str, DeviceAttribute] = msgspec.field(default_factory=dict)
@@ -110,7 +110,7 @@ class Device(ApiStruct, frozen=True):
 
 
 class ResourcePool(ApiStruct, frozen=True):
-    """resource.ResourcePool: which pool a slice is part of, of how many slices, in which version of the pool."""
+    """resource.ResourcePool: the pool of a slice, its number of slices, and its version."""
 
     name: str = ""
     generation: int = 0
@@ -137,7 +137,7 @@ class ResourceSlice(ApiStruct, frozen=True):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
-# Classes of devices, and claims to devices.
+# Device classes, and claims to devices.
 
 
 class CELDeviceSelector(ApiStruct, frozen=True):
@@ -147,13 +147,13 @@ class CELDeviceSelector(ApiStruct, frozen=True):
 
 
 class DeviceSelector(ApiStruct, frozen=True):
-    """resource.DeviceSelector; without an expression it is of a type that is not known."""
+    """resource.DeviceSelector; without an expression its type is unknown."""
 
     cel: CELDeviceSelector | None = None
 
 
 class OpaqueDeviceConfiguration(ApiStruct, frozen=True):
-    """resource.OpaqueDeviceConfiguration: parameters are the driver's, and only carried."""
+    """resource.OpaqueDeviceConfiguration: parameters for the driver, which are only copied."""
 
     driver: str = ""
     parameters: Any = None
@@ -190,7 +190,7 @@ class DeviceToleration(ApiStruct, frozen=True):
     toleration_seconds: int | None = None
 
     def tolerates(self, taint: DeviceTaint) -> bool:
-        """Say whether the toleration is for a taint; an empty effect or key stands for all of them.
+        """Return whether the toleration matches a taint; an empty effect or key matches all.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/resourceclaim/devicetoleration.go,
@@ -225,7 +225,7 @@ class ExactDeviceRequest(ApiStruct, frozen=True):
 
 
 class DeviceSubRequest(ApiStruct, frozen=True):
-    """resource.DeviceSubRequest: one of several that would do."""
+    """resource.DeviceSubRequest: one of several alternatives."""
 
     name: str = ""
     device_class_name: str = ""
@@ -237,7 +237,7 @@ class DeviceSubRequest(ApiStruct, frozen=True):
 
 
 class DeviceRequest(ApiStruct, frozen=True):
-    """resource.DeviceRequest: exactly one thing, or the first that is available of several."""
+    """resource.DeviceRequest: exactly one request, or the first available one of several."""
 
     name: str = ""
     exactly: ExactDeviceRequest | None = None
@@ -245,7 +245,7 @@ class DeviceRequest(ApiStruct, frozen=True):
 
 
 class DeviceConstraint(ApiStruct, frozen=True):
-    """resource.DeviceConstraint: an attribute that is the same, or another each time; of all requests or of some."""
+    """resource.DeviceConstraint: an attribute with equal, or with distinct values, for all requests or for some."""
 
     requests: tuple[str, ...] = ()
     match_attribute: str | None = None
@@ -274,7 +274,7 @@ class ResourceClaimSpec(ApiStruct, frozen=True):
 
 
 class DeviceRequestAllocationResult(ApiStruct, frozen=True):
-    """resource.DeviceRequestAllocationResult: one device; a `share_id` tells shares of one device apart."""
+    """resource.DeviceRequestAllocationResult: one device; `share_id` distinguishes shares of one device."""
 
     request: str = ""
     driver: str = ""
@@ -292,7 +292,7 @@ class DeviceRequestAllocationResult(ApiStruct, frozen=True):
 
 
 class DeviceAllocationConfiguration(ApiStruct, frozen=True):
-    """resource.DeviceAllocationConfiguration: what the class or the claim says to the driver."""
+    """resource.DeviceAllocationConfiguration: configuration of the class or the claim for the driver."""
 
     source: str = ""
     requests: tuple[str, ...] = ()
@@ -307,7 +307,7 @@ class DeviceAllocationResult(ApiStruct, frozen=True):
 
 
 class AllocationResult(ApiStruct, frozen=True):
-    """resource.AllocationResult; without a node selector the devices are available everywhere."""
+    """resource.AllocationResult; without a node selector the devices are available on all nodes."""
 
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
@@ -324,7 +324,7 @@ class ResourceClaimConsumerReference(ApiStruct, frozen=True):
 
 
 class Condition(ApiStruct, frozen=True):
-    """metav1.Condition, as far as scheduling reads it."""
+    """metav1.Condition, with the fields that scheduling reads."""
 
     type: str = ""
     status: str = ""
@@ -333,7 +333,7 @@ class Condition(ApiStruct, frozen=True):
 
 
 class AllocatedDeviceStatus(ApiStruct, frozen=True):
-    """resource.AllocatedDeviceStatus, as far as scheduling reads it."""
+    """resource.AllocatedDeviceStatus, with the fields that scheduling reads."""
 
     driver: str = ""
     pool: str = ""

@@ -1,4 +1,4 @@
-"""Ports of nodes that pods ask for, and when two pods' wishes collide."""
+"""Host ports of pods, and conflicts between them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
     from scheduler.objects.v1 import Pod
 
-ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - what a pod means that names no address; nothing listens here
+ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - the address of a pod without a host IP; nothing listens here
 
 
 class HostPort(NamedTuple):
     """A port of a node.
 
     Attributes:
-        ip: the node's address; ALL_ADDRESSES is every one.
+        ip: the node's address; ALL_ADDRESSES for all of them.
         protocol: "TCP", "UDP" or "SCTP".
         port: 1 to 65535.
     """
@@ -26,7 +26,7 @@ class HostPort(NamedTuple):
     port: int
 
     def conflicts(self, other: HostPort) -> bool:
-        """Say whether two pods on one node could not have these two at once.
+        """Return whether two pods on one node cannot use these two ports at once.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/framework/types.go, HostPortInfo.CheckConflict.
@@ -39,7 +39,7 @@ class HostPort(NamedTuple):
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
-    """Return the ports of its node that a pod holds as long as it runs: of sidecars too, of init containers not.
+    """Return the host ports that a pod holds while it runs: those of sidecars too, but not of init containers.
 
     Source:
         kube-scheduler v1.36, pkg/scheduler/util/utils.go, GetHostPorts.
@@ -62,6 +62,6 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 def any_conflict(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
-    """Say whether any of the ports wanted is taken by those used."""
+    """Return whether a wanted port conflicts with a used one."""
     used = tuple(used)
     return any(port.conflicts(other) for port in wanted for other in used)

@@ -1,7 +1,7 @@
 """Container images on nodes.
 
-A node may list a hundred image names, and a cluster has the same names on thousands of nodes. So they are read
-only when somebody asks, and each name is kept once.
+A node may list a hundred image names, and a cluster has the same names on thousands of nodes. So they are
+decoded only on request, and each name is stored once.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _NODE = msgspec.json.Decoder(_Node)
 
 
 def node_images(node_name: str, raw: bytes) -> dict[str, int]:
-    """Return the names of the images on a node, each with its size in bytes; the first size given counts.
+    """Return the names of the images on a node, each with its size in bytes; the first size of a name counts.
 
     Args:
-        node_name: for errors.
+        node_name: name of the node, for errors.
         raw: the Node's JSON.
 
     Raises:
-        ObjectError: the list cannot be read.
+        ObjectError: the list cannot be decoded.
     """
     try:
         status = _NODE.decode(raw).status
@@ -54,7 +54,7 @@ def node_images(node_name: str, raw: bytes) -> dict[str, int]:
 
 
 def normalized_image_name(name: str) -> str:
-    """Return the name as nodes report it: with the tag that is meant where none is written.
+    """Return an image name as nodes report it: with the default tag if it has none.
 
     Source:
         kube-scheduler v1.36, plugins/imagelocality/image_locality.go, normalizedImageName.

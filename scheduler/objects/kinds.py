@@ -1,4 +1,4 @@
-"""The types as which plugins read objects of other kinds than pods and nodes."""
+"""The types of the objects that plugins read, except pods and nodes."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ STRUCTS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "resource.k8s.io/v1/resourceslices": ResourceSlice,
     "resource.k8s.io/v1/deviceclasses": DeviceClass,
 }
-"""Kind, as in a plugin's `needs` -> its type; objects that cannot be read as it are no objects of the kind."""
+"""Kind, as in a plugin's `needs` -> its type; objects that do not match the type are ignored."""

@@ -1,7 +1,7 @@
-"""What labels bring and what selectors await, as keys: a selector that awaits none of what labels bring does not hold.
+"""Index keys of labels and selectors: a selector that needs none of the labels' keys does not match them.
 
-So selectors are filed by what they await, and only those are asked that some labels can touch. A key is a label with its
-value, or a label's name alone, for selectors to which any value will do.
+So selectors are indexed by the keys they need, and only those that some labels can affect are evaluated. A
+key is a label with its value, or a label's name alone, for selectors that match any value.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _NEEDS_A_LABEL = frozenset({Operator.EXISTS, Operator.GT, Operator.LT})
 
 
 def keys_of_labels(labels: Mapping[str, str]) -> Iterator[LabelKey]:
-    """Yield all that labels bring."""
+    """Yield all keys of labels."""
     yield from labels
     yield from labels.items()
 
 
 def keys_of_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[LabelKey]:
-    """Yield what labels bring that they did not bring before, and the names of those that went."""
+    """Yield the keys that labels did not have before, and the names of removed labels."""
     for name in old.keys() | new.keys():
         if old.get(name) != new.get(name):
             yield name
@@ -36,19 +36,19 @@ def keys_of_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[
 
 
 def keys_of_rule(rule: LabelRule) -> frozenset[LabelKey] | None:
-    """Return keys of which labels bring one if the rule holds for them; None where it may hold without any."""
+    """Return keys of which labels need one to match the rule; None if the rule may match without any."""
     if rule.requirements is None:
-        return frozenset()  # it never holds
+        return frozenset()  # the rule never matches
     needed = [found for each in rule.requirements if (found := _needed(each)) is not None]
     return min(needed, key=len, default=None)
 
 
 def keys_of_requirements(requirements: Iterable[Requirement]) -> Iterator[LabelKey]:
-    """Yield keys of which a change of labels brings one if it makes one of the requirements hold that did not."""
+    """Yield keys of which a change of labels has one if it makes one of the requirements match."""
     for requirement in requirements:
         needed = _needed(requirement)
         if needed is None:
-            yield requirement.key  # it may have been in the way
+            yield requirement.key  # removing the label may make it match
         else:
             yield from needed
 

@@ -1,4 +1,4 @@
-"""What may be written as a label: the API server's rule, for selectors that it has not checked."""
+"""The API server's syntax of labels, for selectors that it has not validated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
 
 
 def is_label_key(text: str) -> bool:
-    """Whether it can be a label's key: a name, with a DNS domain and a slash before it or not.
+    """Return whether text is a valid label key: a name, optionally after a DNS domain and a slash.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/api/validate/content/kube.go, IsLabelKey.
@@ -25,13 +25,13 @@ def is_label_key(text: str) -> bool:
     return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
 
 
-@lru_cache(maxsize=1024)  # few stand before many names
+@lru_cache(maxsize=1024)  # many names share few prefixes
 def _is_domain(text: str) -> bool:
     return len(text) <= _LONGEST_PREFIX and _DNS_SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_label_value(text: str) -> bool:
-    """Whether it can be a label's value; the empty string can.
+    """Return whether text is a valid label value; the empty string is one.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/api/validate/content/kube.go, IsLabelValue.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 ResourceList = dict[str, str | int | float]
-"""v1.ResourceList as it is written; quantities are parsed where they are read."""
+"""v1.ResourceList as written; quantities are parsed on use."""
 
 
 class ApiStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """The base of all decoded API objects: immutable, camelCase on the wire, unknown fields skipped.
+    """Base class of all decoded API objects: immutable, camelCase on the wire, unknown fields ignored.
 
-    They cannot refer to themselves, so the garbage collector need not look at them: there are very many.
+    They have no reference cycles, so the garbage collector can skip them: there are very many.
     """
 
 
@@ -26,7 +26,7 @@ class OwnerReference(ApiStruct, frozen=True):
 
 
 class ObjectMeta(ApiStruct, frozen=True):
-    """metav1.ObjectMeta; times stay the RFC 3339 text they arrive as."""
+    """metav1.ObjectMeta; times stay RFC 3339 text."""
 
     name: str = ""
     namespace: str = ""

@@ -1,4 +1,4 @@
-"""A node with what scheduling computes from it once."""
+"""A node with values derived from it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class NodeObject:
-    """A node, with what scheduling computes from it. Immutable: an update is a new NodeObject.
+    """A node, with values that scheduling derives from it. Immutable: an update is a new NodeObject.
 
     Attributes:
         node: the decoded object.
-        raw: its JSON as the API server sent it.
+        raw: its JSON from the API server.
     """
 
     __slots__ = ("__dict__", "node", "raw")
@@ -54,34 +54,34 @@ class NodeObject:
 
     @property
     def declared_features(self) -> frozenset[str]:
-        """The names of the features that the node says it has."""
+        """The names of the features that the node declares."""
         return frozenset(self.node.status.declared_features)
 
     @cached_property
     def allocatable(self) -> Mapping[str, int]:
-        """Resource name -> what pods may ask for in all: cpu in milli, bytes, or a count."""
+        """Resource name -> total amount for pods: milliCPU, bytes or a count."""
         return node_allocatable(self.node)
 
     @cached_property
     def images(self) -> Mapping[str, int]:
-        """The names of the container images on it -> size in bytes.
+        """The names of the container images on the node -> size in bytes.
 
         Raises:
-            ObjectError: the list cannot be read.
+            ObjectError: the list cannot be decoded.
         """
         return node_images(self.name, self.raw)
 
     @cached_property
     def object(self) -> Mapping[str, Any]:
-        """The whole object as the API server sent it."""
+        """The whole object from the API server."""
         return msgspec.json.decode(self.raw)  # type: ignore[no-any-return]
 
     def heartbeat(self, raw: bytes, resource_version: str) -> NodeObject | None:
-        """Return the next version if it is a heartbeat, which is seen without decoding it; None where that cannot be seen.
+        """Return the next version if it is a heartbeat that is recognized without decoding, else None.
 
         Args:
             raw: the next version's JSON.
-            resource_version: what is said in it.
+            resource_version: the next version's resourceVersion.
         """
         metadata = self.node.metadata
         before = _marked(self.raw, metadata.resource_version)
@@ -94,23 +94,23 @@ class NodeObject:
         return found
 
     def is_heartbeat_of(self, earlier: NodeObject) -> bool:
-        """Whether nothing happened since an earlier version: conditions were confirmed, with the time of it."""
+        """Return whether an earlier version differs only by a heartbeat: the times at which conditions were confirmed."""
         if self.node.status is earlier.node.status:  # made by `heartbeat`
             return True
         try:
             return _without_heartbeat(self.raw) == _without_heartbeat(earlier.raw)
         except (msgspec.DecodeError, RecursionError):
-            return False  # written in an odd way; taken for a change
+            return False  # an unusual encoding; treated as a change
 
     def __repr__(self) -> str:
         return f"NodeObject({self.name})"
 
 
 def _marked(raw: bytes, resource_version: str) -> tuple[bytes, bytes, list[bytes]] | None:
-    """Return a node's bytes without what a heartbeat changes; None if they are not as Go writes them.
+    """Return a node's bytes without the fields that a heartbeat changes; None if they are not in Go's form.
 
-    A key with an object or a list behind it is none of a label, annotation or resource, so it is found where it is
-    first written; a key in a text has a backslash before its quotes.
+    A key before an object or a list is not a label, annotation or resource, so its first occurrence is the
+    right one; a key inside a string has a backslash before its quotes.
     """
     metadata, found, rest = raw.partition(b'"managedFields":[')
     if not found:
@@ -121,7 +121,7 @@ def _marked(raw: bytes, resource_version: str) -> tuple[bytes, bytes, list[bytes
         return None
     if b"managedFields" in found:
         fields, key, spec = spec.partition(b',"spec":{')
-        if not (key and fields.endswith(b"}]}")):  # the last of the metadata
+        if not (key and fields.endswith(b"}]}")):  # the end of the metadata
             return None
     parts = status.split(b'"lastHeartbeatTime":"')
     for number in range(1, len(parts)):
@@ -132,7 +132,7 @@ def _marked(raw: bytes, resource_version: str) -> tuple[bytes, bytes, list[bytes
 
 
 def _without_heartbeat(raw: bytes) -> object:
-    """Return a node in parts that can be compared, without what a heartbeat changes."""
+    """Return comparable parts of a node, without the fields that a heartbeat changes."""
     parts = _PARTS.decode(raw)
     metadata = {name: part for name, part in parts.metadata.items() if name not in _CHANGES_ALWAYS}
     status = {name: part for name, part in parts.status.items() if name != "conditions"}

@@ -1,4 +1,4 @@
-"""JSON null, read as Go reads it: nothing was said, so the zero value stands."""
+"""Removes JSON nulls as Go does: a null is an absent field with its zero value."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from msgspec import inspect
 
 
 def without_nulls(found: Any, kind: type[msgspec.Struct]) -> Any:
-    """Return untyped JSON without its nulls, as far as a type looks at it.
+    """Return untyped JSON without its nulls, in the fields of a type.
 
-    A field that is null is left out. In lists and maps the place stays and holds a zero value: an empty
-    object, empty text, a quantity of 0.
+    A null field is left out. A null in a list or map becomes a zero value: an empty object, an empty string,
+    a quantity of 0.
     """
     return _cleaned(found, inspect.type_info(kind))
 
 
 def _cleaned(found: Any, kind: inspect.Type) -> Any:
     if isinstance(kind, inspect.UnionType):
-        # Unions here are quantities, and structs that may be absent.
+        # Unions here are quantities, and optional structs.
         kind = next((each for each in kind.types if isinstance(each, inspect.StructType)), kind)
     if isinstance(kind, inspect.StructType) and isinstance(found, dict):
         known = {field.encode_name: field.type for field in kind.fields}

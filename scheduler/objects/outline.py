@@ -1,4 +1,4 @@
-"""What can be said of a pod that cannot be read as a whole: enough to tell its user what is wrong with it."""
+"""The readable parts of a pod that cannot be decoded as a whole, to report the error to its user."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 def outline_pod(found: Mapping[str, Any]) -> PodInfo | None:
-    """Return a pod with its identity, scheduler, gates, node, phase and conditions only.
+    """Return a pod with only its identity, scheduler, gates, node, phase and conditions.
 
-    What is of a wrong type is left out. Nothing can be scheduled by it: it asks for no resources.
+    Values of a wrong type are left out. The pod must not be scheduled: it has no requests.
 
     Args:
         found: the object as untyped JSON.

@@ -1,7 +1,8 @@
-"""JSON in pieces: what of an object can be read when a decoder gives up on the whole.
+"""Reads the readable parts of JSON that a decoder rejects as a whole.
 
-A decoder calls itself for every level, so JSON that nests deeper than the stack ends it, wherever in the object that is;
-an API server stores 10,000 levels. Here brackets are counted instead, all at once, and what cannot be read is left out.
+A decoder recurses at every level, so it fails on JSON that nests deeper than the stack, wherever the nesting
+is; an API server stores 10,000 levels. This module counts all brackets at once instead, and leaves out
+unreadable parts.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises that gives up."""
+"""Errors of a decoder that fails on the whole."""
 
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _TEXT = msgspec.json.Decoder(str)
 
 
 def members(raw: bytes) -> dict[str, bytes]:
-    """Return the members of an object as they are written; those whose names cannot be read are left out.
+    """Return the raw members of an object; those with unreadable names are left out.
 
     Raises:
-        ValueError: it is no object, or not a whole one.
+        ValueError: the bytes are not a complete object.
     """
     starts, ends, colons = _parts(raw)
     is_empty = len(starts) == 1 and not raw[starts[0] : ends[0]].strip()
     if raw[starts[0] - 1 : starts[0]] != b"{" or len(colons) != (0 if is_empty else len(starts)):
         raise ValueError("no JSON object")
     found = {}
-    for start, colon, end in zip(starts, colons, ends, strict=False):  # of nothing no colon
+    for start, colon, end in zip(starts, colons, ends, strict=False):  # an empty object has no colon
         try:
             name = _TEXT.decode(raw[start:colon])
         except UNREADABLE:
@@ -46,10 +47,10 @@ def members(raw: bytes) -> dict[str, bytes]:
 
 
 def elements(raw: bytes) -> list[bytes]:
-    """Return the elements of a list as they are written.
+    """Return the raw elements of a list.
 
     Raises:
-        ValueError: it is no list, or not a whole one.
+        ValueError: the bytes are not a complete list.
     """
     starts, ends, _ = _parts(raw)
     if raw[starts[0] - 1 : starts[0]] != b"[":
@@ -59,14 +60,14 @@ def elements(raw: bytes) -> list[bytes]:
 
 
 def legible(raw: bytes, levels: int = 1) -> dict[str, Any]:
-    """Return what can be read of an object, as untyped JSON.
+    """Return the readable parts of an object, as untyped JSON.
 
     Args:
         raw: the object.
-        levels: how far down an object is read in pieces; below, one that cannot be read whole is left out.
+        levels: number of levels at which objects are read in parts; deeper unreadable objects are left out.
 
     Raises:
-        ValueError: it is no object, or not a whole one.
+        ValueError: the bytes are not a complete object.
     """
     found = {}
     for name, part in members(raw).items():
@@ -80,10 +81,10 @@ def legible(raw: bytes, levels: int = 1) -> dict[str, Any]:
 
 
 def without_managed_fields(raw: bytes) -> bytes:
-    """Return an object without the record of who wrote which field, whatever is in that.
+    """Return an object without managedFields, whatever they contain.
 
     Raises:
-        ValueError: it is no object, or not a whole one.
+        ValueError: the bytes are not a complete object.
     """
     fields = members(raw)
     if "metadata" in fields:
@@ -98,8 +99,8 @@ def _joined(parts: Mapping[str, bytes]) -> bytes:
 
 
 def _parts(raw: bytes) -> tuple[list[int], list[int], list[int]]:
-    """Return where the parts of an object or list begin, where they end, and where colons stand in them."""
-    plain = _ESCAPED.sub(b"__", raw) if b"\\" in raw else raw  # then each quote begins or ends a text
+    """Return the starts and ends of the parts of an object or list, and the colons in them."""
+    plain = _ESCAPED.sub(b"__", raw) if b"\\" in raw else raw  # then each quote begins or ends a string
     cells = np.frombuffer(plain, dtype=np.uint8)
     outside: NDArray[np.bool_] = ~np.logical_xor.accumulate(cells == ord('"'))
     # As bytes, { and [ differ by one bit, and so do } and ].

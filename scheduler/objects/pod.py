@@ -1,4 +1,4 @@
-"""A pod with what scheduling computes from it once."""
+"""A pod with values derived from it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 class PodInfo:
-    """A pod, with what scheduling computes from it.
+    """A pod, with values that scheduling derives from it.
 
-    Immutable: an update of the pod is a new PodInfo. Two of the same pod at different versions share `uid`.
+    Immutable: an update of the pod is a new PodInfo. Versions of one pod share `uid`.
 
     Attributes:
         pod: the decoded object.
-        raw: its JSON as the API server sent it; None on bound pods, unless a plugin `needs` it.
-        node_name: where it is bound or assumed to be; "" while it is pending.
+        raw: its JSON from the API server; None on bound pods, unless a plugin `needs` it.
+        node_name: the node it is bound to or assumed on; "" while it is pending.
     """
 
     __slots__ = ("__dict__", "_resources", "node_name", "pod", "raw")
@@ -74,7 +74,7 @@ class PodInfo:
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Of a bound pod only what plugins `need` is kept."""
+        """The annotations; a bound pod keeps only those that plugins `need`."""
         return self.pod.metadata.annotations
 
     @property
@@ -87,7 +87,7 @@ class PodInfo:
 
     @property
     def group(self) -> GroupKey | None:
-        """The group it says it belongs to; whether that means anything is for its profile to say."""
+        """The group that the pod refers to; its profile decides whether groups of that kind are supported."""
         return group_of(self.pod)
 
     @property
@@ -96,7 +96,7 @@ class PodInfo:
 
     @cached_property
     def tolerated(self) -> Tolerations:
-        """What its tolerations cover."""
+        """The taints that its tolerations cover."""
         return Tolerations(self.tolerations)
 
     @property
@@ -106,18 +106,18 @@ class PodInfo:
 
     @cached_property
     def required_node_affinity(self) -> RequiredNodeAffinity:
-        """What it demands of its node's labels and name."""
+        """The required labels and name of its node."""
         return required_node_affinity(self.pod.spec.node_selector, self.node_affinity)
 
     @cached_property
     def written_node_affinity(self) -> bytes:
-        """Its node affinity as written; the same of all pods that write the same, and compared fast."""
+        """Its encoded node affinity; equal for pods with equal affinity, and cheap to compare."""
         affinity = self.node_affinity
         return b"" if affinity is None else _ENCODER.encode(affinity)
 
     @cached_property
     def affinity_terms(self) -> AffinityTerms:
-        """Which pods it wants to be near, and which not."""
+        """The required and preferred pod affinity and anti-affinity."""
         affinity = self.pod.spec.affinity
         if affinity is None:
             return NO_TERMS
@@ -125,12 +125,12 @@ class PodInfo:
 
     @cached_property
     def host_ports(self) -> tuple[HostPort, ...]:
-        """The ports of its node that it asks for, or holds."""
+        """The host ports that it requests."""
         return host_ports(self.pod)
 
     @property
     def storage_volumes(self) -> tuple[Volume, ...]:
-        """Those of its volumes that its node has to attach; all that is kept of a bound pod's."""
+        """Its volumes that the node must attach; a bound pod keeps only these."""
         return self._storage_volumes if self.pod.spec.volumes else ()
 
     @property
@@ -145,7 +145,7 @@ class PodInfo:
 
     @cached_property
     def storage_uses(self) -> frozenset[StorageUse]:
-        """What it attaches, as the snapshot's `storage` finds it."""
+        """The storage it attaches, with the keys of the snapshot's `storage`."""
         return storage_uses(self.pod)
 
     @cached_property
@@ -167,29 +167,30 @@ class PodInfo:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it has run to its end, so that it holds nothing any more."""
+        """Whether the pod has ended, so that it holds no resources any more."""
         return self.pod.status.phase in {"Succeeded", "Failed"}
 
     @property
     def resources(self) -> PodResources:
-        """What it asks for, in the integers scheduling computes with."""
+        """Its requests, as the integers that scheduling computes with."""
         if self._resources is None:
             self._resources = pod_resources(self.pod)
         return self._resources
 
     @cached_property
     def object(self) -> Mapping[str, Any]:
-        """The whole object as the API server sent it.
+        """The whole object from the API server.
 
         Raises:
-            LookupError: the bytes were not kept; a plugin that reads whole bound pods says so in `needs`.
+            LookupError: the bytes were not kept; a plugin that reads whole bound pods must declare it in
+                `needs`.
         """
         if self.raw is None:
             raise LookupError(f"Pod {self.key}: its whole object was not kept; see Needs.bound_pod_objects")
         return msgspec.json.decode(self.raw)  # type: ignore[no-any-return]
 
     def takes_the_same_as(self, other: PodInfo) -> bool:
-        """Whether it makes no difference to what is counted of a node which of two versions of the pod is there."""
+        """Return whether a node's counts are the same with either of two versions of the pod."""
         return (
             (self.resources is other.resources or self.resources == other.resources)
             and self.labels == other.labels

@@ -1,4 +1,4 @@
-"""Which group a pod belongs to: by Kubernetes' own field, or by what schedulers before it made of labels and annotations."""
+"""The group of a pod: by Kubernetes' own field, or by the labels and annotations of earlier group schedulers."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ if TYPE_CHECKING:
     from scheduler.objects.v1 import Pod
 
 POD_GROUPS: Final = "scheduling.k8s.io/v1alpha2/podgroups"
-"""Kubernetes' own; a pod names its group in spec.schedulingGroup."""
+"""Kubernetes' own groups; a pod refers to its group in spec.schedulingGroup."""
 COSCHEDULING_POD_GROUPS: Final = "scheduling.x-k8s.io/v1alpha1/podgroups"
-"""Those of scheduler-plugins; a pod names its group in a label."""
+"""The groups of scheduler-plugins; a pod refers to its group in a label."""
 VOLCANO_POD_GROUPS: Final = "scheduling.volcano.sh/v1beta1/podgroups"
-"""Those of Volcano; a pod names its group in an annotation."""
+"""The groups of Volcano; a pod refers to its group in an annotation."""
 
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 VOLCANO_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 VOLCANO_TASK: Final = "volcano.sh/task-spec"
-"""The annotation or label that names a pod's task, of which a group may need so many pods."""
+"""Annotation or label with a pod's task, of which a group may need a minimum number of pods."""
 
 
 class GroupKey(NamedTuple):
-    """A group of pods, whether or not there is an object of it.
+    """A group of pods, whether or not its object exists.
 
     Attributes:
         kind: one of the kinds above.
-        namespace: of its pods, and of the object.
-        name: of the object.
+        namespace: namespace of its pods and of the object.
+        name: name of the object.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class GroupKey(NamedTuple):
 
 
 def group_of(pod: Pod) -> GroupKey | None:
-    """Return the group that a pod says it belongs to; Kubernetes' own field comes first, then the label."""
+    """Return the group that a pod refers to; Kubernetes' own field takes precedence, then the label."""
     group = pod.spec.scheduling_group
     if group is not None and group.pod_group_name:
         return GroupKey(POD_GROUPS, pod.metadata.namespace, group.pod_group_name)
@@ -57,12 +57,12 @@ def group_of(pod: Pod) -> GroupKey | None:
 
 
 def group_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a pod's annotations that name its group, and its task there."""
+    """Return a pod's annotations with its group and task."""
     if not annotations:
         return {}
     return {name: annotations[name] for name in (*VOLCANO_ANNOTATIONS, VOLCANO_TASK) if name in annotations}
 
 
 def task_of(pod: Pod) -> str:
-    """Return the task that a pod of a Volcano group has there; "" if it says nothing of it."""
+    """Return the task of a pod in a Volcano group; "" if it has none."""
     return pod.metadata.annotations.get(VOLCANO_TASK) or pod.metadata.labels.get(VOLCANO_TASK, "")

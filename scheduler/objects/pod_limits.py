@@ -1,4 +1,4 @@
-"""What a pod may use at most, as exact quantities; scheduling does not read it, metrics show it."""
+"""A pod's limits, as exact quantities, for metrics; scheduling does not use them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def pod_limits(pod: Pod) -> dict[str, Quantity]:
-    """Compute a pod's limits in all, with its overhead where there is a limit to add it to.
+    """Compute a pod's total limits, with its overhead for each resource with a limit.
 
-    A limit that some containers lack is still the sum of the others', as upstream has it.
+    If some containers have no limit, the total is the sum of the others', as upstream.
 
     Raises:
-        ValueError: a quantity cannot be read.
+        ValueError: a quantity is invalid.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/component-helpers/resource/helpers.go, PodLimits.

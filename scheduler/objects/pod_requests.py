@@ -1,4 +1,4 @@
-"""What a pod asks for in all, as exact quantities: the computation that is part of Kubernetes' API."""
+"""A pod's total requests, as exact quantities, by the rules of the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def pod_requests(
     pod_level: bool = True,
     non_missing: Mapping[str, Quantity] | None = None,
 ) -> dict[str, Quantity]:
-    """Compute what a pod asks for in all, its overhead included.
+    """Compute a pod's total requests, including its overhead.
 
-    Containers run together; init containers one after another before them, beside the sidecars (init
-    containers that restart always) started so far, which stay.
+    Containers run together; init containers run one after another before them, beside the sidecars (init
+    containers that restart always) started so far, which continue to run.
 
     Args:
         pod: the pod.
-        use_status: count what an in-place resize has allocated and put into effect, where that is more than
-            the spec asks for.
+        use_status: use the allocated and actual resources of an in-place resize, if they are larger than the
+            spec's.
         pod_level: requests of the pod as a whole take precedence over the containers' sum.
-        non_missing: requests of each container that states none for that resource.
+        non_missing: default requests of each container for resources it does not request.
 
     Raises:
-        ValueError: a quantity cannot be read.
+        ValueError: a quantity is invalid.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/component-helpers/resource/helpers.go, PodRequests.
@@ -102,7 +102,7 @@ def _one_container(
 def _effective(
     pod: Pod, asked: dict[str, Quantity], actuated: dict[str, Quantity], allocated: dict[str, Quantity]
 ) -> dict[str, Quantity]:
-    """Return the most of what is asked for, in effect and allocated; what can never be is not asked for."""
+    """Return the maximum of requested, actual and allocated resources, without the request of an infeasible resize."""
     most = {} if resize_is_infeasible(pod) else dict(asked)
     _maximum(most, actuated)
     _maximum(most, allocated)
@@ -110,7 +110,7 @@ def _effective(
 
 
 def asks_as_a_whole(pod: Pod) -> bool:
-    """Whether the pod itself, not only its containers, asks for anything that a pod can ask for.
+    """Return whether the pod itself, not only its containers, has a request of a supported resource.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/component-helpers/resource/helpers.go, IsPodLevelRequestsSet.
@@ -120,7 +120,7 @@ def asks_as_a_whole(pod: Pod) -> bool:
 
 
 def resize_is_infeasible(pod: Pod) -> bool:
-    """Whether the kubelet found that the pod can never be resized as its spec says."""
+    """Return whether the kubelet reported that the pod's resize is infeasible."""
     for condition in pod.status.conditions:
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"

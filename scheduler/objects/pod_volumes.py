@@ -1,4 +1,4 @@
-"""What of a pod's volumes a node has to attach: claims, and disks that are written in the pod itself."""
+"""The volumes of a pod that its node must attach: claims, and inline disks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class PodClaim(NamedTuple):
-    """A PersistentVolumeClaim that a pod uses, as its volume names it.
+    """A PersistentVolumeClaim that a pod uses.
 
     Attributes:
         key: `namespace/name` of the claim.
-        name: its name alone; "" where the volume names none.
-        is_ephemeral: whether it is made for the pod, which then has to own it.
-        volume: the volume's own name.
+        name: name of the claim; "" if the volume has none.
+        is_ephemeral: whether the claim is created for the pod, which must own it.
+        volume: name of the volume.
     """
 
     key: str
@@ -31,12 +31,12 @@ EPHEMERAL_CLAIM: Final = "ephemeral claim"
 
 
 class StorageUse(NamedTuple):
-    """One thing that a pod attaches, under which the pods that attach it are found.
+    """Storage that a pod attaches; key of the index of pods by storage.
 
     Attributes:
         kind: CLAIM, EPHEMERAL_CLAIM, or the kind of an inline disk.
-        key: which one: `namespace/name` of a claim, whatever tells disks apart.
-        read_only: of a disk, whether it may be changed.
+        key: `namespace/name` of a claim, or the identity of a disk.
+        read_only: whether a disk is attached read-only.
     """
 
     kind: str
@@ -45,12 +45,12 @@ class StorageUse(NamedTuple):
 
 
 def storage_volumes(pod: Pod) -> tuple[Volume, ...]:
-    """Return the volumes that rules of scheduling know, in their order: most are mere files of the kubelet's."""
+    """Return the volumes with scheduling rules, in their order: most others are only files of the kubelet."""
     return tuple(volume for volume in pod.spec.volumes if _is_storage(volume))
 
 
 def pod_claims(pod: Pod) -> tuple[PodClaim, ...]:
-    """Return the claims of a pod in the order of its volumes; a claim of two volumes is there twice.
+    """Return the claims of a pod in the order of its volumes; a claim of two volumes occurs twice.
 
     Source:
         kube-scheduler v1.36, component-helpers/storage/ephemeral/ephemeral.go, VolumeClaimName.
@@ -59,13 +59,13 @@ def pod_claims(pod: Pod) -> tuple[PodClaim, ...]:
 
 
 def storage_uses(pod: Pod) -> frozenset[StorageUse]:
-    """Return the claims of a pod, and those of its disks that not any two pods can share on a node."""
+    """Return the claims of a pod, and its disks that not all pods can share on a node."""
     uses = {StorageUse(EPHEMERAL_CLAIM if claim.is_ephemeral else CLAIM, claim.key) for claim in _claims(pod)}
     return frozenset(uses.union(*(disk_uses(volume) for volume in pod.spec.volumes)))
 
 
 def disk_uses(volume: Volume) -> tuple[StorageUse, ...]:
-    """Return under which names pods with the same disk are found: of an image in Ceph, one for each monitor.
+    """Return the keys of a disk, by which pods with the same disk are found: for a Ceph image, one for each monitor.
 
     Source:
         kube-scheduler v1.36, plugins/volumerestrictions/volume_restrictions.go, isVolumeConflict.

@@ -1,8 +1,8 @@
-"""Kubernetes objects as protobuf, both ways, byte for byte as Go's own marshaller writes them.
+"""Converts Kubernetes objects to protobuf and back, with exactly the bytes of Go's own marshaller.
 
-Go always writes fields that are no pointers, also where they are zero, and who decodes with generated code may rely
-on it: a guest dereferences what it got without a look. JSON has most of them only where they are not zero. Which
-fields there are, and which kind they are of, is data: `api_types`.
+Go always writes fields that are not pointers, also when they are zero, and readers with generated code may
+rely on it: a WebAssembly guest dereferences them without a check. JSON has most of them only when they are
+not zero. The fields and their types are data: `api_types`.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ _GO_ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def encode(api_version: str, kind: str, obj: Mapping[str, Any]) -> bytes:
-    """Write an object, or a value of any type of the API, without an envelope.
+    """Encode an object, or a value of any type of the API, without an envelope.
 
     Args:
-        api_version: as in `apps/v1`.
-        kind: of the object, or its type's name.
-        obj: as JSON has it; null is as good as absent, and what v1.36 does not know is left out.
+        api_version: apiVersion, as in `apps/v1`.
+        kind: kind of the object, or name of its type.
+        obj: the object as JSON values; null counts as absent, and fields unknown to v1.36 are left out.
 
     Raises:
-        LookupError: a type is not known.
-        ValueError: a field is of another type than the API has; the message names its path.
+        LookupError: a type is unknown.
+        ValueError: a field has another type than in the API; the message has its path.
     """
     return _message(api_type(api_version, kind)).encode(obj)
 
 
 def encode_list(items: Iterable[bytes], metadata: Mapping[str, Any] | None = None) -> bytes:
-    """Write a list, as PodList, of encoded objects."""
+    """Encode a list, such as PodList, of encoded objects."""
     head = b"\x0a" + _sized(encode(META, "ListMeta", metadata or {}))
     return head + b"".join([b"\x12" + _sized(item) for item in items])
 
 
 def decode(api_version: str, kind: str, data: bytes) -> Object:
-    """Read what `encode` writes; there is neither kind nor apiVersion in it.
+    """Decode the result of `encode`, which has neither kind nor apiVersion.
 
     Raises:
-        LookupError: a type or a field is not known.
-        ValueError: it is broken.
+        LookupError: a type or a field is unknown.
+        ValueError: the data are malformed.
     """
     message = _message(api_type(api_version, kind))
     try:
@@ -69,7 +69,7 @@ def decode(api_version: str, kind: str, data: bytes) -> Object:
 
 
 def wrap(api_version: str, kind: str, content: bytes) -> bytes:
-    """Put an encoded object into the envelope that bodies of requests have (runtime.Unknown)."""
+    """Put an encoded object into the envelope of request bodies (runtime.Unknown)."""
     type_meta = b"\x0a" + _text(api_version) + b"\x12" + _text(kind)
     return MAGIC + b"\x0a" + _sized(type_meta) + b"\x12" + _sized(content) + b"\x1a\x00\x22\x00"
 
@@ -78,10 +78,10 @@ def unwrap(body: bytes) -> tuple[str, str, bytes]:
     """Take an encoded object out of its envelope.
 
     Returns:
-        Its apiVersion, its kind, and it.
+        Its apiVersion, its kind, and the encoded object.
 
     Raises:
-        ValueError: it is broken.
+        ValueError: the envelope is malformed.
     """
     if not body.startswith(MAGIC):
         raise ValueError(
@@ -96,13 +96,13 @@ def unwrap(body: bytes) -> tuple[str, str, bytes]:
 
 
 class _Content(NamedTuple):
-    """How a value is written and read.
+    """How a value is encoded and decoded.
 
     Attributes:
-        wire: varint or bytes.
-        write: a value -> what follows the tag.
-        read: a number or bytes -> the value; None is left out of JSON.
-        zero: what Go writes where there is no value.
+        wire: wire type, varint or bytes.
+        write: value -> the bytes after the tag.
+        read: number or bytes -> value; JSON omits None.
+        zero: the value that Go writes for an unset field.
     """
 
     wire: int
@@ -112,11 +112,11 @@ class _Content(NamedTuple):
 
 
 class _Field:
-    """How a field is written and read.
+    """How a field is encoded and decoded.
 
     Attributes:
-        name: in JSON; "" where the fields of its type stand in the parent's object.
-        absent: what is written where there is no value.
+        name: name in JSON; "" if the fields of its type are fields of the parent's object.
+        absent: encoding of the unset field.
     """
 
     def __init__(self, field: ApiField, content: _Content) -> None:
@@ -128,11 +128,11 @@ class _Field:
         self.absent = b"" if nothing else self.write(content.zero)
 
     def write(self, value: Any) -> bytes:
-        """Write the whole field."""
+        """Encode the field with its tag."""
         return self._tag + self._content.write(value)
 
     def read(self, found: Object, value: Any) -> None:
-        """Put a number or bytes into an object, as what they stand for."""
+        """Decode a number or bytes into an object."""
         taken = self._content.read(value)
         if not self.name:
             found.update(taken)
@@ -170,11 +170,11 @@ _FIELDS: Final = {"": _Field, "[]": _ListField, "{}": _MapField}  # by container
 
 
 class _FieldError(ValueError):
-    """A value that cannot be written: the path to it, which grows on its way out, and what is wrong."""
+    """A value that cannot be encoded: the path to it, which each level extends, and the problem."""
 
 
 class _Message:
-    """One type; its fields are looked up when it is first needed, since types hold each other."""
+    """One type; its fields are created on first use, because types refer to each other."""
 
     def __init__(self, type_: ApiType) -> None:
         self._type = type_
@@ -184,7 +184,7 @@ class _Message:
         return {field.number: _FIELDS[field.container](field, _content(field)) for field in self._type.fields}
 
     def encode(self, obj: Mapping[str, Any]) -> bytes:
-        """Write the fields in order of their numbers."""
+        """Encode the fields in the order of their numbers."""
         if not isinstance(obj, dict):
             raise TypeError(f"a mapping is expected, was {obj!r:.100}")
         parts: list[bytes] = []
@@ -200,7 +200,7 @@ class _Message:
         return b"".join(parts)
 
     def decode(self, data: bytes) -> Object:
-        """Read the fields that are there."""
+        """Decode the fields that are present."""
         found: Object = {}
         for number, value in _on_wire(data):
             field = self._fields.get(number)
@@ -223,7 +223,7 @@ def _content(field: ApiField) -> _Content:
 
 
 def _on_wire(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the fields of a message: number, and a number or bytes."""
+    """Yield the fields of a message: field number, and a number or bytes."""
     place = 0
     while place < len(data):
         tag, place = _read_varint(data, place)
@@ -238,7 +238,7 @@ def _on_wire(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _read_varint(data: bytes, place: int) -> tuple[int, int]:
-    """Read a number; returns it and the place after it."""
+    """Read a varint; return it and the position after it."""
     number = shift = 0
     while True:
         byte = data[place]
@@ -251,7 +251,7 @@ def _read_varint(data: bytes, place: int) -> tuple[int, int]:
 def _varint(number: int) -> bytes:
     if 0 <= number < 0x80:
         return _SMALL[number]
-    number &= _LOW_64_BITS  # negative ones take ten bytes, also of an int32
+    number &= _LOW_64_BITS  # negative numbers take ten bytes, also for an int32
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -297,7 +297,7 @@ def _time(value: Any, *, micro: bool = False) -> bytes:
     moment = datetime.fromisoformat(value)
     if moment == _GO_ZERO_TIME:
         return b"\x00"
-    # Go leaves out the rest of a second where JSON has none either.
+    # Go omits the fraction of a second if JSON has none.
     nanos = _varint(moment.microsecond * 1000 if micro else 0)
     return _sized(b"\x08" + _varint(int(moment.timestamp() // 1)) + b"\x10" + nanos)
 
@@ -327,7 +327,7 @@ def _raw(value: Any) -> bytes:
 
 
 def _read_raw(value: bytes) -> Any:
-    """Read JSON; an object in an envelope of its own, as watches have it, is left to the caller."""
+    """Decode JSON; an object with its own envelope, as in a watch, is returned as bytes."""
     raw = dict(_on_wire(value)).get(1, b"null")
     return raw if raw.startswith(MAGIC) else msgspec.json.decode(raw)
 

@@ -1,8 +1,8 @@
-"""Kubernetes quantities: `100m`, `1.5Gi`, `2e3`, and the int64 that scheduling makes of them.
+"""Kubernetes quantities: `100m`, `1.5Gi`, `2e3`, and their int64 values for scheduling.
 
-Upstream keeps a quantity in one of two forms: an int64 with a power of ten, or, when that does not hold it,
-a decimal of any size. The form outlives the value: what does not fit int64 in the end reads as 0 in the
-first form and wraps around in the second. So the form is kept here too.
+Upstream stores a quantity in one of two forms: an int64 with a power of ten, or, if that is too small, a
+decimal of any size. The form matters after the arithmetic: a value that does not fit int64 is read as 0 in
+the first form and wraps around in the second. So the form is kept here too.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import NoReturn
 
 _MAX_INT64 = 2**63 - 1
 _MIN_INT64 = -(2**63)
-_INT64_DIGITS = 18  # as many as int64 always holds
+_INT64_DIGITS = 18  # int64 always holds this many digits
 
 _MAX_DIGITS = 100
-_MAX_BITS = 332  # as many as 100 digits have
+_MAX_BITS = 332  # the bits of 100 digits
 _MAX_NANOS = 10**_MAX_DIGITS
 _CHUNK = 500  # digits; Python converts text to an int in quadratic time
 _CACHED_LENGTH = 100
 
 _MILLI = -3
 _NANO = -9
-# Value() and MilliValue() of a decimal follow from its sign and its rest by this.
+# Value() and MilliValue() of a decimal follow from its sign and its value modulo this.
 _MODULUS = 2**64 * 10**-_NANO
 
 _NOTATION = re.compile(
@@ -45,7 +45,7 @@ _DECIMAL_SUFFIXES = {
 }  # suffix -> power of ten
 _BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}  # suffix -> power of two
 
-# What Go trims around a quantity; control characters cannot stand raw in JSON, and Go reads quantities raw.
+# Spaces that Go trims; control characters cannot occur raw in JSON, and Go reads quantities raw.
 _SPACES = " \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 
 
@@ -53,13 +53,14 @@ _SPACES = " \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u
 class Quantity:
     """A decimal number, in one of upstream's two forms. Immutable.
 
-    It is exact up to 100 digits. Of longer ones the first 100 are kept, so that all operations are cheap: two that
-    differ only in later digits are equal. `value` and `milli_value` are exact for all numbers.
+    It is exact up to 100 digits. Of longer numbers the first 100 digits are kept, so that all operations are
+    cheap: two that differ only in later digits are equal. `value` and `milli_value` are exact for all
+    numbers.
 
     Attributes:
         unscaled: the number without its power of ten.
-        exponent: that power; the number is `unscaled * 10**exponent`.
-        is_int64: whether upstream holds it as a scaled int64, not as a decimal of any size.
+        exponent: the exponent of ten; the number is `unscaled * 10**exponent`.
+        is_int64: whether upstream stores it as a scaled int64, not as a decimal of any size.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/api/resource, quantity.go and amount.go.
@@ -75,14 +76,14 @@ class Quantity:
         is_int64: bool = True,
         held: tuple[int, int] | None = None,
     ) -> None:
-        """Make a quantity.
+        """Create a quantity.
 
         Args:
-            unscaled: see the attributes, as the next two.
-            exponent: likewise.
-            is_int64: likewise.
-            held: for a decimal of more than 100 digits as upstream holds it: the exponent that upstream holds it
-                with, and its unscaled number there modulo 2**64 * 10**9.
+            unscaled: see the attributes.
+            exponent: see the attributes.
+            is_int64: see the attributes.
+            held: for a decimal of more than 100 digits: upstream's exponent, and upstream's unscaled number
+                modulo 2**64 * 10**9.
         """
         self.unscaled = unscaled
         self.exponent = exponent
@@ -95,12 +96,12 @@ class Quantity:
 
     @property
     def is_long(self) -> bool:
-        """Whether upstream holds it as a decimal of more than 100 digits; some may be missing here."""
+        """Whether upstream stores a decimal of more than 100 digits, of which some may be missing here."""
         return self._held is not None
 
     @property
     def nanos(self) -> int:
-        """The number of billionths, of what was parsed; to compare many. More than 10**100 count as that many."""
+        """The number of billionths, for comparisons; at most 10**100."""
         if not self.unscaled:
             return 0
         most: int = _MAX_NANOS if self.unscaled > 0 else -_MAX_NANOS
@@ -110,20 +111,20 @@ class Quantity:
         return nanos if -_MAX_NANOS < nanos < _MAX_NANOS else most
 
     def value(self) -> int:
-        """Return the int64 upstream's Value() gives: rounded away from zero, as far as it fits."""
+        """Return the int64 of upstream's Value(): rounded away from zero, if it fits."""
         unscaled = self.unscaled
-        if not self.exponent and _MIN_INT64 <= unscaled <= _MAX_INT64:  # as nearly all are
+        if not self.exponent and _MIN_INT64 <= unscaled <= _MAX_INT64:  # the usual case
             return unscaled
         return self._scaled(0)
 
     def milli_value(self) -> int:
-        """Return the int64 upstream's MilliValue() gives: thousandths, rounded away from zero."""
+        """Return the int64 of upstream's MilliValue(): thousandths, rounded away from zero."""
         return self._scaled(_MILLI)
 
     def in_form_of(self, other: Quantity) -> Quantity:
-        """Return this number as upstream holds it after comparing it with another.
+        """Return this number in upstream's form after comparing it with another.
 
-        A comparison turns a scaled int64 into a decimal when the other side is one.
+        A comparison converts a scaled int64 to a decimal if the other number is one.
         """
         if self.is_int64 and not other.is_int64:
             return _decimal_form(self.unscaled, self.exponent, self.exponent)
@@ -157,7 +158,7 @@ class Quantity:
         return hash(self.reduced())
 
     def reduced(self) -> tuple[int, int]:
-        """Return the number with the greatest exponent: equal quantities are equal there; (0, 0) is zero."""
+        """Return the number with the greatest exponent, which is equal for equal quantities; zero is (0, 0)."""
         unscaled, exponent = self.unscaled, self.exponent
         if unscaled % 10:
             return unscaled, exponent
@@ -173,7 +174,7 @@ class Quantity:
         return f"Quantity({self.unscaled}, {self.exponent}{form}{held})"
 
     def _at(self, exponent: int) -> int:
-        """Return the number in units of a power of ten that is not above its own."""
+        """Return the number in units of a power of ten that is not above its exponent."""
         if exponent == self.exponent:
             return self.unscaled
         return self.unscaled * _power(self.exponent - exponent)
@@ -182,7 +183,7 @@ class Quantity:
         return _is_short(self.unscaled, self.exponent - exponent)
 
     def _compared(self, other: Quantity) -> int:
-        """Return a negative number, 0 or a positive one: how it compares with another."""
+        """Return a negative number, 0 or a positive one, as the result of a comparison."""
         mine, theirs = self.unscaled, other.unscaled
         if self.exponent != other.exponent:
             sign = (mine > 0) - (mine < 0)
@@ -197,7 +198,7 @@ class Quantity:
         return (mine > theirs) - (mine < theirs)
 
     def _long_sum(self, other: Quantity) -> Quantity:
-        """Add where upstream's decimal has more than 100 digits, or may have them."""
+        """Add if upstream's decimal has more than 100 digits, or may have them."""
         if self._size() < other._size():
             return other._long_sum(self)
         held = min(self._exponent_held, other._exponent_held)
@@ -218,13 +219,13 @@ class Quantity:
         return self.exponent if self._held is None else self._held[0]
 
     def _rest(self, exponent: int) -> int:
-        """Return upstream's unscaled number for an exponent that is not above the one it holds, by the modulus."""
+        """Return upstream's unscaled number for an exponent not above upstream's, modulo `_MODULUS`."""
         held, rest = (self.exponent, self.unscaled) if self._held is None else self._held
         found: int = rest * _power_of_rest(held - exponent) % _MODULUS
         return found
 
     def _size(self) -> int:
-        """Return how many digits it has before the point; the least if it is 0."""
+        """Return the number of digits before the point; the minimum for 0."""
         return _digits(self.unscaled) + self.exponent if self.unscaled else -(2**32)
 
     def _scaled(self, exponent: int) -> int:
@@ -260,12 +261,12 @@ class Quantity:
 
 
 def parse_quantity(text: str | float) -> Quantity:
-    """Read a quantity in any notation Kubernetes takes, in linear time; JSON numbers are quantities as well.
+    """Parse a quantity in any notation that Kubernetes accepts, in linear time; JSON numbers are quantities too.
 
-    What is smaller than 1n is rounded up to it, away from zero; binary quantities are capped at 2**63 - 1.
+    Values below 1n are rounded up to it, away from zero; binary quantities are capped at 2**63 - 1.
 
     Raises:
-        ValueError: it is none; the message says why.
+        ValueError: it is not a quantity; the message says why.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go, ParseQuantity.
@@ -309,7 +310,7 @@ _cached = lru_cache(maxsize=16_384)(_parse)
 
 
 def _decimal(factor: int, digits: str, exponent: int) -> Quantity:
-    """Build the form of any size, rounded up to nanos."""
+    """Return a decimal of any size, rounded up to nanos."""
     if not digits:
         return Quantity(0, max(exponent, _NANO), is_int64=False)
     if exponent < _NANO:
@@ -329,10 +330,10 @@ def _decimal(factor: int, digits: str, exponent: int) -> Quantity:
 
 
 def _binary_decimal(factor: int, digits: str, decimals: str, power_of_two: int) -> Quantity:
-    """Build the form of any size of a binary quantity, rounded up to nanos, and capped."""
+    """Return a decimal of any size for a binary quantity, rounded up to nanos, and capped."""
     size = _MAX_INT64 * 10**-_NANO + 1
     if len(digits) <= _INT64_DIGITS + 1:
-        carry, is_rounded = 0, False  # of the decimals beyond nanos, from the last on
+        carry, is_rounded = 0, False  # of the decimals beyond nanos, from the last one
         for start in reversed(range(-_NANO, len(decimals), _CHUNK)):
             chunk = decimals[start : start + _CHUNK]
             carry, rest = divmod((int(chunk) << power_of_two) + carry, _power(len(chunk)))
@@ -344,14 +345,14 @@ def _binary_decimal(factor: int, digits: str, decimals: str, power_of_two: int) 
 
 
 def _decimal_form(unscaled: int, exponent: int, held: int) -> Quantity:
-    """Build the form of any size of an exact number; upstream holds it with an exponent that is not above its own."""
+    """Return a decimal of any size for an exact number; upstream's exponent is not above its own."""
     if _is_short(unscaled, exponent - held):
         return Quantity(unscaled * _power(exponent - held), held, is_int64=False)
     return _truncated(unscaled, exponent, held, unscaled * _power_of_rest(exponent - held))
 
 
 def _truncated(unscaled: int, exponent: int, held: int, rest: int) -> Quantity:
-    """Build the form of any size of the first 100 digits of a number; the rest is upstream's, by the modulus."""
+    """Return a decimal of any size with a number's first 100 digits; the rest is upstream's number, modulo `_MODULUS`."""
     excess = _digits(unscaled) - _MAX_DIGITS
     if excess > 0:
         size = abs(unscaled) // _power(excess)
@@ -382,7 +383,7 @@ def _power(exponent: int) -> int:
 
 
 def _is_short(number: int, zeros: int) -> bool:
-    """Say whether a number has at most about 100 digits once zeros are appended, so that computing with it is cheap."""
+    """Return whether a number has at most about 100 digits after appending zeros, so that arithmetic is cheap."""
     return zeros <= _MAX_DIGITS and number.bit_length() + zeros * 10 // 3 <= _MAX_BITS
 
 
@@ -391,9 +392,9 @@ def _power_of_rest(exponent: int) -> int:
 
 
 def _digits(number: int) -> int:
-    """Return how many decimal digits a number has."""
+    """Return the number of decimal digits."""
     size = abs(number)
-    least = size.bit_length() * 30102 // 100_000  # of it, or one too few
+    least = size.bit_length() * 30102 // 100_000  # exact, or one too few
     return least + (size >= _power(least))
 
 

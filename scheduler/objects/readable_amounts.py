@@ -1,4 +1,4 @@
-"""Amounts as people write them: milli of cpu as `1.5`, bytes as `1.5Gi`."""
+"""Formats amounts for people: milliCPU as `1.5`, bytes as `1.5Gi`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HUGE_PAGES: Final = "hugepages-"
 
 
 def readable_amounts(resource: str, *amounts: int) -> list[str]:
-    """Write amounts of one resource, in its own unit; bytes to two digits if that tells them apart, else in full."""
+    """Format amounts of one resource; bytes with two decimals if different amounts stay different, else in full."""
     if resource == CPU:
         return [_plain(Decimal(amount) / 1000) for amount in amounts]
     if resource not in {MEMORY, EPHEMERAL_STORAGE} and not resource.startswith(_HUGE_PAGES):

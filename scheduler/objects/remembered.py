@@ -1,4 +1,4 @@
-"""What was computed before, for who writes the same: kept up to a number of bytes, since users say how long things are."""
+"""A cache of parsed values with a limit in bytes, because users control the length of the text."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
 
 ENTRY_BYTES: Final = 512
-"""What an entry takes beside what was written, about."""
+"""Approximate size of an entry, without its text."""
 PARSED: Final = 8
-"""How many times as long as what is written is what it means, as objects of Python, about."""
+"""Approximate ratio of a parsed Python object's size to the length of its text."""
 _BUDGET: Final = 16 * 1024 * 1024
 _LARGEST_SHARE: Final = 16
 
 
 class Remembered(Generic[K, V]):
-    """Values by what is written; when it is full, all go.
+    """A cache by written value; when it is full, all entries are removed.
 
     Args:
-        budget_bytes: for all of them together; one that takes a sixteenth of it is not kept.
+        budget_bytes: limit of all entries together; an entry of more than a sixteenth of it is not kept.
     """
 
     __slots__ = ("_budget", "_values", "bytes", "get")
@@ -34,7 +34,7 @@ class Remembered(Generic[K, V]):
         self.get = self._values.get
 
     def keep(self, key: K, value: V, written: int) -> V:
-        """Keep a value, and return it; `written` is how many characters it was read from."""
+        """Store a value, and return it; `written` is the number of characters it was parsed from."""
         size = ENTRY_BYTES + PARSED * written
         if size <= self._budget // _LARGEST_SHARE:
             if self.bytes + size > self._budget:
@@ -44,7 +44,7 @@ class Remembered(Generic[K, V]):
         return value
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Remove all entries."""
         self._values.clear()
         self.bytes = 0
 

@@ -1,4 +1,4 @@
-"""Which resource names scheduling accounts for: the rules behind names such as `nvidia.com/gpu`."""
+"""Classifies resource names, such as `nvidia.com/gpu`, by the rules of scheduling."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ _QUOTA = "requests."
 
 
 def is_hugepage_resource_name(name: str) -> bool:
-    """Whether it counts huge pages of one size, as in `hugepages-2Mi`."""
+    """Return whether it is a resource of huge pages of one size, as in `hugepages-2Mi`."""
     return name.startswith(_HUGEPAGES)
 
 
 def is_attachable_volume_resource_name(name: str) -> bool:
-    """Whether it counts volumes attached by one in-tree driver."""
+    """Return whether it counts volumes attached by one in-tree driver."""
     return name.startswith(_ATTACHABLE_VOLUMES)
 
 
 def is_prefixed_native_resource(name: str) -> bool:
-    """Whether it is in Kubernetes' own domain."""
+    """Return whether it is in Kubernetes' own domain."""
     return _NATIVE_DOMAIN in name
 
 
 def is_native_resource(name: str) -> bool:
-    """Whether it is Kubernetes' own: in its domain or in none."""
+    """Return whether it is Kubernetes' own: in its domain or without one."""
     return "/" not in name or is_prefixed_native_resource(name)
 
 
 @lru_cache(maxsize=4096)
 def is_extended_resource_name(name: str) -> bool:
-    """Whether it is a vendor's, and one that a quota could name as well.
+    """Return whether it is a vendor's resource with a name that a quota can use.
 
     Source:
         kube-scheduler v1.36, pkg/apis/core/v1/helper/helpers.go, IsExtendedResourceName.
     """
-    # What a quota calls it has the form of a label's key.
+    # The quota's name for it has the syntax of a label key.
     return not (is_native_resource(name) or name.startswith(_QUOTA)) and is_label_key(f"{_QUOTA}{name}")
 
 
 def is_dra_extended_resource_name(name: str) -> bool:
-    """Whether devices may stand behind it: extended, or named after a device class.
+    """Return whether devices can provide it: an extended resource, or one named after a device class.
 
     Source:
         kube-scheduler v1.36, pkg/scheduler/util/utils.go, IsDRAExtendedResourceName.
@@ -61,7 +61,7 @@ def is_dra_extended_resource_name(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_scalar_resource_name(name: str) -> bool:
-    """Whether it is accounted for by its name, beside cpu, memory, ephemeral-storage and pods.
+    """Return whether it is counted by name, beside cpu, memory, ephemeral-storage and pods.
 
     Source:
         kube-scheduler v1.36, pkg/scheduler/util/utils.go, IsScalarResourceName.
@@ -75,7 +75,7 @@ def is_scalar_resource_name(name: str) -> bool:
 
 
 def is_pod_level_resource(name: str) -> bool:
-    """Whether a pod may ask for it as a whole.
+    """Return whether a pod may request it as a whole.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/component-helpers/resource/helpers.go,

@@ -1,8 +1,8 @@
-"""What pods ask for and nodes offer, in the integers scheduling computes with.
+"""Requests of pods and allocatable resources of nodes, as the integers that scheduling computes with.
 
-Upstream computes a pod's request in several ways that differ in small things: the fit of a pending pod, what
-a bound pod takes, and one way per score. `PodResources` holds them all, computed once for all pods that
-write the same resources.
+Upstream computes a pod's requests in several slightly different ways: for the fit of a pending pod, for a
+bound pod, and for each score. `PodResources` contains all results, computed once for all pods with the same
+resources.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["PodResources", "node_allocatable", "pod_requests", "pod_resources"]
 
 _NON_MISSING: Final[Mapping[str, Quantity]] = {CPU: Quantity(100, -3), MEMORY: Quantity(200 * 1024 * 1024)}
-"""What containers that ask for none count with in scores."""
+"""Default requests in scores for containers without requests."""
 _ACCOUNTED = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 
-_KNOWN: Remembered[Hashable, PodResources] = Remembered()  # by what the containers write
-_OFFERED: Remembered[Hashable, Mapping[str, int]] = Remembered()  # by what the node's status says
+_KNOWN: Remembered[Hashable, PodResources] = Remembered()  # by the containers' resources
+_OFFERED: Remembered[Hashable, Mapping[str, int]] = Remembered()  # by the node's allocatable
 _WRITTEN_BYTES = 32
-"""About how long a resource with its amount is."""
+"""Approximate length of a resource name with its amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class PodResources:
     """A pod's requests: resource name -> milliCPU, bytes or a count. A missing name is 0.
 
     Attributes:
-        requests: what the pod must find free on a node (NodeResourcesFit's Filter).
-        taken: what it takes from the node it is bound to; heeds a resize in its status.
-        nonzero_milli_cpu: as `taken`, with a least request for containers that state none.
-        nonzero_memory_bytes: likewise.
-        fit_score: what NodeResourcesFit adds to a node's non-zero requests when it scores.
-        balanced_score: what NodeResourcesBalancedAllocation adds to a node's requests.
+        requests: the free amounts that the pod needs on a node (NodeResourcesFit's Filter).
+        taken: the amounts it takes from its node; includes a resize in its status.
+        nonzero_milli_cpu: CPU as in `taken`, with a default for containers without a request.
+        nonzero_memory_bytes: memory as in `taken`, with a default for containers without a request.
+        fit_score: its addition to a node's non-zero requests in NodeResourcesFit's score.
+        balanced_score: its addition to a node's requests in NodeResourcesBalancedAllocation's score.
     """
 
     requests: Mapping[str, int]
@@ -56,16 +56,16 @@ class PodResources:
 
 
 def pod_resources(pod: Pod) -> PodResources:
-    """Compute a pod's requests in every way scheduling needs them; pods alike share one result.
+    """Compute a pod's requests in every form that scheduling needs; pods with the same resources share one result.
 
     Raises:
-        ObjectError: a quantity cannot be read.
+        ObjectError: a quantity is invalid.
 
     Source:
         kube-scheduler v1.36: `requests` plugins/noderesources/fit.go, computePodResourceRequest; `taken` and
         the non-zero values framework/types.go, PodInfo.CalculateResource; the scores
-        plugins/noderesources/resource_allocation.go, calculatePodResourceRequest, with the feature gates
-        that NewFit (none of them) and NewBalancedAllocation hand to it.
+        plugins/noderesources/resource_allocation.go, calculatePodResourceRequest, with the feature gates that
+        NewFit (none of them) and NewBalancedAllocation pass to it.
     """
     key = _what_is_written(pod)
     found = _KNOWN.get(key)
@@ -79,10 +79,12 @@ def pod_resources(pod: Pod) -> PodResources:
 
 
 def node_allocatable(node: Node) -> Mapping[str, int]:
-    """Compute what a node offers: resource name -> milliCPU, bytes or a count, `pods` included; nodes alike share it.
+    """Compute a node's allocatable resources: resource name -> milliCPU, bytes or a count, including `pods`.
+
+    Nodes with equal values share one result.
 
     Raises:
-        ObjectError: a quantity cannot be read.
+        ObjectError: a quantity is invalid.
 
     Source:
         kube-scheduler v1.36, framework/types.go, Resource.Add.
@@ -130,7 +132,7 @@ def _compute(pod: Pod) -> PodResources:
 
 
 def _has_resized(pod: Pod) -> bool:
-    """Whether the status says anything of resources that the spec does not."""
+    """Return whether the status has other resources than the spec."""
     status, spec = pod.status, pod.spec
     if status.resources is not None:
         return True
@@ -148,7 +150,7 @@ def _has_resized(pod: Pod) -> bool:
 
 
 def _what_is_written(pod: Pod) -> Hashable:
-    """Return all that a pod's resources depend on."""
+    """Return everything that a pod's resources depend on."""
     status, spec = pod.status, pod.spec
     containers = tuple([tuple(container.resources.requests.items()) for container in spec.containers])
     stated = status.container_statuses or status.init_container_statuses or status.resources
@@ -209,7 +211,7 @@ def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList]]:
 
 
 def _raise_fault(kind: str, key: str, lists: Iterator[tuple[str, ResourceList]]) -> NoReturn:
-    """Raise an ObjectError for the first quantity that cannot be read."""
+    """Raise an ObjectError for the first invalid quantity."""
     for path, resources in lists:
         for name, text in resources.items():
             try:
@@ -217,7 +219,7 @@ def _raise_fault(kind: str, key: str, lists: Iterator[tuple[str, ResourceList]])
             except ValueError as error:
                 field = f"[{name}]" if "." in name or "/" in name else f".{name}"
                 raise ObjectError(kind, key, path + field, str(error)) from error
-    raise AssertionError(f"{kind} {key}: a quantity was refused, and none was found")
+    raise AssertionError(f"{kind} {key}: a quantity is invalid, but none was found")
 
 
 def _is_accounted(name: str) -> bool:

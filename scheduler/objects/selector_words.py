@@ -1,4 +1,4 @@
-"""Selectors in words, for people: what they ask of a node's labels, and what the node has instead."""
+"""Describes selectors for people: their requirements, and the node's labels."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _SHOWN: Final = 3
 
 
 def some_of(items: Sequence[str], shown: int = _SHOWN) -> str:
-    """Return a few of many: `a, b, c and 7 more`."""
+    """Return the first of many items: `a, b, c and 7 more`."""
     rest = len(items) - shown
     return ", ".join(items[:shown]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def only_for(rules: Sequence[NodeRule], labels: Mapping[str, str]) -> str:
-    """Return which nodes something is for, and what one has instead: `only for nodes with disk; this node has no disk`."""
+    """Describe the required nodes, and one node's labels: `only for nodes with disk; this node has no disk`."""
     keys = dict.fromkeys(requirement.key for rule in rules for requirement in rule.labels)
     had = some_of([f"{key}={labels[key]}" if key in labels else f"no {key}" for key in keys])
     return f"only for nodes with {asked_of(rules)}" + (f"; this node has {had}" if had else "")
 
 
 def asked_of(rules: Sequence[NodeRule]) -> str:
-    """Return what rules ask of a node, any of which is enough: `zone in (a, b), or disk`."""
+    """Describe alternative rules for a node: `zone in (a, b), or disk`."""
     if not rules:
         return "labels that no node can have"
     asked = [

@@ -1,4 +1,4 @@
-"""Claims, volumes and what the cluster says of storage, as far as scheduling reads them."""
+"""Claims, volumes and other storage objects, with the fields that scheduling reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 
 CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
-"""On claims and volumes: their class, which comes before the one in the spec."""
+"""Annotation of claims and volumes with their class, which takes precedence over the spec."""
 
 _ZERO = Quantity(0)
 
@@ -39,10 +39,10 @@ def _check(field: str, amount: str | float | None) -> None:
 
 
 class StorageAmount(ApiStruct, frozen=True):
-    """The storage in a v1.ResourceList; None where the list says nothing of it.
+    """The storage in a v1.ResourceList; None if the list has none.
 
     Raises:
-        msgspec.ValidationError: it is no quantity.
+        msgspec.ValidationError: it is not a quantity.
     """
 
     storage: str | int | float | None = None
@@ -52,12 +52,12 @@ class StorageAmount(ApiStruct, frozen=True):
 
     @property
     def quantity(self) -> Quantity:
-        """The amount as it is compared; 0 where nothing is said."""
+        """The amount for comparisons; 0 if there is none."""
         return _ZERO if self.storage is None else parse_quantity(self.storage)
 
 
 class ObjectReference(ApiStruct, frozen=True):
-    """v1.ObjectReference, as far as it says which object."""
+    """v1.ObjectReference, with the fields that identify the object."""
 
     kind: str = ""
     namespace: str = ""
@@ -75,7 +75,7 @@ class VolumeResourceRequirements(ApiStruct, frozen=True):
 
 
 class PersistentVolumeClaimSpec(ApiStruct, frozen=True):
-    """v1.PersistentVolumeClaimSpec, as far as scheduling reads it."""
+    """v1.PersistentVolumeClaimSpec, with the fields that scheduling reads."""
 
     access_modes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
@@ -87,7 +87,7 @@ class PersistentVolumeClaimSpec(ApiStruct, frozen=True):
 
 
 class PersistentVolumeClaimStatus(ApiStruct, frozen=True):
-    """v1.PersistentVolumeClaimStatus, as far as scheduling reads it."""
+    """v1.PersistentVolumeClaimStatus, with the fields that scheduling reads."""
 
     phase: str = ""
 
@@ -101,7 +101,7 @@ class PersistentVolumeClaim(ApiStruct, frozen=True):
 
     @property
     def class_name(self) -> str:
-        """The StorageClass it asks for; "" for none.
+        """The requested StorageClass; "" for none.
 
         Source:
             kube-scheduler v1.36, component-helpers/storage/volume/helpers.go, GetPersistentVolumeClaimClass.
@@ -119,7 +119,7 @@ class VolumeNodeAffinity(ApiStruct, frozen=True):
 
 
 class PersistentVolumeSpec(ApiStruct, frozen=True):
-    """v1.PersistentVolumeSpec, as far as scheduling reads it."""
+    """v1.PersistentVolumeSpec, with the fields that scheduling reads."""
 
     capacity: StorageAmount = StorageAmount()
     access_modes: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ class PersistentVolumeSpec(ApiStruct, frozen=True):
 
 
 class PersistentVolumeStatus(ApiStruct, frozen=True):
-    """v1.PersistentVolumeStatus, as far as scheduling reads it."""
+    """v1.PersistentVolumeStatus, with the fields that scheduling reads."""
 
     phase: str = ""
 
@@ -153,7 +153,7 @@ class PersistentVolume(ApiStruct, frozen=True):
 
     @property
     def class_name(self) -> str:
-        """The StorageClass it is of; "" for none.
+        """The volume's StorageClass; "" for none.
 
         Source:
             kube-scheduler v1.36, component-helpers/storage/volume/helpers.go, GetPersistentVolumeClass.
@@ -161,7 +161,7 @@ class PersistentVolume(ApiStruct, frozen=True):
         return self.metadata.annotations.get(CLASS_ANNOTATION, self.spec.storage_class_name)
 
 
-# Classes, drivers, and what nodes and pools have left.
+# Classes, drivers, and the limits and capacity of nodes and pools.
 
 
 class TopologySelectorLabelRequirement(ApiStruct, frozen=True):
@@ -172,13 +172,13 @@ class TopologySelectorLabelRequirement(ApiStruct, frozen=True):
 
 
 class TopologySelectorTerm(ApiStruct, frozen=True):
-    """v1.TopologySelectorTerm: all of its requirements."""
+    """v1.TopologySelectorTerm: all of its requirements must match."""
 
     match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
 class StorageClass(ApiStruct, frozen=True):
-    """storage.k8s.io/v1 StorageClass, as far as scheduling reads it."""
+    """storage.k8s.io/v1 StorageClass, with the fields that scheduling reads."""
 
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
@@ -187,7 +187,7 @@ class StorageClass(ApiStruct, frozen=True):
 
 
 class VolumeNodeResources(ApiStruct, frozen=True):
-    """storage.k8s.io/v1 VolumeNodeResources: how many volumes a driver can attach to the node; None for no limit."""
+    """storage.k8s.io/v1 VolumeNodeResources: the maximum number of a driver's volumes on the node; None for no limit."""
 
     count: int | None = None
 
@@ -213,13 +213,13 @@ class CSINode(ApiStruct, frozen=True):
 
     @property
     def limits(self) -> Mapping[str, int]:
-        """Driver -> how many volumes it can attach; drivers that say nothing have no limit."""
+        """Driver -> maximum number of its volumes; a driver without a count has no limit."""
         drivers = self.spec.drivers
         return {each.name: each.allocatable.count for each in drivers if each.allocatable.count is not None}
 
 
 class CSIDriverSpec(ApiStruct, frozen=True):
-    """storage.k8s.io/v1 CSIDriverSpec, as far as scheduling reads it."""
+    """storage.k8s.io/v1 CSIDriverSpec, with the fields that scheduling reads."""
 
     storage_capacity: bool | None = None
 
@@ -232,10 +232,10 @@ class CSIDriver(ApiStruct, frozen=True):
 
 
 class CSIStorageCapacity(ApiStruct, frozen=True):
-    """storage.k8s.io/v1 CSIStorageCapacity: what is left for a class on the nodes that a selector matches.
+    """storage.k8s.io/v1 CSIStorageCapacity: the free capacity of a class on the nodes that a selector matches.
 
     Raises:
-        msgspec.ValidationError: an amount is no quantity.
+        msgspec.ValidationError: an amount is not a quantity.
     """
 
     metadata: ObjectMeta = ObjectMeta()
@@ -250,7 +250,7 @@ class CSIStorageCapacity(ApiStruct, frozen=True):
 
     @property
     def largest_volume(self) -> Quantity | None:
-        """The largest volume that can be made; None where nothing is said.
+        """The largest volume that can be created; None if unknown.
 
         Source:
             kube-scheduler v1.36, plugins/volumebinding/binder.go, volumeLimit.
@@ -260,7 +260,7 @@ class CSIStorageCapacity(ApiStruct, frozen=True):
 
 
 class VolumeAttachmentSource(ApiStruct, frozen=True):
-    """storage.k8s.io/v1 VolumeAttachmentSource; None is a volume that a pod wrote inline."""
+    """storage.k8s.io/v1 VolumeAttachmentSource; None for an inline volume of a pod."""
 
     persistent_volume_name: str | None = None
 

@@ -12,7 +12,7 @@ IGNORE = "Ignore"
 
 
 class TopologySpreadConstraint(ApiStruct, frozen=True):
-    """v1.TopologySpreadConstraint; None where the API has a pointer that is absent."""
+    """v1.TopologySpreadConstraint; None for an absent pointer of the API."""
 
     max_skew: int = 0
     topology_key: str = ""

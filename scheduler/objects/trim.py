@@ -1,7 +1,7 @@
-"""Bound pods, cut down to what scheduling still reads of them: a large cluster holds very many.
+"""Reduces bound pods to the fields that scheduling still reads: a large cluster has very many.
 
 Most of a pod is the same in all replicas of its workload: labels, containers, tolerations, conditions. Those
-parts are kept once and shared.
+parts are stored once and shared.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _REPEATED = frozenset({"namespace", "scheduler_name", "node_name", "preemption_p
 _EMPTY: dict[str, Any] = {}
 _SHARED: Remembered[tuple[type, str, bytes], Any] = (
     Remembered()
-)  # the one value of a struct's field and its content
+)  # (struct type, field, encoded value) -> the shared value
 _ENCODER = msgspec.msgpack.Encoder()
 
 
 def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object: bool = False) -> PodInfo:
-    """Return a bound pod without what is read of pending pods only.
+    """Return a bound pod without the fields that are read only of pending pods.
 
-    Its resources are computed before its container statuses are dropped. Parts that other pods have as well
-    are shared with them, so nothing in it may be changed.
+    Its resources are computed before its container statuses are removed. Equal parts are shared with other
+    pods, so they must not be changed.
 
     Args:
         pod: a bound pod.
-        keep_annotations: keep its annotations; else only what names its group.
+        keep_annotations: keep all annotations; else only those of its group.
         keep_object: keep its bytes, so that `object` still works.
     """
     metadata, spec, status = pod.pod.metadata, pod.pod.spec, pod.pod.status
@@ -72,13 +72,13 @@ def trim_bound_pod(pod: PodInfo, *, keep_annotations: bool = False, keep_object:
         resources=pod.resources,
     )
     if terms is not None:
-        # They are shared by those who write the same for as long as any of these has them.
+        # Pods with equal terms share them for as long as one of these pods exists.
         trimmed.__dict__["affinity_terms"] = terms
     return trimmed
 
 
 def _sharing(struct: _T, **own: Any) -> _T:
-    """Return a struct whose parts are shared with equal ones, except for what is given."""
+    """Return a struct whose parts are shared with equal ones, except for the given parts."""
     kind = type(struct)
     for name in struct.__struct_fields__:
         if name in own:

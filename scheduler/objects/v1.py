@@ -1,4 +1,4 @@
-"""Pods and nodes as the API server writes them, as far as scheduling reads them."""
+"""Pods and nodes of the API, with the fields that scheduling reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ResourceRequirements(ApiStruct, frozen=True):
 
 
 class ContainerPort(ApiStruct, frozen=True):
-    """v1.ContainerPort; a `host_port` of 0 asks nothing of the node."""
+    """v1.ContainerPort; a `host_port` of 0 needs no port of the node."""
 
     host_ip: str = msgspec.field(default="", name="hostIP")
     host_port: int = 0
@@ -44,7 +44,7 @@ class ContainerPort(ApiStruct, frozen=True):
 
 
 class ContainerRestartRule(ApiStruct, frozen=True):
-    """v1.ContainerRestartRule, without the exit codes it is for."""
+    """v1.ContainerRestartRule, without its exit codes."""
 
     action: str = ""
 
@@ -67,7 +67,7 @@ class PodSchedulingGate(ApiStruct, frozen=True):
 
 
 class Affinity(ApiStruct, frozen=True):
-    """v1.Affinity, as far as scheduling reads it."""
+    """v1.Affinity, with the fields that scheduling reads."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -75,7 +75,7 @@ class Affinity(ApiStruct, frozen=True):
 
 
 class Volume(ApiStruct, frozen=True):
-    """v1.Volume, as far as scheduling reads it; of any other source all are None."""
+    """v1.Volume, with the sources that scheduling reads; all are None for any other source."""
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
@@ -94,7 +94,7 @@ class Volume(ApiStruct, frozen=True):
 
 
 class PodResourceClaim(ApiStruct, frozen=True):
-    """v1.PodResourceClaim: a claim by its name, or a template that one is made from."""
+    """v1.PodResourceClaim: the name of a claim, or of a template for one."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -108,7 +108,7 @@ class PodSchedulingGroup(ApiStruct, frozen=True):
 
 
 class PodSpec(ApiStruct, frozen=True):
-    """v1.PodSpec, as far as scheduling reads it."""
+    """v1.PodSpec, with the fields that scheduling reads."""
 
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -142,7 +142,7 @@ class PodCondition(ApiStruct, frozen=True):
 
 
 class ContainerStatus(ApiStruct, frozen=True):
-    """v1.ContainerStatus: what in-place resize has allocated and put into effect."""
+    """v1.ContainerStatus: the allocated and actual resources of an in-place resize."""
 
     name: str = ""
     allocated_resources: ResourceList = msgspec.field(default_factory=dict)
@@ -150,14 +150,14 @@ class ContainerStatus(ApiStruct, frozen=True):
 
 
 class PodResourceClaimStatus(ApiStruct, frozen=True):
-    """v1.PodResourceClaimStatus: the claim that was made for one of the pod's; no name means none is needed."""
+    """v1.PodResourceClaimStatus: the claim created for one of the pod's claims; without a name, none is needed."""
 
     name: str = ""
     resource_claim_name: str | None = None
 
 
 class ContainerExtendedResourceRequest(ApiStruct, frozen=True):
-    """v1.ContainerExtendedResourceRequest: which request of a claim stands for a container's resource."""
+    """v1.ContainerExtendedResourceRequest: the request of a claim for a container's extended resource."""
 
     container_name: str = ""
     resource_name: str = ""
@@ -165,14 +165,14 @@ class ContainerExtendedResourceRequest(ApiStruct, frozen=True):
 
 
 class PodExtendedResourceClaimStatus(ApiStruct, frozen=True):
-    """v1.PodExtendedResourceClaimStatus: the claim that was made for the pod's extended resources."""
+    """v1.PodExtendedResourceClaimStatus: the claim created for the pod's extended resources."""
 
     resource_claim_name: str = ""
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
 class PodStatus(ApiStruct, frozen=True):
-    """v1.PodStatus, as far as scheduling reads it."""
+    """v1.PodStatus, with the fields that scheduling reads."""
 
     phase: str = ""
     reason: str = ""
@@ -200,7 +200,7 @@ class Pod(ApiStruct, frozen=True):
 
 
 class NodeSpec(ApiStruct, frozen=True):
-    """v1.NodeSpec, as far as scheduling reads it."""
+    """v1.NodeSpec, with the fields that scheduling reads."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -221,7 +221,7 @@ class NodeAddress(ApiStruct, frozen=True):
 
 
 class NodeStatus(ApiStruct, frozen=True):
-    """v1.NodeStatus, as far as scheduling reads it."""
+    """v1.NodeStatus, with the fields that scheduling reads."""
 
     allocatable: ResourceList = msgspec.field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()

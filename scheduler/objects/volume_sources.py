@@ -1,4 +1,4 @@
-"""What a volume is made of, in pods and in PersistentVolumes: the sources that some rule of scheduling reads."""
+"""Sources of volumes in pods and PersistentVolumes, as far as scheduling reads them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class PersistentVolumeClaimVolumeSource(ApiStruct, frozen=True):
 
 
 class EphemeralVolumeSource(ApiStruct, frozen=True):
-    """v1.EphemeralVolumeSource: a claim that is made for the pod; what it will ask for is read from the claim."""
+    """v1.EphemeralVolumeSource: a claim that is created for the pod; its requests are read from the claim."""
 
 
 class CSIVolumeSource(ApiStruct, frozen=True):
-    """v1.CSIVolumeSource: a volume that a driver makes for the pod, without a claim."""
+    """v1.CSIVolumeSource: a volume that a driver creates for the pod, without a claim."""
 
     driver: str = ""
 
 
 class CSIPersistentVolumeSource(ApiStruct, frozen=True):
-    """v1.CSIPersistentVolumeSource: the volume as its driver knows it."""
+    """v1.CSIPersistentVolumeSource: the driver's name of the volume."""
 
     driver: str = ""
     volume_handle: str = ""
@@ -36,7 +36,7 @@ class ImageVolumeSource(ApiStruct, frozen=True):
     reference: str = ""
 
 
-# Sources of single machines, stores and clouds, most of which a CSI driver serves by now.
+# Sources of single machines, stores and clouds; CSI drivers serve most of them now.
 
 
 class GCEPersistentDiskVolumeSource(ApiStruct, frozen=True):
@@ -76,7 +76,7 @@ class AzureDiskVolumeSource(ApiStruct, frozen=True):
 
 
 class AzureFileVolumeSource(ApiStruct, frozen=True):
-    """v1.AzureFileVolumeSource and v1.AzureFilePersistentVolumeSource; only that it is one is read."""
+    """v1.AzureFileVolumeSource and v1.AzureFilePersistentVolumeSource; only the type is read."""
 
 
 class CinderVolumeSource(ApiStruct, frozen=True):
@@ -92,4 +92,4 @@ class PortworxVolumeSource(ApiStruct, frozen=True):
 
 
 class VsphereVirtualDiskVolumeSource(ApiStruct, frozen=True):
-    """v1.VsphereVirtualDiskVolumeSource; only that it is one is read."""
+    """v1.VsphereVirtualDiskVolumeSource; only the type is read."""

@@ -1,4 +1,4 @@
-"""The words of errors about what somebody wrote: paths, what was found, what may have been meant."""
+"""Parts of messages about invalid input: paths, found values, suggestions."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _LONGEST_SHOWN = 80  # characters
 
 
 def child(path: str, key: str) -> str:
-    """The path of a field or key: `a.b`, or `a["b.c"]` for keys that are no plain word."""
+    """Return the path of a field or key: `a.b`, or `a["b.c"]` for other keys."""
     if not _PLAIN_KEY.fullmatch(key):
         return f"{path}[{quoted(key)}]"
     return f"{path}.{key}" if path else key
 
 
 def entry(path: str, index: int) -> str:
-    """The path of a list's entry: `a[3]`."""
+    """Return the path of a list's entry: `a[3]`."""
     return f"{path}[{index}]"
 
 
 def quoted(text: str) -> str:
-    """Text in double quotes on one line, cut where it gets long."""
+    """Return text in double quotes on one line, cut if it is long."""
     shown = text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
     return json.dumps(shown, ensure_ascii=False)
 
 
 def was(value: object) -> str:
-    """What was found, as in `was 12`, `was "12"`, `was a list`."""
+    """Describe the found value, as in `was 12`, `was "12"`, `was a list`."""
     match value:
         case None:
             return "was null"
@@ -49,7 +49,7 @@ def was(value: object) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint that follows a sentence, as in `, did you mean "plugins"?`; "" when nothing is near."""
+    """Return a suggestion to follow a sentence, as in `, did you mean "plugins"?`; "" if nothing is similar."""
     if len(name) > _LONGEST_SHOWN:
         return ""
     by_lower_case = {candidate.lower(): candidate for candidate in known}

@@ -172,8 +172,8 @@ def test_without_it_the_error_says_which_is_to_be_read_and_how_to_connect() -> N
     assert [str(error) for error in caught.value.errors] == [
         "parallelism: must be at least 1, was 0",
         (
-            "algorithmSource.policy.configMap: the policy in ConfigMap kube-system/rules was not read: that takes the "
-            "cluster, at the start"
+            "algorithmSource.policy.configMap: the policy in ConfigMap kube-system/rules was not read: that needs the "
+            "cluster, at startup"
         ),
     ]
 
