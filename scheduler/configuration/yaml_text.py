@@ -241,7 +241,7 @@ def _text(text: str) -> str:
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
-        raise ValueError("holds half a character (a lone surrogate)") from None
+        raise ValueError("contains half a character (a lone surrogate)") from None
 
 
 def _integer(text: str) -> int:

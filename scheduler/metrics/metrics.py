@@ -114,9 +114,7 @@ class Metrics:
             "event",
             bounds=exponential_buckets(0.0001, 2, 12),
         )
-        self._preemptions = counters(
-            "scheduler_preemption_attempts_total", "Attempts to make room by preemption."
-        )[()]
+        self._preemptions = counters("scheduler_preemption_attempts_total", "Attempts to preempt pods.")[()]
         self._victims = histograms(
             "scheduler_preemption_victims",
             "Number of pods chosen as victims of one preemption.",
@@ -124,13 +122,13 @@ class Metrics:
         )[()]
         self._preemption_seconds = histograms(
             "scheduler_preemption_goroutines_duration_seconds",
-            "Duration in seconds of telling the victims of one preemption.",
+            "Duration in seconds of evicting the victims of one preemption.",
             "result",
             bounds=exponential_buckets(0.01, 2, 20),
         )
         self._preemption_runs = counters(
             "scheduler_preemption_goroutines_execution_total",
-            "Number of preemptions whose victims were told, or could not be.",
+            "Number of preemptions whose victims were evicted, or could not be.",
             "result",
         )
         self._point_seconds = histograms(
@@ -147,7 +145,7 @@ class Metrics:
         )
         self._evaluations = counters(
             "scheduler_plugin_evaluation_total",
-            "Number of times a plugin was asked about nodes, all of them at once; kept verdicts do not count.",
+            "Number of times a plugin evaluated nodes, all of them at once; cached results do not count.",
             "plugin extension_point profile",
         )
         self._volume_failures = counters(

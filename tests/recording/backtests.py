@@ -1,4 +1,4 @@
-"""Recordings made on simulated clusters, to be backtested."""
+"""Recordings of simulated clusters, for backtests."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def material(
     controllers: bool = False,
     only_last: bool = False,
 ) -> Material:
-    """Record stories, each with a daemon of its own, that follow each other on one cluster; `unheard` is told to nobody.
+    """Record scenarios one after another on one cluster, each with a daemon of its own; `unheard` is not recorded.
 
-    With `only_last`, what was recorded of the others is lost.
+    With `only_last`, the recordings of the others are lost.
     """
     tapes: list[Taped] = []
 

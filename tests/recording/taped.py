@@ -1,4 +1,4 @@
-"""A recording in memory, and the same gone through again."""
+"""A recording in memory, and its replay."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SEED = 7
 
 
 class Tape:
-    """Notes as they would come back from files.
+    """Notes in memory, as files would return them.
 
     Attributes:
-        notes: all of them.
-        notes_of_a_file: after so many the next one is wanted.
-        files: where the files begin that follow the first.
-        wants_state: whether the next file is to begin.
+        notes: all notes.
+        notes_of_a_file: number of notes after which the next file is wanted.
+        files: indices of the notes that begin a file, except the first.
+        wants_state: whether the next file is due.
     """
 
     def __init__(self) -> None:
@@ -52,11 +52,11 @@ class Tape:
 
 
 class Taped:
-    """A recorder whose recording is kept in memory.
+    """A recorder with a recording in memory.
 
     Attributes:
-        steps: what a daemon is built with.
-        header: of the first file.
+        steps: the hooks to build the daemon with.
+        header: header of the first file.
     """
 
     def __init__(self, clock: Clock, *, flushes: bool = True) -> None:
@@ -67,12 +67,12 @@ class Taped:
         self.steps = Recorder(clock, self.tape, self.header)
 
     def notes(self, begin: int = 0) -> Iterator[list[Any]]:
-        """Yield the notes from a place on, as a `Stretch` does."""
+        """Yield the notes from an index on, as a `Stretch` does."""
         for note in self.tape.notes[begin:]:
             yield msgspec.msgpack.decode(msgspec.msgpack.encode(packed_note(note)))
 
     def replay(self, in_tree: Mapping[str, type[Plugin]] = IN_TREE, begin: int = 0) -> Replay:
-        """Go through it from a place on, to the end."""
+        """Replay the recording from an index on, to the end."""
         replay = Replay(self.header, Script(self.notes(begin)), in_tree)
         replay.run()
         return replay

@@ -1,4 +1,4 @@
-"""What another configuration does with the pods of a recording, made on simulated clusters."""
+"""Backtests of another configuration with the pods of a recording, from simulated clusters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def eight_on_four(it: Cluster) -> None:
 
 
 async def coming_and_going(it: Cluster) -> None:
-    """Pods that are spread over zones by how many there are: those that are about to go do not count."""
+    """Spreads pods over zones by the number of their pods, without terminating ones."""
     it.add_nodes(*(node_object(f"n{each}", cpu="4", labels={ZONE: f"zone-{each % 2}"}) for each in range(6)))
     for each in range(40):
         pod = pod_object(f"p{each}", cpu=f"{(each % 4 + 1) * 200}m", labels={"app": "web"})
@@ -94,9 +94,7 @@ def test_decisions_take_the_time_they_took(tmp_path: Path) -> None:
     waits = under(recorded, SPREADING).figures.waits
 
     assert waits.max == pytest.approx(8 * 0.5, abs=0.01)
-    assert waits.mean == pytest.approx(
-        4.5 * 0.5, abs=0.51
-    )  # the others have their turn after one or two decisions
+    assert waits.mean == pytest.approx(4.5 * 0.5, abs=0.51)  # the others are tried after one or two decisions
 
 
 def test_bindings_take_the_time_they_took(tmp_path: Path) -> None:
@@ -135,7 +133,7 @@ def test_the_pace_is_that_of_the_notes() -> None:
 
 
 async def a_large_pod_waits(it: Cluster) -> None:
-    """Two small pods are spread over two nodes, so that the large ones wait until one of them is gone."""
+    """Spreads two small pods over two nodes, so that the large pods wait until one of them is deleted."""
     it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
     it.add_pods(pod_object("small-0", cpu="1"))
     await asyncio.sleep(1.0)
@@ -165,7 +163,7 @@ def test_pods_that_waited_are_placed_earlier_where_there_is_room(tmp_path: Path)
     )
     assert was.figures.waits.max == pytest.approx(following.bound - following.came)
     assert large.bound - large.came > 50.0
-    # At once, and it runs as long as it did, so that its room is free for the next one so much earlier.
+    # At once, and with the same run time, so that its capacity is free for the next pod that much earlier.
     assert run.figures.waits.p50 == 0.0
     assert run.figures.waits.max == pytest.approx(large.gone - large.bound - 10.0, abs=0.01)
     assert run.figures.placed == was.figures.placed == 4
@@ -197,7 +195,9 @@ def test_pods_of_other_schedulers_stay_where_they_were(tmp_path: Path) -> None:
     assert {move.pod.partition("/")[2][:4] for move in packed.moves.examples} == {"ours"}
     assert packed.figures.samples[-1].utilisation == was.figures.samples[-1].utilisation
     assert packed.figures.nodes.least_in_use >= 0
-    assert packed.figures.nodes.empty_at_end == 0  # theirs hold three, ours the fourth or not
+    assert (
+        packed.figures.nodes.empty_at_end == 0
+    )  # three nodes are used in the recording, all four in the backtest
 
 
 def test_who_was_deleted_while_it_waited_goes_then(tmp_path: Path) -> None:

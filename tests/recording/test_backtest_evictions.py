@@ -1,4 +1,4 @@
-"""Who is made to go in a recording, or in a backtest of it, and who comes in whose place."""
+"""Evictions in a recording and in its backtest, and the replacement pods."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def two_on_two(it: Cluster, owner: str) -> None:
 
 
 async def until_the_last(it: Cluster, seconds: float) -> None:
-    """Let time pass, and a pod come at its end: a recording ends with what happens last."""
+    """Let time pass, and add a pod at its end: a recording ends with its last event."""
     await asyncio.sleep(seconds)
     it.add_pods(pod_object("last"))
     await asyncio.sleep(1.0)
@@ -95,7 +95,7 @@ def test_how_long_pods_run_that_come_again(tmp_path: Path, kind: str, until: flo
 
     spread = under(recorded, SPREADING)
 
-    # low-1 is asked to go after 11 s, of which it has run 9, and takes 30 s for it.
+    # low-1 is evicted after 11 s, 9 s after its start, and takes 30 s to terminate.
     assert (spread.figures.evictions, spread.figures.placed) == (1, 5)
     beside_high = [each.at for each in spread.figures.samples if each.utilisation.get("cpu", 0) > 4 / 8]
     assert max(beside_high) == pytest.approx(until, abs=1.0)

@@ -1,4 +1,4 @@
-"""Claims of the pods that a backtest places."""
+"""Claims of the pods that a backtest schedules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def with_volumes(it: Cluster) -> None:
-    """Each of two claims is bound to a volume of the node where its pod goes; a third was bound when the pod came."""
+    """Binds two claims to volumes of their pods' nodes; a third one was bound when its pod was created."""
     it.add_nodes(node_object("n0", cpu="4"), node_object("n1", cpu="4"))
     create(it, storage_class("local", provisioner="kubernetes.io/no-provisioner"))
     for each in range(2):

@@ -1,4 +1,4 @@
-"""Files of recordings: whole, torn, foreign, newer, and never more of them than there is room for."""
+"""Files of recordings: complete, truncated, foreign, newer, and within their limit."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_what_cannot_be_written_is_counted_and_wants_another_file(tmp_path: Path
     tape.put((Note.ASKED, 1, "lost"))
     tape.close()
     assert tape.lost == 2
-    assert not tape.wants_state  # how things stand is noted no sooner
+    assert not tape.wants_state  # the state is not due earlier
     clock.advance(10.0)
     assert tape.wants_state
 

@@ -1,4 +1,4 @@
-"""Attempts that need more time than a turn are made again as they were recorded."""
+"""Attempts that need more than a time slice are replayed exactly."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ profiles:
 
 
 class Hungry(PreFilterPlugin):
-    """Needs as many steps of four milliseconds for a pod as its label says.
+    """Needs a number of steps of four milliseconds for a pod, from the pod's label.
 
     Attributes:
-        has_pages: whether somebody has asked it about pods that are `shown` before their attempts.
+        has_pages: whether an HTTP endpoint evaluates `shown` pods with it before their attempts.
     """
 
     name = "Hungry"
@@ -57,7 +57,7 @@ class Hungry(PreFilterPlugin):
 
 
 async def life(folder: Path, tape: Taped) -> list[str]:
-    """Heavy pods and others come, one is deleted and one changes meanwhile; return the order in which pods were bound."""
+    """Add heavy pods and others, and meanwhile delete one and change one; return the order in which pods were bound."""
     async with (
         cluster(folder, kubelet=True) as it,
         it.daemon(CONFIGURATION, plugins={"Hungry": Hungry}, steps=tape.steps) as daemon,
@@ -90,7 +90,7 @@ def taped(folder: Path) -> tuple[Taped, list[str]]:
 
 
 class Quiet(Hungry):
-    """The same without any time passing: when it is gone through again, the recording has the time. Nobody asks for pages."""
+    """The same plugin without elapsed time and without HTTP endpoints: in a replay, the time comes from the recording."""
 
     has_pages = False
 

@@ -1,4 +1,4 @@
-"""What a recorder does to the time, and what it leaves out."""
+"""The recorder's clock, and the events that it does not record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.recording.taped import Tape
 
 
 class Heard:
-    """Reads the clock whenever it is told something, between which time passes."""
+    """Reads the clock at every notification; time passes between the readings."""
 
     def __init__(self, clock: ManualClock, seconds: float) -> None:
         self.read: list[float] = []
@@ -76,7 +76,7 @@ def test_who_only_looks_at_the_clock_sees_the_time() -> None:
 
 def test_what_somebody_observes_who_only_looks_is_not_noted() -> None:
     steps, tape = recorder(ManualClock(5.0))
-    assert steps.observed(True)  # as a page does, whose plugin looks at the time
+    assert steps.observed(True)  # an HTTP endpoint, whose plugin reads the time
     assert not tape.notes
 
 
@@ -85,7 +85,7 @@ def test_a_heartbeat_is_no_news() -> None:
     steps, tape = recorder(clock)
     handler: RecordedHandler[object] = steps.heard("v1/nodes", Heard(clock, 0.0))  # type: ignore[assignment]
     first = decode_node(msgspec.json.encode(node_object("n")))
-    second = NodeObject(msgspec.structs.replace(first.node), first.raw)  # as `heartbeat` makes it
+    second = NodeObject(msgspec.structs.replace(first.node), first.raw)  # the result of `heartbeat`
     handler.on_update(first, second)
     assert not tape.notes
 

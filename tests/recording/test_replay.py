@@ -1,4 +1,4 @@
-"""What was recorded is decided in the same way when it is gone through again."""
+"""A replay of a recording makes the same decisions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ BIG, SMALL = {"cpu": "3"}, {"cpu": "100m"}
 
 
 async def churn(it: Cluster) -> None:
-    """Pods come and go, one preempts others, a node leaves and one comes, labels change."""
+    """Add and delete pods, preempt some, delete and add a node, change labels."""
     it.add_nodes(*(node_object(f"n{number}") for number in range(4)))
     for number in range(12):
         it.add_pods(pod_object(f"p{number}", requests=SMALL if number % 3 else BIG))
@@ -65,7 +65,7 @@ async def churn(it: Cluster) -> None:
 
 
 async def lives(folder: Path, *steps: Steps) -> None:
-    """The same cluster under one daemon after another."""
+    """The same cluster with several daemons, one after another."""
     async with cluster(folder, kubelet=True) as it:
         for number, each in enumerate(steps):
             async with it.daemon(steps=each) as daemon:
@@ -88,7 +88,7 @@ def taped(folder: Path) -> Taped:
 
 
 def first(tape: Taped, is_it: Callable[[Any], object]) -> tuple[int, Any]:
-    """Return the place of a note, and the note."""
+    """Return the index of a note, and the note."""
     return next((place, note) for place, note in enumerate(tape.tape.notes) if is_it(note))
 
 
@@ -160,7 +160,7 @@ def test_what_is_in_several_files_is_counted_once(tmp_path: Path) -> None:
 
     told = summary(cast("Stretch", SimpleNamespace(header=tape.header, notes=tape.notes, files=[], torn=[])))
 
-    assert (told.objects["v1/nodes"], told.objects["v1/pods"]) == (4, 13)  # n1 is gone, and who made room
+    assert (told.objects["v1/nodes"], told.objects["v1/pods"]) == (4, 13)  # without n1 and the victim
     assert (told.configurations, told.profiles) == (1, ["custom-scheduler"])
 
 
@@ -172,7 +172,7 @@ def test_each_file_can_be_gone_through_by_itself(tmp_path: Path) -> None:
 
 
 def into_files(tape: Taped, folder: Path, *what_breaks: tuple[str, object]) -> None:
-    """Write the notes as they would have been written; for a third of the second file something breaks."""
+    """Write the notes to files; a third of the second file is corrupted."""
     files = FileTape(Room(folder), tape.header)
     for number, (begin, end) in enumerate(pairwise([0, *tape.tape.files, None])):
         notes = tape.tape.notes[begin:end]

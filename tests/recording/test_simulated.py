@@ -41,7 +41,7 @@ def foreign(name: str) -> dict[str, object]:
 
 
 async def story(it: Cluster) -> None:
-    """All that may happen, a second between each."""
+    """Cause all kinds of events, one per second."""
     steps = [
         lambda: it.add_pods(foreign("theirs")),
         lambda: it.server.store.bind("theirs", "n1"),
@@ -71,7 +71,7 @@ async def story(it: Cluster) -> None:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the recording of a story; two pods and two nodes are there before."""
+    """Return a folder with the recording of a scenario; two pods and two nodes exist before it."""
     folder = tmp_path_factory.mktemp("recorded")
 
     async def record() -> None:

@@ -1,4 +1,4 @@
-"""What is noted where a file begins, and a daemon that goes on from there."""
+"""The state at the beginning of a file, and a daemon that resumes from it."""
 
 from __future__ import annotations
 

@@ -123,7 +123,9 @@ def _refuse_beside_policy(fields: dict[str, Any], conversion: Conversion) -> Non
         }
         for key, value in given.items():
             if value:
-                conversion.fault(profile.fields, key, "cannot be set beside a policy, which says what runs")
+                conversion.fault(
+                    profile.fields, key, "cannot be set beside a policy, which selects the plugins"
+                )
 
 
 def _read_policy(source: AlgorithmSource, conversion: Conversion) -> PolicyPlugins | None:

@@ -42,7 +42,7 @@ def move_node_labels(profile: Profile) -> None:
     present, absent = (_texts(given.get(key)) for key in ("presentLabels", "absentLabels"))
     if filters and (present or absent):
         if args.get("addedAffinity"):
-            told = "say here what NodeLabel checks: the plugin was removed"
+            told = "add the checks of NodeLabel here: the plugin was removed"
             profile.conversion.fault(args, "addedAffinity", told)
         else:
             args = {**args, "addedAffinity": required_labels(present, absent)}

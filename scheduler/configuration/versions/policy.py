@@ -136,7 +136,7 @@ class _Walk:
                 self.conversion.note(
                     None,
                     "predicates",
-                    "bring nodeSelector and node affinity of pods as well: NodeAffinity checks all with the labels",
+                    "enable nodeSelector and node affinity of pods as well: NodeAffinity checks them together with the labels",
                 )
         ordered = (plugin for name, plugins in PREDICATES.items() if name in names for plugin in plugins)
         self.filters.extend(dict.fromkeys(ordered))
@@ -148,7 +148,7 @@ class _Walk:
             names.add(name)
         elif name in TAINTED:
             self.conversion.note(
-                None, path, f"has no effect: taints say so, {name} became part of TaintToleration"
+                None, path, f"has no effect: taints report it, and TaintToleration replaces {name}"
             )
         else:
             hint = did_you_mean(name, (*PREDICATES, *TAINTED))
@@ -174,9 +174,7 @@ class _Walk:
         if name in _NO_PRIORITY:
             self._fault(f"{path}.name", f"{quoted(name)} was removed, {_NO_PRIORITY[name]}")
         elif STRATEGIES.get(name) == _RATIO:
-            self._fault(
-                f"{path}.argument", "is missing: requestedToCapacityRatioArguments says how nodes score"
-            )
+            self._fault(f"{path}.argument", "is missing: requestedToCapacityRatioArguments defines the score")
         elif name in PRIORITIES:
             self._priority(name, priority.weight, path)
         else:

@@ -1,4 +1,4 @@
-"""Candidates for one Lease of a simulated API server, each over a connection of its own."""
+"""Candidates for one Lease of a simulated API server, each with a connection of its own."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ LEASE_SECONDS, DEADLINE_SECONDS, RETRY_SECONDS = 15.0, 10.0, 2.0
 
 @dataclass
 class Candidate:
-    """An elector at work, as the daemon uses it.
+    """A running elector, as in the daemon.
 
     Attributes:
-        led: (from, until) of each time it led, by its own account; until is None while it does.
+        led: (from, until) of each time it led, by its own clock; until is None while it leads.
     """
 
     elector: LeaderElector
@@ -46,7 +46,7 @@ class Candidate:
         self.task.cancel()
 
     async def run(self) -> None:
-        """Lead whenever possible, for ever."""
+        """Lead whenever possible, without end."""
         loop = asyncio.get_running_loop()
         while True:
             await self.elector.acquire()
@@ -77,7 +77,7 @@ class Candidates:
 
     @asynccontextmanager
     async def candidate(self, identity: str, **options: Any) -> AsyncIterator[Candidate]:
-        """Run a candidate; at the end it is gone without a word, as a process that was killed."""
+        """Run a candidate; at the end it stops without releasing the lease, as a killed process does."""
         freezer = Freezer()
         with freezer.inside():
             it = Candidate(await self.elector(identity, **options), freezer)
@@ -91,7 +91,7 @@ class Candidates:
 
     @property
     def lease(self) -> dict[str, Any]:
-        """The lease; empty while there is none."""
+        """The lease; empty if it does not exist."""
         try:
             return self.server.store.get(LEASES, "custom-scheduler", "kube-system")
         except StatusError:
@@ -102,7 +102,7 @@ class Candidates:
         return dict(self.lease.get("spec", {}))
 
     def write(self, spec: dict[str, Any], **metadata: Any) -> None:
-        """Write the lease as somebody else would."""
+        """Write the lease as another client would."""
         found = self.lease
         if found:
             merged = {**found["metadata"], **metadata}
@@ -117,7 +117,7 @@ class Candidates:
             )
 
     def hold(self, identity: str, **spec: Any) -> None:
-        """Write the lease as another holder with the usual times would."""
+        """Write the lease as another holder with the usual durations would."""
         self.write(
             {
                 "holderIdentity": identity,
@@ -134,7 +134,7 @@ class Candidates:
 
     @contextmanager
     def refused(self, code: int = 500, **what: Any) -> Iterator[None]:
-        """Refuse what is asked of leases: all, or a verb of them."""
+        """Refuse requests for leases: all, or one verb."""
         fault = self.server.faults.refuse(code, requests(resource="leases", **what))
         try:
             yield
@@ -142,7 +142,7 @@ class Candidates:
             self.server.faults.remove(fault)
 
     def asked(self, method: str) -> list[float]:
-        """When the lease itself was asked for or written, watches apart."""
+        """The times at which the lease was read or written, without watches."""
         return [each.at_seconds for each in self.server.requests.matching(method=method, path=PATH)]
 
 
@@ -158,7 +158,7 @@ def now() -> float:
 
 
 async def until(holds: Any, *, seconds: float = 120.0) -> float:
-    """Wait until something holds, looked at every 10 ms; returns the time."""
+    """Wait until a condition holds, checked every 10 ms; return the time."""
     deadline = now() + seconds
     while not holds():
         assert now() < deadline, f"it does not hold after {seconds} s"

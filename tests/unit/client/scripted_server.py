@@ -1,4 +1,4 @@
-"""An API server that says what a test tells it to, over a real Unix socket."""
+"""An API server with scripted answers, over a real Unix socket."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Answer:
 
 
 class NoAnswer:
-    """The request is read, and the connection is closed."""
+    """Closes the connection after reading the request."""
 
     async def give(self, request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
@@ -85,7 +85,7 @@ Step = Answer | NoAnswer | Stream
 
 
 class ScriptedServer:
-    """Answers with the first unused step scripted for a method and path; beyond the script, hangs."""
+    """Answers with the first unused step for a method and path; hangs after the last step."""
 
     def __init__(self, socket: str) -> None:
         self.socket = socket

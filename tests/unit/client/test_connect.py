@@ -38,7 +38,7 @@ def kubeconfig(folder: Path, *, server: str = "http://127.0.0.1:1", **user: Any)
 
 
 class Listener:
-    """A real server on loopback that answers everything with 200 and notes the tokens it was shown."""
+    """A real server on loopback that answers everything with 200 and records the received tokens."""
 
     def __init__(self) -> None:
         self.tokens: list[str | None] = []
@@ -172,7 +172,7 @@ def test_the_file_at_home_is_told_of_and_not_taken(tmp_path: Path, monkeypatch: 
 def test_without_a_kubeconfig_that_of_the_environment_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")  # before what a pod has
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")  # the kubeconfig takes precedence
     monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, server="http://named:1"))
     (tmp_path / "given").mkdir()
     given = kubeconfig(tmp_path / "given", server="http://given:1")
@@ -272,7 +272,7 @@ async def test_a_fifo_in_the_place_of_a_token_or_certificate_is_waited_for_by_no
 
 
 def exec_plugin(folder: Path, *, expires: str | None) -> dict[str, Any]:
-    """A plugin that counts its runs and gives each its own token."""
+    """A plugin that counts its runs and returns a new token each time."""
     count = folder / "runs"
     credential: dict[str, Any] = {
         "apiVersion": PLUGIN_API,
@@ -327,7 +327,7 @@ def test_a_plugin_beside_the_kubeconfig_is_found_wherever_the_process_began(
 def answering(
     folder: Path, shell: str = "", *, also: dict[str, Any] | None = None, **status: Any
 ) -> dict[str, Any]:
-    """A plugin that runs a line of shell and answers with a status."""
+    """A plugin that runs a line of shell and returns a status."""
     script = folder / "plugin"
     credential = {"apiVersion": PLUGIN_API, "kind": "ExecCredential", "status": status}
     script.write_text(f"#!/bin/sh\n{shell}\ncat <<'EOF'\n{json.dumps(credential)}\nEOF\n")
@@ -481,7 +481,7 @@ def test_what_is_wrong_with_a_plugin_is_told(
     assert problem in asyncio.run(problem_of(kubeconfig(tmp_path, **answering(tmp_path, shell, **status))))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the library that asks
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # from kubernetes_asyncio
 def test_an_identity_provider_that_hangs_up_is_told(tmp_path: Path):
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -19,7 +19,7 @@ def busy(seconds: float | None = None, status: int = 429) -> ApiError:
 
 
 class Server:
-    """Takes a second for everything; notes who came when, and refuses those it is told to, in order."""
+    """Takes a second for every request; records the senders, and refuses some of them, in order."""
 
     def __init__(self) -> None:
         self.came: list[tuple[str, float]] = []
@@ -109,7 +109,7 @@ async def test_a_request_put_off_stops_the_lane_and_then_goes_first():
     await asyncio.gather(*(at.send(Request("POST", name)) for name in "abcd"))
 
     assert server.names == "abbcd"
-    # Half as many since, and one more after each round trip.
+    # Half the limit since then, and one more after each round trip.
     assert [when for _, when in server.came] == pytest.approx([0, 0, 10, 11, 11])
 
 
@@ -177,7 +177,7 @@ async def test_whoever_is_cancelled_at_the_moment_of_its_turn_leaves_the_place_t
 
     async def first() -> None:
         await at.send(Request("POST", "a"))
-        second.cancel()  # its turn has come, but it does not know yet
+        second.cancel()  # it may start, but its task has not run yet
 
     beginning = asyncio.create_task(first())
     await asyncio.sleep(0)
@@ -243,7 +243,7 @@ def test_a_limit_goes_back_while_answers_take_much_longer_than_the_quickest() ->
 
 
 def test_a_limit_that_went_back_and_finds_the_server_still_slow_takes_it_as_it_is() -> None:
-    """Others keep it busy; who asked for less and less would get nothing."""
+    """Other clients keep it busy; a client that sent fewer and fewer requests would get no share."""
     limit = AdaptiveLimit(initial=4, maximum=20)
     answers(limit, 186, seconds=0.01)
     assert min(answers(limit, 1, seconds=0.05) for _ in range(250)) == 4

@@ -1,4 +1,4 @@
-"""Nothing goes out once the right to write is gone, however long a request has waited for its turn."""
+"""No request is sent after leadership is lost, however long it has waited."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 class Right:
-    """The right to write, as a test has it."""
+    """The right to write, controlled by the test."""
 
     def __init__(self) -> None:
         self.is_held = True
@@ -43,7 +43,7 @@ class Right:
 
 @dataclass(frozen=True)
 class SlowEndpoint(Endpoint):
-    """Takes its time for every new connection."""
+    """Delays every new connection."""
 
     seconds: float = 0.0
 
@@ -117,7 +117,7 @@ async def test_a_request_that_waited_for_a_connection_asks_again(body: bytes | N
 
 @dataclass(frozen=True)
 class WrittenTo(Endpoint):
-    """Notes when something is written to its connections."""
+    """Records writes to its connections."""
 
     story: list[str] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""Whatever happens to the candidates and to their requests, no two of them lead at the same time."""
+"""Whatever happens to the candidates and their requests, no two of them lead at the same time."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_no_two_lead_at_the_same_time_and_when_trouble_ends_one_does(plan: list[
                 elif trouble is not None:
                     they.server.faults.clear()
                 await live(0.5)
-            await live(LEASE_SECONDS + 12.0 + 5.0)  # 12: what was delayed most
+            await live(LEASE_SECONDS + 12.0 + 5.0)  # 12: the longest delay
 
             assert len([each for each in all_of_them if each.elector.is_leading()]) == 1
 

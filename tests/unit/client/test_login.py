@@ -1,4 +1,4 @@
-"""Plain kubeconfigs and service accounts, and that they need no more than themselves."""
+"""Static kubeconfigs and service accounts, and that they need no other modules."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_nobody_is_asked_for_the_password_of_a_key(tmp_path: Path):
         "    print('refused')\n"
     )
 
-    # Without a terminal OpenSSL asks whoever is at the other end of stdin.
+    # Without a terminal, OpenSSL would prompt on stdin.
     found = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "certificate"), str(tmp_path / "key")],
         input="secret\n",

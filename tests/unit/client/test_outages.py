@@ -29,7 +29,7 @@ READY = "/readyz"
 
 
 class Case:
-    """A connection whose outages are followed."""
+    """A connection whose outages are detected."""
 
     def __init__(self, server: ScriptedServer, connection: ApiConnection, outages: Outages) -> None:
         self.server = server
@@ -38,11 +38,11 @@ class Case:
 
     @property
     def asked(self) -> list[float]:
-        """When the server was asked whether it is well."""
+        """The times of the probes."""
         return [each.at for each in self.server.of("GET", READY)]
 
     async def fail(self, how: Answer | NoAnswer) -> None:
-        """Have a request fail."""
+        """Make a request fail."""
         self.server.script("GET", "/x", how)
         with suppress(ApiError):
             await self.connection.send(Request("GET", "/x", timeout_seconds=1.0))
@@ -189,7 +189,7 @@ async def test_a_server_of_which_nothing_is_heard_for_long_is_asked():
                 pass
 
         following = asyncio.create_task(follow())
-        at.server.script("GET", READY, Answer())  # then it hangs
+        at.server.script("GET", READY, Answer())  # later requests hang
         await asyncio.sleep(SILENCE_SECONDS + 1.0)
         assert len(at.asked) == 1
         assert not at.outages.is_away

@@ -19,7 +19,7 @@ ASKED = Request("GET", "/x")
 
 
 class Server:
-    """Answers with a status for so many seconds of the loop's time, then well; 0 is no answer, -1 silence."""
+    """Answers with a status for some seconds of the loop's time, then with success; 0 is no answer, -1 is silence."""
 
     def __init__(self, status: int, seconds: float) -> None:
         self.status = status

@@ -24,7 +24,7 @@ class Away:
 
 
 async def held(picture: Picture, *, at_most: float = 1000.0) -> float:
-    """Wait as a scheduler does; for how long that was."""
+    """Wait as a scheduler does; return how long."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while picture.is_behind and loop.time() - began < at_most:

@@ -15,7 +15,7 @@ PATH = "/api/v1/namespaces/default/pods/web"
 
 
 async def read(*answers: Answer | NoAnswer) -> tuple[str | None, list[float]]:
-    """Return the node of the pod that was read, "" for none, None for no pod; and when it was asked for."""
+    """Return the node of the read pod, "" for none, None for no pod; and the times of the requests."""
     async with scripted_server() as server, server.connection() as connection:
         server.script("GET", PATH, *answers)
         try:

@@ -1,4 +1,4 @@
-"""A pod's port by way of the API server, over real sockets; a stand-in for the kubelet carries it on."""
+"""A forwarded port of a pod, over real sockets; a fake kubelet forwards the data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Token:
 
 @asynccontextmanager
 async def way(port: int | None, *, token: str = ROOT) -> AsyncIterator[Forwarded]:
-    """A way to a port of this machine, as if it were a pod's; to a pod that is not there with None."""
+    """Forward to a port of this machine, as if it were a pod's; with None, the pod does not exist."""
     async with ApiServer(token=ROOT, rbac=True, users={"ann": User("ann")}) as server:
         if port is not None:
             server.ports[POD] = port
@@ -46,7 +46,7 @@ async def way(port: int | None, *, token: str = ROOT) -> AsyncIterator[Forwarded
 
 @asynccontextmanager
 async def echo() -> AsyncIterator[int]:
-    """Listen, and answer each connection with what came, backwards, once it has a line."""
+    """Listen, and answer each line with its reverse."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = await reader.readline()
@@ -70,7 +70,7 @@ async def said(to: Forwarded, line: bytes) -> bytes:
 def test_bytes_go_there_and_back_on_several_connections_at_once():
     async def scenario() -> None:
         async with echo() as port, way(port) as to:
-            many = b"x" * 300_000 + b"y"  # more than one message, and more than a socket holds
+            many = b"x" * 300_000 + b"y"  # more than one message, and more than a socket's buffer
             answers = await asyncio.gather(*(said(to, line + b"\n") for line in (b"abc", b"", many)))
 
             assert answers == [b"cba\n", b"\n", many[::-1] + b"\n"]
@@ -104,7 +104,7 @@ def test_nobody_else_may_enter_where_it_is_and_nothing_is_left():
             folder = to.path.parent
             assert folder.stat().st_mode & 0o077 == 0
             assert folder.stat().st_uid == os.getuid()
-            reader, writer = await asyncio.open_unix_connection(to.path)  # and it is left open
+            reader, writer = await asyncio.open_unix_connection(to.path)  # which stays open
             there = await begun.get()
         async with asyncio.timeout(10):
             assert await reader.read() == b""

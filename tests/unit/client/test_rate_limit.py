@@ -8,7 +8,7 @@ from tests import virtual_time
 
 
 class Answering:
-    """Notes when requests came."""
+    """Records the times of requests."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -49,7 +49,7 @@ def test_a_request_knows_how_long_it_was_held_back() -> None:
     async def scenario() -> list[float]:
         answering = Answering()
         limited = RateLimitedRequests(answering, qps=2, burst=1)
-        before = Request("GET", "/").held_back(4.0)  # as a lane before it may have done
+        before = Request("GET", "/").held_back(4.0)  # as after a lane
         await asyncio.gather(*(limited.send(before) for _ in range(3)))
         return answering.held_back
 

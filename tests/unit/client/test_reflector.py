@@ -57,7 +57,7 @@ def bookmark(version: int, *, ends: bool = False) -> dict[str, Any]:
 
 
 def quiet(version: int) -> list[Any]:
-    """Four hundred seconds in which nothing happens."""
+    """Four hundred seconds without events."""
     return [80.0, *[bookmark(version), 80.0] * 4]
 
 
@@ -85,7 +85,7 @@ def decode(raw: bytes) -> str:
 
 
 class Listener:
-    """Writes down all it hears of, as handler and as observer."""
+    """Records all notifications, as handler and as observer."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -112,7 +112,7 @@ class Listener:
 
 
 class Followed:
-    """Writes down what it is told, and when."""
+    """Records its notifications and their times."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, float]] = []
@@ -131,7 +131,7 @@ class Followed:
 
 
 class Case:
-    """A reflector at a scripted server."""
+    """A reflector of a scripted server."""
 
     def __init__(self, server: ScriptedServer, reflector: Reflector[str], listener: Listener) -> None:
         self.server = server
@@ -155,7 +155,7 @@ class Case:
 
     @property
     def versions(self) -> list[str | None]:
-        """From where each request asked to go on."""
+        """The versions from which requests resumed."""
         return [each.query.get("resourceVersion") for each in self.asked]
 
 
@@ -315,7 +315,7 @@ async def test_in_doubt_a_watch_goes_on_from_the_last_change_that_the_server_con
 async def test_another_history_leads_to_a_list(answer: Answer, caplog: pytest.LogCaptureFixture):
     async with case() as at:
         at.watch(*BEGINNING, 5.0, then="cut")
-        at.watch(event("MODIFIED", "b", 11))  # nobody looks at it
+        at.watch(event("MODIFIED", "b", 11))  # not read
         at.watch(event("ADDED", "c", 2), bookmark(12, ends=True))
         at.server.script("GET", OF_NAMESPACE, answer)
         await asyncio.sleep(1.0)
@@ -417,7 +417,7 @@ async def test_an_expired_version_leads_to_a_list_and_its_difference(by: str):
         at.script(failure(410, "Expired") if by == "status" else Stream([EXPIRED]))
         at.watch(
             event("ADDED", "a", 5),  # unchanged
-            event("ADDED", "c", 40),  # new; b was deleted in the gap
+            event("ADDED", "c", 40),  # new; b was deleted in between
             bookmark(60, ends=True),
         )
         await asyncio.sleep(40.0)
@@ -598,8 +598,8 @@ async def test_waits_grow_while_the_server_is_in_trouble_and_shrink_once_it_work
         waits = [after - before for before, after in itertools.pairwise(times)]
         for wait, ceiling in zip(waits, [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0], strict=False):
             assert ceiling / 2 <= wait <= ceiling + 0.1
-        assert waits[7] == pytest.approx(0.0, abs=0.1)  # listed, so watched
-        assert waits[8] == pytest.approx(5.0, abs=0.1)  # it worked, and ended in order: at once
+        assert waits[7] == pytest.approx(0.0, abs=0.1)  # after the list, the watch
+        assert waits[8] == pytest.approx(5.0, abs=0.1)  # at once after a watch that ended in order
         assert 0.4 <= waits[9] <= 0.9
         assert 0.8 <= waits[10] <= 1.7
 
@@ -651,7 +651,7 @@ async def test_a_version_the_server_refuses_for_other_reasons_is_given_up_in_the
 @virtually
 async def test_a_server_that_is_behind_itself_has_not_gone_back(caplog: pytest.LogCaptureFixture):
     async with case() as at:
-        # To the request for all objects, where no version was asked for: its cache has not come to what is stored.
+        # For the request of all objects, without a version: the server's cache lags behind its storage.
         at.script(Answer(504, status(504, "Timeout", "Too large resource version: 9, current: 4")))
         at.script(listing(9, obj("a", 5)))
         at.watch()
@@ -792,7 +792,7 @@ async def test_an_absent_kind_that_a_server_refuses_while_it_begins_holds_nobody
 async def test_who_follows_is_told_when_a_kind_is_behind():
     followed = Followed()
     async with case(followed=followed) as at:
-        at.script(failure(500))  # not yet behind, for nothing was known
+        at.script(failure(500))  # not stale, because nothing was known
         at.script(listing(9, obj("a", 5)))
         at.watch(30.0, bookmark(10), then="close")
         at.watch(30.0, bookmark(11), then="cut")
@@ -801,8 +801,8 @@ async def test_who_follows_is_told_when_a_kind_is_behind():
         await asyncio.sleep(110.0)
 
     assert [told for told, _ in followed.told] == [
-        "complete", "resumed",  # listed, then watched
-        "resumed",  # after an end in order
+        "complete", "resumed",  # list, then watch
+        "resumed",  # after a watch that ended in order
         "broke", "resumed",
         "broke", "complete",
     ]  # fmt: skip

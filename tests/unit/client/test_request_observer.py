@@ -1,4 +1,4 @@
-"""Every request is told to the observer, once."""
+"""The observer is notified of every request once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PODS = "/api/v1/pods"
 
 
 class Told:
-    """Notes who was asked and what came of it, the bytes sent and received, and watches."""
+    """Records hosts and statuses, the bytes sent and received, and watches."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, int]] = []

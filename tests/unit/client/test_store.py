@@ -28,7 +28,7 @@ def raw(name: str, version: int, *, uid: str = "u", bad: bool = False) -> bytes:
 
 
 def decode(content: bytes) -> str:
-    """Return `name@version of uid`, or refuse."""
+    """Return `name@version of uid`, or raise."""
     found = json.loads(content)
     metadata = found["metadata"]
     if found["bad"]:
@@ -37,7 +37,7 @@ def decode(content: bytes) -> str:
 
 
 class Told:
-    """Writes down what it is told, and fails where told to."""
+    """Records its notifications, and fails on request."""
 
     def __init__(self) -> None:
         self.all: list[tuple[str, ...]] = []
@@ -168,7 +168,7 @@ def test_a_version_nobody_can_read_leaves_the_earlier_one_in_place(store: Store[
 
 
 def test_a_version_that_cannot_be_read_any_more_is_outdated_as_well(store: Store[str], told: Told):
-    """As when a decoder that keeps more reads all anew."""
+    """Read all objects again, as with a decoder that keeps more fields."""
     put(store, "a", 1)
     put(store, "b", 1)
     store.forget_versions()
@@ -235,7 +235,7 @@ CLUSTERS = st.dictionaries(st.sampled_from("abc"), VERSIONS)
 def test_what_the_handler_was_told_always_adds_up_to_the_store(clusters: list[dict[str, tuple[int, str]]]):
     told = Told()
     store = Store("Thing", decode, told)
-    believed: dict[str, str] = {}  # by uid: what a handler that only listens knows
+    believed: dict[str, str] = {}  # by uid: the objects from the notifications alone
     for cluster in clusters:
         store.begin_replace()
         for name, (version, uid) in cluster.items():

@@ -1,4 +1,4 @@
-"""A line of a watch means the same however it is written."""
+"""A line of a watch has the same meaning in any form of JSON."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def deep(levels: int) -> bytes:
 
 
 def managed(metadata: dict[str, Any], levels: int) -> bytes:
-    """Return an object whose managedFields nest."""
+    """Return an object with nested managedFields."""
     found = {"metadata": {**metadata, "managedFields": [{"fieldsV1": "@"}]}, "spec": {"x": "}]"}}
     return json.dumps(found, separators=(",", ":")).encode().replace(b'"@"', deep(levels))
 

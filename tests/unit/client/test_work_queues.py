@@ -1,4 +1,4 @@
-"""What is shown of the queues of status patches and events, as Kubernetes' own work queues show it."""
+"""Metrics of the queues of status patches and events, with the names of Kubernetes' own work queues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATUS = "/api/v1/namespaces/default/pods/a/status"
 
 
 class Shown:
-    """What a scrape finds of one queue."""
+    """The scraped metrics of one queue."""
 
     def __init__(self, metrics: Metrics, queue: str) -> None:
         self._families = families(metrics.text()[0].decode())
@@ -74,7 +74,7 @@ async def test_both_queues_are_there_from_the_beginning() -> None:
 @virtually
 async def test_what_waits_and_what_is_under_way_are_told_apart_and_timed() -> None:
     async with writing() as (server, writer, metrics):
-        for n in range(12):  # 8 have a place
+        for n in range(12):  # the limit is 8
             server.script("POST", f"/notes/{n}", Answer(after=2.0))
             writer.queue_event(Note(str(n)))
         await asyncio.sleep(1.5)
@@ -133,7 +133,7 @@ async def test_of_one_pod_one_patch_waits_and_what_a_bind_overtakes_is_gone() ->
 @virtually
 async def test_a_write_that_is_queued_anew_as_it_ends_is_another_one() -> None:
     class Twice(Note):
-        """Happens once more while it is sent."""
+        """Happens once more during its sending."""
 
         times = 0
 

@@ -143,7 +143,7 @@ async def test_binds_put_off_by_the_server_keep_their_order():
 async def test_a_bind_waits_neither_for_patches_nor_for_events():
     async with writing() as (server, writer):
         server.script("POST", f"{PODS}/now/binding", Answer(201))
-        for n in range(100):  # the server never answers these
+        for n in range(100):  # the server never answers them
             writer.patch_pod_status(pod(f"p{n}"), condition=rejected("no"))
             writer.queue_event(Note(f"e{n}"))
         await asyncio.sleep(1.0)
@@ -190,7 +190,7 @@ async def test_the_rest_makes_room_while_binds_wait():
 @virtually
 async def test_of_several_patches_that_wait_the_newest_wins_field_by_field():
     async with writing() as (server, writer):
-        for n in range(8):  # occupies all places
+        for n in range(8):  # reaches the limit
             writer.queue_event(Note(f"e{n}"))
             server.script("POST", f"/notes/e{n}", Answer(after=1.0))
         await asyncio.sleep(0.5)
@@ -406,7 +406,7 @@ async def test_events_without_room_are_dropped_counted_and_logged_once(
         kept = [writer.queue_event(Note(str(n))) for n in range(40)]
         assert await writer.drain(10.0)
 
-        assert sum(kept) == 18  # 8 under way, 10 waiting
+        assert sum(kept) == 18  # 8 in flight, 10 waiting
         assert counter.drops == ["events"] * 22
         assert len(server.received) == 18
         assert [record.message for record in caplog.records] == [

@@ -1,4 +1,4 @@
-"""Configurations for tests, without their first two lines again and again."""
+"""Configurations for tests, without repeating their first two lines."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigura
 
 
 def parsed(body: str) -> Configuration:
-    """Read a configuration from what follows apiVersion and kind."""
+    """Parse a configuration from the text after apiVersion and kind."""
     return parse(HEAD + dedent(body))
 
 
 def outcome(text: str) -> Configuration | ConfigurationError:
-    """What becomes of a whole text; anything but these two is a fault of ours."""
+    """Parse a whole text; any other exception is a bug."""
     try:
         return parse(text)
     except ConfigurationError as error:
@@ -30,12 +30,12 @@ def outcome(text: str) -> Configuration | ConfigurationError:
 
 
 def messages_of(text: str) -> list[str]:
-    """What is wrong with a whole text."""
+    """Return the errors of a whole text."""
     with pytest.raises(ConfigurationError) as caught:
         parse(text)
     return [str(error) for error in caught.value.errors]
 
 
 def messages(body: str) -> list[str]:
-    """What is wrong with a configuration, from what follows apiVersion and kind."""
+    """Return the errors of a configuration, from the text after apiVersion and kind."""
     return messages_of(HEAD + dedent(body))

@@ -1,4 +1,4 @@
-"""Configurations of old versions for tests, and what of them runs."""
+"""Configurations of old versions for tests, and the plugins that they enable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OLD_WEIGHTS = {
     "TaintToleration": 1,
 }
 """What the default plugins weighed before v1beta3."""
-LATER = {"DynamicResources": 2, "VolumeBinding": 1}  # score only pods that ask for them
+LATER = {"DynamicResources": 2, "VolumeBinding": 1}  # score only pods that request them
 
 
 def head_of(version: str) -> str:
@@ -39,39 +39,39 @@ def head_of(version: str) -> str:
 
 
 def of(version: str, body: str, **options: Any) -> Configuration:
-    """Read a configuration of a version, from what follows apiVersion and kind."""
+    """Parse a configuration of a version, from the text after apiVersion and kind."""
     return parse(head_of(version) + dedent(body), **options)
 
 
 def faults_of(version: str, body: str, **options: Any) -> list[str]:
-    """What is wrong with it."""
+    """Return its errors."""
     with pytest.raises(ConfigurationError) as caught:
         of(version, body, **options)
     return [str(error) for error in caught.value.errors]
 
 
 def names_at(configuration: Configuration, point: ExtensionPoint) -> list[str]:
-    """The plugins that run at an extension point of the first profile, in order."""
+    """Return the plugins of an extension point in the first profile, in order."""
     profile = configuration.settings.profiles[0]
     return [plugin.name for plugin in expand(profile, POINTS)[point]]
 
 
 def weights_of(configuration: Configuration) -> dict[str, int]:
-    """The plugins that score in the first profile -> weight."""
+    """Return score plugin -> weight in the first profile."""
     profile = configuration.settings.profiles[0]
     return {plugin.name: plugin.weight for plugin in expand(profile, POINTS)[ExtensionPoint.SCORE]}
 
 
 def args_of(configuration: Configuration, plugin: str) -> dict[str, Any]:
-    """The arguments of a plugin in the first profile."""
+    """Return the arguments of a plugin in the first profile."""
     return find_args(configuration.settings.profiles[0], plugin, "")[0]
 
 
 def noted(configuration: Configuration) -> dict[str, str]:
-    """What was set in vain: path -> why."""
+    """Return the settings without an effect: path -> reason."""
     return dict(configuration.notes)
 
 
 def old_weights_of(configuration: Configuration) -> dict[str, int]:
-    """As `weights_of`, less what came later and scores only pods that ask for it."""
+    """Return `weights_of`, without later plugins that score only pods that request them."""
     return {name: weight for name, weight in weights_of(configuration).items() if name not in LATER}

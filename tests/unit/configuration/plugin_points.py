@@ -1,10 +1,10 @@
-"""Which extension points kube-scheduler's plugins implement, and where the default ones run."""
+"""The extension points of kube-scheduler's plugins, and the default plugins of each point."""
 
 from __future__ import annotations
 
 from scheduler.framework.points import ExtensionPoint
 
-DEFAULT_ORDER = {  # extension point -> the default plugins there, in order
+DEFAULT_ORDER = {  # extension point -> its default plugins, in order
     ExtensionPoint.PRE_ENQUEUE: [
         "SchedulingGates",
         "DynamicResources",
@@ -71,7 +71,7 @@ DEFAULT_ORDER = {  # extension point -> the default plugins there, in order
     ExtensionPoint.POST_BIND: [],
 }
 
-POINTS = {  # plugin -> the extension points it implements
+POINTS = {  # plugin -> its extension points
     name: frozenset(point for point, names in DEFAULT_ORDER.items() if name in names)
     for names in DEFAULT_ORDER.values()
     for name in names

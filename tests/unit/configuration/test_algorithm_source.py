@@ -1,4 +1,4 @@
-"""Providers and policies that a v1alpha1 configuration names."""
+"""Providers and policies of a v1alpha1 configuration."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def test_plugins_beside_a_policy_are_refused(tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text(json.dumps(POLICY))
     more = "plugins: {score: {}}\npluginConfig: [{name: NodeAffinity}]\n"
     assert faults_of("v1alpha1", FILE + more, folder=tmp_path) == [
-        "plugins: cannot be set beside a policy, which says what runs",
-        "pluginConfig: cannot be set beside a policy, which says what runs",
+        "plugins: cannot be set beside a policy, which selects the plugins",
+        "pluginConfig: cannot be set beside a policy, which selects the plugins",
     ]
 
 

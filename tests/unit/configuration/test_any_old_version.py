@@ -1,4 +1,4 @@
-"""What must hold for every configuration of an old version, however odd."""
+"""Properties of every configuration of an old version, including invalid ones."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def text_of(document: dict[str, Any]) -> str:
 
 
 def has(document: Any, path: str) -> bool:
-    """Whether a document has what a path names, or the mapping in which it is missing."""
+    """Return whether a document has the path's value, or the mapping in which it is missing."""
     steps = re.findall(r"\[(\d+)\]|([^.\[\]]+)", path)
     for number, (index, key) in enumerate(steps):
         last = number == len(steps) - 1

@@ -1,4 +1,4 @@
-"""Broken configurations, and word for word what their authors are told."""
+"""Invalid configurations, and the exact messages for their authors."""
 
 from __future__ import annotations
 

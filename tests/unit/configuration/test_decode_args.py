@@ -245,8 +245,8 @@ _FIELDS = st.sampled_from([*Args.__struct_encode_fields__, "kind", "apiVersion",
 
 @given(st.dictionaries(_FIELDS, _JSON | _POINTS, max_size=4))
 def test_any_arguments_are_read_or_refused_and_msgspec_agrees(args: dict[str, Any]) -> None:
-    # msgspec's own strict reading of the same values, where the rules are the same.
-    # (Of 2.0 for `int | str` msgspec thinks otherwise.)
+    # msgspec's own strict conversion of the same values, where the rules are the same. (msgspec differs for
+    # 2.0 as `int | str`.)
     apart = {"kind", "apiVersion", "bindTimeout", "token", "limit"}
     nulls = {key for key in Args.__struct_encode_fields__ if args.get(key) is None}
     plain = {key: value for key, value in args.items() if key not in apart | nulls}

@@ -17,7 +17,7 @@ from tests.unit.configuration.old_versions import (
     old_weights_of,
 )
 
-FILTERS = [  # of v1beta2 and v1beta1, less the limits that NodeVolumeLimits took over
+FILTERS = [  # of v1beta2 and v1beta1, without the limits that NodeVolumeLimits replaced
     "NodeUnschedulable",
     "NodeName",
     "TaintToleration",
@@ -75,7 +75,7 @@ def test_every_profile_has_the_old_weights() -> None:
     assert a.plugins == b.plugins != default().settings.profiles[0].plugins
 
 
-LISTED = {  # the default plugins of v1beta1, as files copied from kube-scheduler list them; v1beta2 has a successor
+LISTED = {  # the default plugins of v1beta1, as files copied from kube-scheduler list them; v1beta2 replaced one
     "queueSort": ["PrioritySort"],
     "preFilter": [
         "NodeResourcesFit",
@@ -112,13 +112,13 @@ POINTS_SINCE = {
 
 
 def listed_at(version: str, point: str) -> list[str]:
-    """The default plugins of a version at an extension point, by its own names."""
+    """Return the default plugins of a version at an extension point, by the version's names."""
     successors = {"NodeResourcesLeastAllocated": "NodeResourcesFit"} if version == "v1beta2" else {}
     return [successors.get(name, name) for name in LISTED[point]]
 
 
 def listed(version: str) -> Configuration:
-    """A configuration that lists every default plugin of its version."""
+    """Return a configuration that lists every default plugin of its version."""
     weights = {"PodTopologySpread": 2}
     plugins = {
         point: {

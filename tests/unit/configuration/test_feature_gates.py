@@ -1,4 +1,4 @@
-"""Feature gates: what is on, and what is refused, in kube-scheduler's words."""
+"""Feature gates: enabled features, and errors with kube-scheduler's messages."""
 
 from __future__ import annotations
 

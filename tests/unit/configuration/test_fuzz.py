@@ -1,4 +1,4 @@
-"""Whatever a configuration says: an error that names what is wrong, in bounded time and memory, and never an exception."""
+"""Any text gives a configuration or an error with its place, in bounded time and memory, and never another exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md says what is so: defaults, and what a running daemon takes."""
+"""docs/configuration.md is correct: defaults, and settings that a running daemon reloads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IN_WORDS = {"none", "one", ""}
 
 
 def rows(heading: str) -> dict[str, str]:
-    """The first column of a section's table -> the second."""
+    """Return the first column of a section's table -> the second."""
     section = GUIDE.split(f"\n{heading}\n", 1)[1].split("\n#", 1)[0]
     return {
         row["name"]: row["cell"].strip()

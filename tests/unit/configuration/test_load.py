@@ -259,7 +259,7 @@ def test_what_is_set_in_vain_is_noted(body: str, expected: list[Note]) -> None:
 
 def test_a_file_knows_its_name_and_folder(tmp_path: Path) -> None:
     path = tmp_path / "scheduler.yaml"
-    path.write_text(HEAD, encoding="utf-8-sig")  # Windows editors put a byte order mark in front
+    path.write_text(HEAD, encoding="utf-8-sig")  # Windows editors write a byte order mark
     configuration = load(path)
     assert configuration.source == str(path)
     assert configuration.folder == tmp_path

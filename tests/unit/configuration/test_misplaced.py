@@ -1,4 +1,4 @@
-"""Keys that tutorials invent, and what is said of them."""
+"""Keys that tutorials invent, and their messages."""
 
 from __future__ import annotations
 

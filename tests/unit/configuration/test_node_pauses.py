@@ -1,4 +1,4 @@
-"""The two fields about nodes whose kubelets reject pods."""
+"""The two fields for nodes whose kubelets reject pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins of old versions that are no more, and what does their work."""
+"""Removed plugins of old versions, and their replacements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Policy object, as plugins."""
+"""The Policy object, converted to plugins."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tests.unit.configuration.old_versions import args_of, names_at, noted, weig
 UNDER_ANY_NAME = {
     "RequestedToCapacityRatio",
     "RequestedToCapacityRatioPriority",
-}  # explained by their argument
+}  # defined by their argument
 ALWAYS = ["NodeUnschedulable", "TaintToleration"]
-LATER = {"DynamicResources", "NodeDeclaredFeatures"}  # run as by default, for pods that ask for them
+LATER = {"DynamicResources", "NodeDeclaredFeatures"}  # run by default, for pods that use them
 
 
 def text_of(**fields: Any) -> str:
@@ -52,7 +52,7 @@ def scores_of(configuration: Configuration) -> dict[str, int]:
 
 
 # The predicates and priorities of these releases, and the plugins: kube-scheduler v1.22,
-# pkg/scheduler/apis/config/testing/compatibility_test.go; without what nothing replaces.
+# pkg/scheduler/apis/config/testing/compatibility_test.go; without those that have no replacement.
 EARLY = ["MatchNodeSelector", "PodFitsResources", "PodFitsPorts", "NoDiskConflict"]
 OF_1_3 = [
     "MatchNodeSelector",
@@ -405,7 +405,7 @@ def test_a_timeout_is_in_nanoseconds_or_says_its_unit(timeout: object, expected:
         ),
         pytest.param(
             {"priorities": priorities(RequestedToCapacityRatioPriority=1)},
-            "priorities[0].argument: is missing: requestedToCapacityRatioArguments says how nodes score",
+            "priorities[0].argument: is missing: requestedToCapacityRatioArguments defines the score",
             id="a ratio of nothing",
         ),
         pytest.param(

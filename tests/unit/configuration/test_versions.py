@@ -1,4 +1,4 @@
-"""Configurations of v1beta3 and before, as today's: what holds for all of them, and fields that went."""
+"""Configurations of v1beta3 and earlier, converted: properties of all of them, and removed fields."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_every_sound_configuration_loads_and_is_written_back(fields: dict[str, A
     assert parse(to_yaml(configuration)) == configuration
 
 
-# Values of all kinds at the places where a configuration has some, and elsewhere.
+# Values of all types, in the fields of a configuration and elsewhere.
 _NAMES = st.sampled_from(
     ["", "a", "*", "NodeName", "1s", "0s", "http://a", "leases", "example.com/a", "EBSLimits", "\x00", "é"]
 )
@@ -174,7 +174,7 @@ _ODD = st.recursive(
 
 
 def _some(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Any of the fields, each as it should be or odd; now and then odd as a whole."""
+    """Generate any of the fields, each valid or invalid; sometimes an invalid mapping."""
     return st.fixed_dictionaries({}, optional={name: value | _ODD for name, value in fields.items()}) | _ODD
 
 

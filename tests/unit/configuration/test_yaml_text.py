@@ -67,7 +67,7 @@ def test_yaml_becomes_what_json_can_say(text: str, value: Any) -> None:
         ("a: 1e999", 'a: must be a finite number, was "1e999"'),
         ("a: 18446744073709551616", 'a: must fit in 64 bits, was "18446744073709551616"'),
         ("a: " + "9" * 5000, f'a: must be an integer, was "{"9" * 80}..."'),
-        ('a: "\\ud83d"', "a: holds half a character (a lone surrogate)"),
+        ('a: "\\ud83d"', "a: contains half a character (a lone surrogate)"),
         ("a: {<<: 1}", "a: << must name a mapping or a list of mappings"),
         ("a: &x [*x]", "nested deeper than 64 levels"),
         ("[" * 100 + "]" * 100, "nested deeper than 64 levels"),
@@ -93,7 +93,7 @@ def test_faults_do_not_hide_each_other() -> None:
     assert document.value == {"a": {"b": 1}, "d": [1, None, 3], "e": 5}
 
 
-# Everything YAML treats in its own way.
+# Everything with a special treatment in YAML.
 _TEXT = st.text(
     "aZ09_ \t\n\r\0\a\x1b\x7f\x85\xa0\xb5\u2028\u2029\ufeff\uffff\U0001f600'\"\\:#-[]{},&*!|>%@`~=<.+?/"
 )

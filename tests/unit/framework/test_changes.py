@@ -28,7 +28,7 @@ def init(cpu: str) -> dict[str, Any]:
 
 
 def resized(cpu: str) -> dict[str, Any]:
-    """Return a status in which the container's resize has come that far."""
+    """Return a status with the container's resize in some stage."""
     return {
         "containerStatuses": [
             {"name": "main", "allocatedResources": {"cpu": cpu}, "resources": {"requests": {"cpu": cpu}}}
@@ -37,7 +37,7 @@ def resized(cpu: str) -> dict[str, Any]:
 
 
 def claims(name: str, claim: str | None) -> dict[str, Any]:
-    """Return a status in which a claim was made for one of the pod's."""
+    """Return a status with a claim created for one of the pod's claims."""
     return {"status": {"resourceClaimStatuses": [{"name": name, "resourceClaimName": claim}]}}
 
 

@@ -1,4 +1,4 @@
-"""A clone shares data until one of the two changes it."""
+"""A clone shares data until one of the two changes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler.objects.pod_group import GroupKey
 
 
 class Counter:
-    """Data that copies itself."""
+    """Data with a copy method."""
 
     def __init__(self, count: int = 0) -> None:
         self.count = count

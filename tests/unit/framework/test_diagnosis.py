@@ -1,4 +1,4 @@
-"""Why a pod fits nowhere, in kube-scheduler's words."""
+"""Why a pod fits on no node, with kube-scheduler's messages."""
 
 from __future__ import annotations
 

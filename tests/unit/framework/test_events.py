@@ -1,4 +1,4 @@
-"""Which happenings a plugin hears of."""
+"""The events that a registration includes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plugin says of every node, as numbers into a table."""
+"""A plugin's results for all nodes, as indices of a table."""
 
 from __future__ import annotations
 

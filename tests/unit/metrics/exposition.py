@@ -1,4 +1,4 @@
-"""Metrics read back from their text; bounds stay texts, exactly as they stand."""
+"""Parses metrics from their text; bounds stay strings, exactly as written."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Family:
     """All series of one name.
 
     Attributes:
-        kind: as in the TYPE line.
-        labels: their names, without `le`.
-        bounds: the values of `le`, in the order they came first.
+        kind: type in the TYPE line.
+        labels: names of the labels, without `le`.
+        bounds: values of `le`, in the order of their first occurrence.
         values: label -> its values.
-        series: as written, but with labels by name -> number.
+        series: name and labels, sorted by label name -> number.
     """
 
     kind: str
@@ -30,15 +30,15 @@ class Family:
 
     @property
     def shape(self) -> tuple[str, frozenset[str], tuple[str, ...]]:
-        """What a query rests on."""
+        """The parts of the metric that queries depend on."""
         return self.kind, frozenset(self.labels), tuple(self.bounds)
 
 
 def families(text: str) -> dict[str, Family]:
-    """Read metrics: name -> family.
+    """Parse metrics: name -> family.
 
     Raises:
-        AssertionError: a line is none of a family that was introduced.
+        AssertionError: a line belongs to no declared family.
     """
     shown: dict[str, Family] = {}
     name = ""

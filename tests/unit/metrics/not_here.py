@@ -1,4 +1,4 @@
-"""What kube-scheduler shows and this scheduler does not, each with its reason; anything else that is missing is a bug."""
+"""Metrics of kube-scheduler that this scheduler does not have, each with its reason; any other missing one is a bug."""
 
 from __future__ import annotations
 

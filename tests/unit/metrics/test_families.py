@@ -1,4 +1,4 @@
-"""Counting, and how Prometheus reads it."""
+"""Counting, and the output for Prometheus."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ LABEL_VALUES = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 
 
 def scraped(family: Family) -> Metric | None:
-    """The family as it is read back from the text; None if it is not there."""
+    """Return the family parsed from the text; None if it does not exist."""
     text = generate_latest(registry_of([family])).decode()
     name = family.name.removesuffix("_total")
     return next((metric for metric in text_string_to_metric_families(text) if metric.name == name), None)
 
 
 def series(family: Family) -> dict[tuple[str, ...], float]:
-    """The name of each series and the values of its labels -> number."""
+    """Return the name of each series and the values of its labels -> number."""
     metric = scraped(family)
     samples = metric.samples if metric else []
     return {(sample.name, *sample.labels.values()): sample.value for sample in samples}

@@ -1,7 +1,7 @@
-"""Our metrics beside those of a real kube-scheduler v1.36 that placed one pod and could not place another.
+"""Comparison of metrics with a real kube-scheduler v1.36 that scheduled one pod and rejected another.
 
-`kube_scheduler_metrics.txt` is what it answered at /metrics and /metrics/resources. Metrics that only appear when more
-happens than did there are held to its source.
+`kube_scheduler_metrics.txt` is its output of /metrics and /metrics/resources. Metrics without series in that
+run are compared with its source.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ OURS_TO_NAME = ("custom_scheduler_", "process_", "python_")
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Family]:
-    """What a daemon shows that placed pods, could not place one, and let every metric be told of once."""
+    """Return the metrics of a daemon that scheduled pods, rejected one, and counted every metric once."""
 
     async def scenario() -> str:
         folder = tmp_path_factory.mktemp("cluster")
@@ -95,7 +95,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Family]:
 
 @pytest.fixture(scope="module")
 def rarely_told() -> Mapping[str, Family]:
-    """Metrics of what did not happen in that run."""
+    """Metrics without series in that run."""
     metrics = Metrics()
     metrics.permit_wait(Code.SUCCESS, 0.1)
     metrics.hint_asked("NodeAffinity", "NodeAdd", "Queue", 0.1)
@@ -124,7 +124,7 @@ def test_no_metric_bears_a_name_of_kube_schedulers_that_it_does_not_have(ours: M
         if name not in KUBE_SCHEDULER
         and name not in ONLY_IN_THE_SOURCE
         and not name.startswith(OURS_TO_NAME)
-        # That kube-scheduler ran without election, and the record leaves out the build.
+        # That kube-scheduler ran without leader election, and the build is not in its output.
         and name not in {"leader_election_master_status", "kubernetes_build_info"}
     }
 
@@ -194,7 +194,7 @@ def test_alerts_that_compare_versions_read_the_kubernetes_that_it_does_as(ours: 
         "build_date", "compiler", "git_commit", "git_tree_state", "git_version", "go_version", "major", "minor", "platform",
     }  # fmt: skip
     (version,) = build.values["git_version"]
-    assert re.sub(r"(v[0-9]*\.[0-9]*).*", r"\1", version) == "v1.36"  # as KubeVersionMismatch does
+    assert re.sub(r"(v[0-9]*\.[0-9]*).*", r"\1", version) == "v1.36"  # the expression of KubeVersionMismatch
 
 
 def test_requests_are_counted_as_kubernetes_own_client_does(ours: Mapping[str, Family]) -> None:

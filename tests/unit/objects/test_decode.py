@@ -64,7 +64,7 @@ def test_a_node_without_status_offers_nothing():
 
 def test_fields_nobody_reads_are_skipped_whatever_they_hold():
     found = merged(pod_object("web"), "spec.fieldOfALaterVersion", [None, {"odd": [1, None]}])
-    found["spec"]["priority"] = None  # so that the slow way is taken as well
+    found["spec"]["priority"] = None  # so that the slow path is used as well
     assert decode_pod(encoded(found)).name == "web"
 
 

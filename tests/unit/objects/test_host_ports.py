@@ -1,4 +1,4 @@
-"""Ports of nodes: who holds one, and who collides with whom."""
+"""Host ports of pods, and conflicts between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be written as a label."""
+"""The syntax of labels."""
 
 from __future__ import annotations
 

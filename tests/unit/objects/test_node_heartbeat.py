@@ -1,4 +1,4 @@
-"""A heartbeat changes nothing that anybody decides by; everything else is news."""
+"""A heartbeat changes no field that decisions use; every other update does."""
 
 from __future__ import annotations
 

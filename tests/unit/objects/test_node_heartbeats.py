@@ -1,4 +1,4 @@
-"""A heartbeat is seen without decoding the node; whatever else changed is no heartbeat."""
+"""A heartbeat is recognized without decoding the node; any other change is no heartbeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be said of a pod that cannot be read as a whole."""
+"""The readable parts of a pod that cannot be decoded as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of an object can be read is read, however deep the rest of it nests and whatever is in it."""
+"""All readable parts of an object are read, however deep the rest nests and whatever it contains."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def nested(levels: int) -> bytes:
 
 
 def with_field(found: dict[str, Any], place: str, name: str, value: bytes) -> bytes:
-    """Return an object with one more field in one of its parts, written as it is given."""
+    """Return an object with an additional raw field in one of its parts."""
     changed = {**found, place: {**found.get(place, {}), name: "@@"}}
     return json.dumps(changed).encode().replace(b'"@@"', value)
 

@@ -1,4 +1,4 @@
-"""What a pod may use at most."""
+"""Limits of pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.builders import pod
 
 
 def container(name: str, restart_policy: str = "", **limits: str) -> dict[str, Any]:
-    # Requests are there to be mistaken for limits.
+    # Requests that a wrong implementation would take for limits.
     found: dict[str, Any] = {"name": name, "resources": {"limits": limits, "requests": {"cpu": "77"}}}
     return {**found, "restartPolicy": restart_policy} if restart_policy else found
 

@@ -1,4 +1,4 @@
-"""Objects as protobuf, held against what Go's own marshaller wrote."""
+"""Objects as protobuf, compared with the output of Go's own marshaller."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ LONG = st.builds(
 
 
 def upstream_decimal(number: Fraction, power: int) -> int:
-    """Compute upstream's ScaledValue of a decimal that it holds in nanos, with numbers of any size."""
+    """Compute upstream's ScaledValue of a decimal that it stores in nanos, with integers of any size."""
 
     def wrapped(size: int) -> int:
         return (size - MIN_INT64) % 2**64 + MIN_INT64
@@ -310,10 +310,10 @@ def test_long_numbers_become_the_int64_that_upstream_makes_of_all_their_digits(t
 @given(texts=st.lists(LONG, min_size=2, max_size=4))
 def test_sums_of_long_numbers_become_the_int64_that_upstream_makes_of_all_their_digits(texts: list[str]):
     parts, exact = [parse_quantity(text) for text in texts], sum(map(judge.exact, texts))
-    # Of capped quantities, and of scaled int64, upstream holds other exponents than nanos.
+    # For capped quantities and scaled int64, upstream stores other exponents than nanos.
     assume(not any(part.is_int64 or part.exponent == 0 for part in parts))
     total = reduce(add, parts)
-    assume((total.unscaled > 0) is (exact > 0))  # what differs by its last digits alone may lose its sign
+    assume((total.unscaled > 0) is (exact > 0))  # a difference in the last digits alone may lose the sign
     assert total.value() == upstream_decimal(exact, 0)
     assert total.milli_value() == upstream_decimal(exact, 3)
 

@@ -321,7 +321,7 @@ def test_scores_see_names_that_are_not_accounted_for():
 
 
 def test_a_maximum_over_a_decimal_is_kept_as_a_decimal():
-    # 1e19 alone reads as 0; compared with 1Pi, upstream holds it as a decimal, which wraps.
+    # 1e19 alone is read as 0; compared with 1Pi, upstream stores it as a decimal, which wraps.
     spec = {"containers": [container(memory="1Pi")], "initContainers": [container(memory="1e19")]}
     assert pod("p", **spec).resources.taken == {"memory": -(2**63)}
     assert pod("p", containers=[container(memory="1e19")]).resources.taken == {"memory": 0}
@@ -415,7 +415,7 @@ def test_a_bool_in_a_pod_that_was_not_decoded_is_named():
     requests = {
         "cpu": True,
         "example.com/of-no-other-test": "1",
-    }  # 1 is the same as True to what is remembered
+    }  # 1 equals True as a key of the cache
     made = Pod(spec=PodSpec(containers=(Container(resources=ResourceRequirements(requests=requests)),)))
     with pytest.raises(ObjectError, match=r"spec\.containers\[0\]\.resources\.requests\.cpu: True is not"):
         pod_resources(made)

@@ -1,4 +1,4 @@
-"""A server that says exactly the bytes a test wants, to whole requests."""
+"""A server that sends exactly the bytes of a test, in answer to whole requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Visit:
-    """One connection, as the server has it."""
+    """One connection, on the server's side."""
 
     def __init__(self, server: RawServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._server = server
@@ -39,7 +39,7 @@ class Visit:
 
 
 class RawServer:
-    """Attributes: requests: all that came; connections: how many were opened."""
+    """Attributes: requests: all received requests; connections: number of opened connections."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -76,7 +76,7 @@ async def listening(
         for each in visits:
             each.cancel()
         await asyncio.gather(*visits, return_exceptions=True)
-        await asyncio.sleep(0)  # their sockets are closed by the loop
+        await asyncio.sleep(0)  # the loop closes their sockets
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Whatever shape an answer has and however it is cut, it is read to its end and no further."""
+"""Answers of any form, split in any way, are read exactly to their end."""
 
 from __future__ import annotations
 

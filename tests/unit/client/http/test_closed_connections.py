@@ -1,4 +1,4 @@
-"""A closed connection goes at once: nobody looks for garbage for hours, and TLS has its buffers."""
+"""A closed connection is freed at once: garbage collection may be hours away, and TLS has large buffers."""
 
 from __future__ import annotations
 

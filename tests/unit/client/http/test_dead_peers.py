@@ -1,4 +1,4 @@
-"""A peer that is gone without a word is noticed by the system, within seconds."""
+"""The system detects a peer that vanishes, within seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS, names and proxies on the way to a server; in real time, over real sockets."""
+"""TLS, names and proxies of a server; in real time, over real sockets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def trusting(issued: Issued) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def proxy(*, refuses: bool = False) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """Run a proxy for CONNECT; yields its address and the heads of what it was asked."""
+    """Run a CONNECT proxy; yield its address and the heads of its requests."""
     heads: list[bytes] = []
 
     async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -220,7 +220,7 @@ def test_a_request_is_with_the_system_when_begin_returns(
         await asyncio.sleep(0.1)
         assert not select.select(accepted, [], [], 0)[0]
         answer = protocol.begin(b"GET / HTTP/1.1\r\n\r\n", asyncio.get_running_loop().time() + 9.0)
-        arrived = bool(select.select(accepted, [], [], 1.0)[0])  # the loop does not get a turn
+        arrived = bool(select.select(accepted, [], [], 1.0)[0])  # the loop does not run
         protocol.abort()
         with pytest.raises(ConnectionError):
             await answer

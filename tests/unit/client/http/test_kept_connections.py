@@ -1,4 +1,4 @@
-"""Connections are kept for the next request, and none is used that is not as good as new."""
+"""Connections are reused for later requests, and only if they are usable."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_a_connection_the_server_gave_up_is_not_used(then: bytes):
         await asyncio.sleep(1.0)
         if then:
             visit.say(then)
-            await visit.request()  # which would never be answered
+            await visit.request()  # no answer would ever follow
 
     async with raw_server(serve) as server, ApiConnection(server.endpoint) as connection:
         await connection.send(POST)
