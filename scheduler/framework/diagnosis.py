@@ -75,7 +75,7 @@ class Diagnosis:
         return np.flatnonzero(self.rejected_by == FEASIBLE)
 
     def refused_by(self, plugins: Collection[str]) -> Bools:
-        """Return bool (n_nodes,), the nodes that one of some Filter plugins was the first to refuse."""
+        """Return bool (n_nodes,), the nodes whose first rejection came from one of some Filter plugins."""
         places = [place for place, name in enumerate(self.plugins) if name in plugins]
         return np.isin(self.rejected_by, places)
 

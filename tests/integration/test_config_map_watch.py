@@ -153,7 +153,7 @@ def test_kopf_that_died_is_told_of_and_begun_again(tmp_path: Path, caplog: pytes
 
             assert heard.ups == [*[False] * (len(heard.ups) - 1), True]
             assert heard.beginnings == len(heard.ups)
-            told = [record for record in caplog.records if "is not followed at the moment" in record.message]
+            told = [record for record in caplog.records if "is not watched at the moment" in record.message]
             assert len(told) == heard.ups.count(False)
             assert not [each for each in threading.enumerate() if each.name == "kopf"]
 
