@@ -226,7 +226,7 @@ def test_no_more_nodes_are_looked_through_than_there_is_time_for() -> None:
     cluster = Cluster(nodes=())
     full(cluster, 1000)
     known: dict[str, Any] = {}
-    for expected in (51, 102):
+    for expected in (34, 68):
         looking = search(
             Counting(),
             CycleState(),
@@ -241,4 +241,4 @@ def test_no_more_nodes_are_looked_through_than_there_is_time_for() -> None:
         )
         assert not at_once(looking).is_complete
         assert len(known) == expected
-    assert tried == list(range(102))
+    assert tried == list(range(68))
