@@ -163,8 +163,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             if len(self._begun) > _MOST_BEGUN:
                 self._begun.popitem(last=False)
             raise
-        self._begun.pop(pod.uid, None)
-        return outcomes
+        return outcomes  # what was begun is kept: another plugin may need time in this attempt
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status:
         """Skip Score: what is behind it needs the feature gate StorageCapacityScoring, which is off by default."""
@@ -175,6 +174,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         found = state.read(_FOUND, NodeVolumes).on(node_name) if _FOUND in state else None
+        self._begun.pop(pod.uid, None)
         state.delete(_FOUND)  # arrays that nobody needs while the volumes are bound
         if found is not None:
             state.write(_CHANGES, self._binder.assume(found, node_name))

@@ -153,6 +153,7 @@ class PodCycle:
             group=group,
             within=within,
             choose=choose,
+            attempt=attempt.queued.attempts,
         )
         return decision, snapshot
 

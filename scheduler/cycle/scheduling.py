@@ -112,6 +112,7 @@ async def decide(
     group: PodGroup | None = None,
     within: Rows | None = None,
     choose: ChooseNode | None = None,
+    attempt: int = 0,
 ) -> Decision:
     """Decide as `schedule_pod`, asking extenders as well if there are any.
 
@@ -124,7 +125,7 @@ async def decide(
     meanwhile.
     """
     cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided, makes_room)
-    cycle.state.group, cycle.within = group, within
+    cycle.state.group, cycle.state.attempt, cycle.within = group, attempt, within
     try:
         if not cycle.pre_filter():
             return await cycle.nothing_fits()

@@ -35,12 +35,14 @@ class CycleState:
         nominated: row -> other nominated pods of equal or higher priority.
         exhaustive: whether all results are needed, also those without influence on the decision.
         group: the group that the pod is scheduled with; None if it is scheduled by itself.
+        attempt: the number of the attempt at the pod; an attempt that starts again after NeedsTime keeps its number.
     """
 
     __slots__ = (
         "_by_row",
         "_data",
         "_own",
+        "attempt",
         "exhaustive",
         "group",
         "nominated",
@@ -54,6 +56,7 @@ class CycleState:
         self.nominated: Mapping[int, Sequence[PodInfo]] = {} if nominated is None else nominated
         self.exhaustive = exhaustive
         self.group: PodGroup | None = None
+        self.attempt = 0
         self._data: dict[str, Any] = {}
         self._own: set[str] = set()  # keys whose data are not shared
         self._by_row: frozenset[str] = frozenset()  # keys whose data are valid only with the snapshot
@@ -135,7 +138,7 @@ class CycleState:
     def clone(self) -> CycleState:
         """Return an independent state that shares data until one of the two changes it."""
         twin = CycleState(self.nominated, exhaustive=self.exhaustive)
-        twin.group = self.group
+        twin.group, twin.attempt = self.group, self.attempt
         twin._data = dict(self._data)
         twin._by_row = self._by_row
         twin.skipped_filters = self.skipped_filters

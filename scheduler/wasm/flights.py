@@ -11,7 +11,7 @@ together. Either way it ends with NeedsTime and begins again; what the guest ans
 from __future__ import annotations
 
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -86,6 +86,7 @@ class Flight:
         ] = {}  # export, node, what it had been told -> its answer
         self._told = 0
         self._until = inf
+        self._attempt = 0
 
     @property
     def is_open(self) -> bool:
@@ -97,8 +98,9 @@ class Flight:
         """Whether an attempt that begins again can go on with this."""
         return bool(self._kept or self._stopped)
 
-    def begin(self) -> None:
+    def begin(self, attempt: int) -> None:
         """Note that the attempt begins, or begins again: what it asks until it gives way shares a turn."""
+        self._attempt = attempt
         self.scene.node_name, self._told = "", 0
         self._until = self._pool.limit.seconds() + _SLICES * self._pool.limit.slice_seconds
 
@@ -147,6 +149,7 @@ class Flight:
     def chosen(self) -> None:
         """Note that a node is chosen: the attempt goes on for as long as its binding takes."""
         self._kept.clear()
+        self._pool.drop(self)
         self._pool.left_cycle(self)
 
     def binds(self) -> None:
@@ -191,18 +194,15 @@ class Flight:
             pool.long.add(export)
             raise NeedsTime(self._start_again(export))
         self._kept[key] = _Kept(about, result, self.scene.answers)
+        pool.keep(self, self._attempt)  # another plugin may raise NeedsTime
         if pool.limit.observed(pool.limit.seconds() >= self._until):
-            raise NeedsTime(self._pause())
+            raise NeedsTime(_one_turn())
         return result
 
     def _start_again(self, export: str) -> Generator[None, None, None]:
         """Begin the attempt from the beginning, with another instance."""
         assert self.scene.pod is not None, "it is an attempt at a pod"
-        self._pool.keep(Flight(self.scene.pod, self._pool, self._stopped | {export}))
-        yield
-
-    def _pause(self) -> Generator[None, None, None]:
-        self._pool.keep(self)
+        self._pool.keep(Flight(self.scene.pod, self._pool, self._stopped | {export}), self._attempt)
         yield
 
     def _beside(self, key: tuple[str, str, int], about: object) -> Generator[None, None, None]:
@@ -235,7 +235,7 @@ class Flight:
         is_short = error is None and self._spent_seconds - spent < CALL_SECONDS / 2
         if self._pool.limit.observed(is_short):
             self._pool.long.discard(key[0])
-        self._pool.keep(self)
+        self._pool.keep(self, self._attempt)
 
     def _timed(self, export: str, most_seconds: float) -> int:
         """Call the guest on the event loop.
@@ -276,6 +276,10 @@ class Flight:
         self.end()
 
 
+def _one_turn() -> Generator[None, None, None]:
+    yield
+
+
 class Pool:
     """The instances of one guest in one profile.
 
@@ -302,23 +306,34 @@ class Pool:
         self._make = make
         self._idle = [make(cycle_seconds)]  # at once, so that what cannot run is refused with its profile
         self._in_cycle: OrderedDict[int, ref[Flight]] = OrderedDict()  # id -> flight, oldest first
-        self._waiting: deque[Flight] = deque(maxlen=_MOST_KEEPING)  # that begin again
+        # Pod uid -> an attempt that may start again, and its number; the oldest first.
+        self._waiting: OrderedDict[str, tuple[Flight, int]] = OrderedDict()
         self._keeping: OrderedDict[int, ref[Flight]] = OrderedDict()  # id -> flight, oldest first
 
-    def begin(self, pod: PodInfo) -> Flight:
-        """Begin an attempt, or go on with one that ended with NeedsTime."""
-        flight = next((each for each in self._waiting if each.scene.pod is pod), None)
-        if flight is not None:
-            self._waiting.remove(flight)
-        if flight is None or not flight.goes_on:
+    def begin(self, pod: PodInfo, attempt: int) -> Flight:
+        """Begin an attempt, or continue one that starts again because a plugin raised NeedsTime."""
+        known = self._waiting.pop(pod.uid, None)
+        flight = known[0] if known is not None and known[1] == attempt and known[0].goes_on else None
+        if flight is None or flight.scene.pod is not pod:
             flight = self._new(pod)
         self._keep_answers(flight)
-        flight.begin()
+        flight.begin(attempt)
+        if flight.goes_on:
+            self.keep(flight, attempt)
         return flight
 
-    def keep(self, flight: Flight) -> None:
-        """Keep an attempt that is about to begin again."""
-        self._waiting.append(flight)
+    def keep(self, flight: Flight, attempt: int) -> None:
+        """Keep what was answered in an attempt that may start again."""
+        assert flight.scene.pod is not None, "it is an attempt at a pod"
+        self._waiting[flight.scene.pod.uid] = flight, attempt
+        self._waiting.move_to_end(flight.scene.pod.uid)
+        if len(self._waiting) > _MOST_KEEPING:
+            self._waiting.popitem(last=False)
+
+    def drop(self, flight: Flight) -> None:
+        """Drop what was answered in an attempt that does not start again."""
+        if flight.scene.pod is not None:
+            self._waiting.pop(flight.scene.pod.uid, None)
 
     def call_once(self, export: str, scene: Scene) -> int:
         """Call a function that is about no pod.

@@ -70,7 +70,7 @@ class GuestPlugin(SlowPlugin):
         """Return the attempt that a state belongs to; it ends with the state, clones included."""
         key = f"wasm/{self.name}"
         if key not in state:
-            state.write(key, self._pool.begin(pod))
+            state.write(key, self._pool.begin(pod, state.attempt))
         return state.read(key, Flight)
 
     def _asked(self, flight: Flight, export: str, about: object = None) -> Status:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from contextlib import suppress
+from itertools import count
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +38,7 @@ WORK = """(local $n i64)
 """More than a tenth of a second of work."""
 
 Call = tuple[str, bool, float]
+ATTEMPTS = count(1)
 
 
 @pytest.fixture
@@ -59,9 +61,24 @@ def limited(*, each_reading: float = 0.0) -> FakeTurnLimit:
     return limit
 
 
+def new_state(attempt: int) -> CycleState:
+    state = CycleState()
+    state.attempt = attempt
+    return state
+
+
 def asked(plugin: Any) -> Any:
-    """Ask about the first node, as an attempt that begins again where the guest needs time."""
-    return answered_at_once(lambda: plugin.filter_node(CycleState(), POD, SNAPSHOT.node_info(0)))
+    """Ask about the first node in an attempt, which starts again where the guest needs time."""
+    attempt = next(ATTEMPTS)
+    return answered_at_once(lambda: plugin.filter_node(new_state(attempt), POD, SNAPSHOT.node_info(0)))
+
+
+def test_answers_are_kept_where_another_plugin_needs_time_in_the_same_attempt(calls: list[Call]) -> None:
+    plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), turn_limit=limited())
+    for attempt in (1, 1, 2, 2, 2):
+        plugin.filter_node(new_state(attempt), POD, SNAPSHOT.node_info(0))
+
+    assert len(calls) == 2
 
 
 def test_a_guest_that_loops_holds_the_event_loop_for_one_short_call_only(calls: list[Call]) -> None:
@@ -171,7 +188,7 @@ def test_what_was_answered_before_the_guest_was_told_of_a_pod_is_not_its_answer_
         plugin.filter_node(state, POD, SNAPSHOT.node_info(0))
         plugin.add_pods(state, POD, [(0, other)], SNAPSHOT)
         plugin.filter_node(state, POD, SNAPSHOT.node_info(0))
-        plugin._flight(state, POD).begin()
+        plugin._flight(state, POD).begin(0)
 
     assert [export for export, *_ in calls] == ["filter", "addpod", "filter"]
 
@@ -289,6 +306,7 @@ def test_the_instance_of_a_long_call_is_free_again_without_the_garbage_collector
     gc.disable()
     try:
         assert asked(plugin).is_success
+        plugin._pool.begin(POD, next(ATTEMPTS))
         assert len(plugin._pool._idle) == 1
     finally:
         gc.enable()
