@@ -1,4 +1,4 @@
-"""The board: a page that shows the cluster, what waits and why, and decisions as they happen.
+"""The board: a page that shows the cluster, its pending pods with reasons, and decisions as they happen.
 
-Everything is read from what the scheduler keeps anyway, and only while somebody looks.
+It shows only data that the scheduler keeps anyway, and computes nothing while no client is connected.
 """

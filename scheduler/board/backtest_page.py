@@ -1,7 +1,7 @@
-"""A backtest as one page that needs nothing else: tables, and charts drawn by uPlot.
+"""A backtest as one self-contained page: tables, and charts drawn by uPlot.
 
-What comes from the recording is escaped where it is put into the page, and read as data by its script, so that no name runs
-anything; the page's own policy says the same.
+Text from the recording is escaped in the page and read as data by its script, so that no name is executed; the page's
+Content-Security-Policy enforces this.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Chart = dict[str, Any]
 
 _TABLE_LINES: Final = 20
-"""So many lines a chart's table has about."""
+"""Approximate number of rows of a chart's table."""
 _EXAMPLES: Final = 100
 _MOST_ZONE_CHARTS: Final = 24
 _STYLES: Final = ("assets/vendor/uplot.css", "assets/board.css", "assets/backtest.css")
@@ -32,7 +32,7 @@ _SCRIPTS: Final = ("assets/vendor/uplot.js", "assets/plot.js", "assets/backtest.
 
 
 def page_of(result: Backtest) -> str:
-    """Return the page."""
+    """Return the page as HTML."""
     style = "\n".join(_asset(name) for name in _STYLES)
     script = "\n".join(_asset(name) for name in _SCRIPTS)
     charts = list(_charts(result))
@@ -42,9 +42,9 @@ def page_of(result: Backtest) -> str:
     )
     body = "\n".join(
         [
-            _panel("In figures", _figures(result)),
-            _panel("In the course of time", _shown(charts)),
-            *(_panel(f"Pods under {words.title_of(run.configuration)}", _run(run)) for run in result.played),
+            _panel("Figures", _figures(result)),
+            _panel("Charts", _shown(charts)),
+            *(_panel(f"Pods with {words.title_of(run.configuration)}", _run(run)) for run in result.played),
         ]
     )
     missing = words.no_baseline(result)
@@ -63,7 +63,7 @@ def page_of(result: Backtest) -> str:
 {_licence()}
 -->
 <body>
-<a class="skip" href="#figures">To the figures</a>
+<a class="skip" href="#figures">Skip to figures</a>
 <header class="top"><h1>What another configuration would have done</h1></header>
 <main id="figures">
 <p class="numbers">{escape(words.about(result.recorded))}</p>
@@ -82,7 +82,7 @@ def _asset(name: str) -> str:
 
 
 def _licence() -> str:
-    """Return the words that go with uPlot wherever it goes."""
+    """Return the licence text that must accompany uPlot."""
     _, _, text = _asset("assets/vendor/LICENSES.txt").partition("uplot@")
     return escape(text.strip())
 
@@ -92,7 +92,7 @@ def _hash(text: str) -> str:
 
 
 def _as_data(value: object) -> str:
-    """Return JSON in which nothing can end the element that it is in."""
+    """Return JSON that cannot end the element that contains it."""
     text = msgspec.json.encode(value).decode()
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -109,7 +109,7 @@ def _panel(name: str, content: str) -> str:
 def _table(
     caption: str, heads: Sequence[str], lines: Iterable[Sequence[str]], *, numbers_from: int = 1
 ) -> str:
-    """Return a table whose first cells name their lines; from a column on, cells are numbers."""
+    """Return a table whose first column contains the headings of rows; from a column on, cells are numbers."""
     parts = [f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(caption)}"><table>']
     parts.append(f"<caption>{escape(caption)}</caption><thead><tr>")
     parts += [
@@ -134,7 +134,7 @@ def _number(place: int, numbers_from: int) -> str:
 
 def _figures(result: Backtest) -> str:
     lines = [[name, *figures] for name, figures in words.rows(result)]
-    return _table("Each column is the whole recording", ["figure", *words.titles(result)], lines)
+    return _table("Figures of the whole recording", ["figure", *words.titles(result)], lines)
 
 
 def _run(run: Run) -> str:
@@ -142,14 +142,14 @@ def _run(run: Run) -> str:
     parts += [f'<p class="dim">{escape(each)}</p>' for each in words.provisos(run)]
     why = [[why, f"{number:,}"] for why, number in words.causes(run)]
     if why:
-        parts.append(_table("Why pods are elsewhere", ["cause", "pods"], why))
+        parts.append(_table("Causes of moves", ["cause", "pods"], why))
     parts += _moves(run)
     parts += _unplaced(run.figures)
     names = run.figures.nodes.empty_names
     if names:
         left = run.figures.nodes.empty_at_end - len(names)
         more = f" and {left:,} more" if left else ""
-        parts.append(f"<h3>Empty at the end</h3><p>{escape(', '.join(names))}{more}</p>")
+        parts.append(f"<h3>Unused at the end</h3><p>{escape(', '.join(names))}{more}</p>")
     return "".join(parts)
 
 
@@ -160,15 +160,15 @@ def _moves(run: Run) -> Iterator[str]:
             [
                 move.pod,
                 f"{move.at:.1f}",
-                move.recorded or "nowhere",
+                move.recorded or "no node",
                 move.now,
-                f"{move.cause} {move.by}".rstrip(),
+                f"{move.cause} ({move.by})" if move.by else move.cause,
                 words.scores(move),
             ]
             for move in shown
         ]
-        heads = ["pod", "after s", "recorded", "now", "cause", "scores x weights that differ"]
-        caption = f"The first {len(shown):,} pods that are elsewhere"
+        heads = ["pod", "time (s)", "recorded", "now", "cause", "scores x weights that differ"]
+        caption = f"The first {len(shown):,} pods on another node"
         table = _table(caption, heads, lines, numbers_from=len(heads))
         yield f"<details><summary>{escape(caption)}</summary>{table}</details>"
 
@@ -177,7 +177,7 @@ def _unplaced(figures: Figures) -> Iterator[str]:
     if figures.unplaced:
         lines = [[each.pod, f"{each.waited:,.1f}", each.message] for each in figures.unplaced]
         caption = f"The first {len(lines):,} pods that were never placed"
-        table = _table(caption, ["pod", "waited, s", "last told"], lines, numbers_from=9)
+        table = _table(caption, ["pod", "pending (s)", "last message"], lines, numbers_from=9)
         yield f"<details><summary>{escape(caption)}</summary>{table}</details>"
 
 
@@ -194,10 +194,10 @@ def _charts(result: Backtest) -> Iterator[Chart]:
         return {"title": title, "unit": unit, "x": "seconds", "at": at, "series": series}
 
     yield chart("Nodes in use", "", lambda sample: sample.in_use)
-    yield chart("Pods that wait", "", lambda sample: sample.waiting)
+    yield chart("Pending pods", "", lambda sample: sample.waiting)
     percents = list(columns[0][1].waits.curve)
     yield {
-        "title": "How long pods waited: so many percent no longer than",
+        "title": "Waiting time by percentile",
         "unit": "s",
         "x": "percent",
         "at": percents,
@@ -206,13 +206,15 @@ def _charts(result: Backtest) -> Iterator[Chart]:
         ],
     }
     for name in resources:
-        yield chart(f"{name} asked for", "%", _of(lambda sample: sample.utilisation, name))
+        yield chart(f"{name} requested", "%", _of(lambda sample: sample.utilisation, name))
     for name in resources:
         yield chart(
-            f"{name} free where no usual pod fits", "%", _of(lambda sample: sample.fragmentation, name)
+            f"{name} free on nodes that typical pods do not fit",
+            "%",
+            _of(lambda sample: sample.fragmentation, name),
         )
     for zone, name in words.zones(result)[:_MOST_ZONE_CHARTS]:
-        yield chart(f"{zone or 'no zone'}: {name} asked for", "%", _of(_in_zone(zone), name))
+        yield chart(f"{zone or 'no zone'}: {name} requested", "%", _of(_in_zone(zone), name))
 
 
 def _of(part: Callable[[Sample], dict[str, float]], name: str) -> Callable[[Sample], float | None]:

@@ -1,4 +1,4 @@
-"""The events about a pod: those that a daemon recorded of it, or, where others place the pods, all that the cluster has."""
+"""Events about a pod: those that this daemon recorded or, for another scheduler, all events in the cluster."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class PodEvent(NamedTuple):
     """An event about a pod.
 
     Attributes:
-        at: when it happened last.
-        reason: in one word.
-        note: for people.
-        times: how often it happened.
-        by: who reports it.
+        at: time of the last occurrence.
+        reason: its reason.
+        note: its message.
+        times: number of occurrences.
+        by: the reporting component.
     """
 
     at: str
@@ -38,7 +38,7 @@ class PodEvent(NamedTuple):
 
 
 async def events_of(daemon: Daemon, key: str) -> Sequence[PodEvent]:
-    """Return what the daemon recorded of a pod by `namespace/name` in the last minutes, for which it asks nobody."""
+    """Return the events that the daemon recorded about a pod (`namespace/name`) in the last minutes, without a request."""
     return [
         PodEvent(
             rfc3339_micro(each.last_observed),
@@ -52,10 +52,10 @@ async def events_of(daemon: Daemon, key: str) -> Sequence[PodEvent]:
 
 
 async def events_about(connection: ApiConnection, key: str) -> Sequence[PodEvent]:
-    """Read the events about a pod by `namespace/name`, whoever reported them.
+    """Read all events about a pod (`namespace/name`).
 
     Raises:
-        ApiError: no answer, or they may not be read.
+        ApiError: no answer, or no permission.
     """
     namespace, _, name = key.partition("/")
     selectors = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={name}"}
@@ -79,7 +79,7 @@ class _Source(msgspec.Struct):
 
 
 class _Event(msgspec.Struct, rename="camel"):
-    """A v1 Event, of which the old and the new way of counting are in use."""
+    """A v1 Event; both the old and the new way of counting are in use."""
 
     metadata: _Metadata
     reason: str = ""

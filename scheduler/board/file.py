@@ -1,4 +1,4 @@
-"""The board of a cluster in a file, each of whose pending pods is judged once."""
+"""The board of a cluster in a file; each pending pod is evaluated once."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class FileBoard:
-    """What a file says, and what would be decided.
+    """The content of a file, and evaluations of its pending pods.
 
     Attributes:
-        subject: what the board shows.
+        subject: the subject of the board.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -41,7 +41,7 @@ class FileBoard:
         )
 
     async def judge(self) -> None:
-        """Judge every pending pod by the cluster as it is; others have their turn in between."""
+        """Evaluate every pending pod in the cluster as it is, and yield to other tasks in between."""
         parts, clock = self._scheduler.parts, self._scheduler.parts.clock
         for pod in self._pending:
             began = clock.monotonic()

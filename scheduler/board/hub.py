@@ -1,6 +1,6 @@
-"""Tells those who look what changes, as server-sent events; while nobody looks nothing runs.
+"""Sends changes to connected clients as server-sent events; without clients nothing runs.
 
-All who look are told the same, so it is computed once. Whoever comes is told everything first, then the changes.
+All clients receive the same messages, which are computed once. A new client receives the whole state first.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ logger = logging.getLogger(__name__)
 _TICK_SECONDS: Final = 1.0
 _WAITING_SECONDS: Final = 2.0
 _LEAST_REST: Final = 20
-"""To look at what waits may take one part in so many of the time."""
+"""Grouping pending pods may take one part in this number of the time."""
 _FORCE_SECONDS: Final = 5.0
 _MOST_DECISIONS: Final = 200
 _SAMPLES: Final = 300
 _NODES_A_MESSAGE: Final = 500
 _BEHIND: Final = 120
-"""Messages that wait for one who looks: who is further behind is to come again, and is told everything anew."""
+"""Number of queued messages after which a client is disconnected; it reconnects and receives the whole state again."""
 _SECONDS_OF_A_STREAM: Final = 300.0
-"""Then whoever looks comes again, and is asked again who he is."""
+"""Duration of a stream; then the client reconnects and is authorized again."""
 _RETRY: Final = b"retry: 1000\n\n"
 _END: Final = object()
 
 
 def event(name: str, content: Any) -> bytes:
-    """Return a server-sent event with JSON in it, which has no line breaks."""
+    """Return a server-sent event with JSON, which has no line breaks."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(content))
 
 
 class Hub:
-    """Those who look, and what they are told.
+    """The connected clients, and the state that they received.
 
     Args:
-        subject: what of.
+        subject: the subject of the board.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -71,10 +71,12 @@ class Hub:
         self._decisions: deque[dict[str, Any]] = deque(maxlen=_MOST_DECISIONS)
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Yield events for one who looks, for five minutes."""
+        """Yield the events for one client, for five minutes."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(_BEHIND)
         self._begin()
-        everything = self._everything()  # as it was told to the others, who are told the changes from now on
+        everything = (
+            self._everything()
+        )  # the state that the other clients have; all receive the same changes from now on
         self._viewers.add(queue)
         end = asyncio.get_running_loop().time() + _SECONDS_OF_A_STREAM
         try:
@@ -88,7 +90,7 @@ class Hub:
             await self._end_without_viewers()
 
     async def waiting(self) -> Waiting:
-        """Return the groups of pods that wait, as they were told last, or as they are where nobody looks."""
+        """Return the groups of pending pods: the last ones sent, or computed now if there are no clients."""
         return self._waiting if self._told_waiting else (await self._looked_through())[0]
 
     def _begin(self) -> None:
@@ -102,7 +104,7 @@ class Hub:
             self._task = None
             task.cancel()
             await asyncio.wait({task})
-            if self._task is None:  # nobody came meanwhile
+            if self._task is None:  # no client connected meanwhile
                 self._forget()
 
     def _everything(self) -> list[bytes]:
@@ -137,14 +139,14 @@ class Hub:
                 queue.put_nowait(message)
 
     async def _run(self) -> None:
-        """Look once a second, for as long as anybody is told of it."""
+        """Send changes once a second, as long as there are clients."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._look_at_nodes())
                 tasks.create_task(self._look_at_what_waits())
                 tasks.create_task(self._look_at_what_is_in_force())
         except* Exception:
-            logger.exception("The board broke off")
+            logger.exception("The board failed")
             self._task = None
             for queue in self._viewers:
                 while not queue.empty():
@@ -195,13 +197,13 @@ class Hub:
             await asyncio.sleep(max(_WAITING_SECONDS, _LEAST_REST * (looked + wrote)))
 
     async def _looked_through(self) -> tuple[Waiting, float]:
-        """Return what waits now, and how many seconds it took to look."""
+        """Return the pending pods now, and the seconds that this took."""
         waiting = Waiting(self._subject)
         _, seconds = await self._in_turns(waiting.steps())
         return waiting, seconds
 
     async def _in_turns(self, steps: Iterator[Any]) -> tuple[list[Any], float]:
-        """Return what steps come to, between which others have their turn, and how many seconds they took by themselves."""
+        """Return the results of steps, and their total seconds; yields to other tasks between steps."""
         now, seconds = self._subject.clock.monotonic, 0.0
         found: list[Any] = []
         while True:

@@ -1,4 +1,4 @@
-"""What would be decided now about a pod that nobody here places."""
+"""Evaluates a pending pod that this process does not place."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def decided_now(
     parts: Parts, framework: Framework, pod: PodInfo, *, gives_way: bool = False
 ) -> Decision | None:
-    """Decide about a pending pod as if its turn had come; None if it is kept back from being tried.
+    """Decide about a pending pod as in an attempt; None if PreEnqueue rejects it.
 
     Raises:
-        NeedsTime: a plugin needs more time than one turn of the event loop, and this gives way.
+        NeedsTime: a plugin needs more than one time slice, and `gives_way` is set.
     """
     if not framework.run_pre_enqueue(pod).is_success:
         return None
@@ -38,10 +38,10 @@ def decided_now(
 
 
 def attempt_now(parts: Parts, pod: PodInfo) -> PastAttempt | None:
-    """Return the same as an attempt, by the profile of the pod's schedulerName, or else by the first there is.
+    """Return this decision as an attempt, by the profile of the pod's schedulerName, or else by the first profile.
 
     Raises:
-        NeedsTime: a plugin needs more time than one turn of the event loop; to be asked again.
+        NeedsTime: a plugin needs more than one time slice; call again.
     """
     frameworks = parts.profiles.frameworks
     framework = frameworks.get(pod.scheduler_name) or next(iter(frameworks.values()))

@@ -1,4 +1,4 @@
-"""A board of its own on this machine, for whoever is at it."""
+"""A board on this machine only."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _LONGEST_REQUEST_BYTES: Final = 4096
 
 @asynccontextmanager
 async def serving_board(board: Callable[[], Awaitable[Board]], port: int = 0) -> AsyncIterator[str]:
-    """Serve a board to this machine while the block runs, and yield its URL; port 0 takes any that is free.
+    """Serve a board on this machine while the block runs, and yield its URL; port 0 is any free port.
 
     Raises:
-        ConfigurationError: the port cannot be listened on.
+        ConfigurationError: the port cannot be used.
     """
     pages = [Page("/", _to_the_board), *board_pages(board)]
     async with serving(Application(pages, LocalOnly(), _LONGEST_REQUEST_BYTES), _ADDRESS, port) as taken:

@@ -1,4 +1,4 @@
-"""What the board tells of one pod or one node, when somebody asks."""
+"""The board's data about one pod or one node, on request."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _PODS_AT_A_TIME = 20_000
 
 
 def pod_story(subject: Subject, key: str, number: int | None = None) -> dict[str, Any] | None:
-    """Tell of a pod by `namespace/name`; None if nothing is known of it.
+    """Return the data about a pod (`namespace/name`); None if the pod is unknown.
 
     Args:
-        subject: whose pod.
-        key: which.
-        number: the attempt to tell of; None for the last one.
+        subject: the subject of the board.
+        key: the pod.
+        number: number of the attempt to show; None for the last one.
 
     Returns:
-        As JSON values, what `live_explanation` has, and `attempts`, the last first, each with `number`, `at`, `seconds`,
-        `chosen` and `message`; `weights` of the profile's plugins; what the pod asks for. Where others place the pod
-        the one attempt is what would be decided now, and `judged`.
+        As JSON values: the fields of `live_explanation`; `attempts`, newest first, each with `number`, `at`, `seconds`,
+        `chosen` and `message`; `weights` of the profile's plugins; the pod's requests. If another scheduler places the pod,
+        the only attempt is an evaluation now, and `judged` is true.
     """
     pod = subject.parts.pods.get(key)
     attempts: Sequence[PastAttempt] = subject.attempts.of(key)
     if pod is None:
         if not attempts:
             return None
-        pod = attempts[0].decision.pod  # deleted, and not yet forgotten
+        pod = attempts[0].decision.pod  # deleted, but still in memory
     if not attempts and subject.judge is not None and not pod.node_name:
         judged = subject.judge(pod)
         attempts = [] if judged is None else [judged]
@@ -70,10 +70,10 @@ def pod_story(subject: Subject, key: str, number: int | None = None) -> dict[str
 
 
 async def pod_events(subject: Subject, key: str) -> dict[str, Any] | None:
-    """Tell of the events about a pod.
+    """Return the events about a pod.
 
     Returns:
-        As JSON values, `told`, the last first, or the `problem` with reading them; None where there are none to be had.
+        As JSON values, `told`, newest first, or the `problem` with reading them; None if events are not available.
     """
     if subject.events is None:
         return None
@@ -101,7 +101,7 @@ def _line(attempt: PastAttempt) -> dict[str, Any]:
 
 
 def node_story(subject: Subject, name: str) -> dict[str, Any] | None:
-    """Tell of a node and the pods on it, those of high priority first; None if there is no such node."""
+    """Return the data about a node and its pods, by priority; None if there is no such node."""
     snapshot = subject.parts.cache.snapshot()
     row = snapshot.row_of(name)
     if row is None:
@@ -127,7 +127,7 @@ def _on_node(pod: PodInfo) -> dict[str, Any]:
 
 
 def found_pods(subject: Subject, words: str) -> Iterator[list[str]]:
-    """Yield the pods whose `namespace/name` has some text in it, at most 50 in all, a few milliseconds at a time."""
+    """Yield the pods whose `namespace/name` contains a text, at most 50 in all, a few milliseconds at a time."""
     keys, left = list(subject.parts.pods), _MOST_FOUND
     for start in range(0, len(keys), _PODS_AT_A_TIME):
         found = [key for key in keys[start : start + _PODS_AT_A_TIME] if words in key][:left]

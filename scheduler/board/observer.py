@@ -1,4 +1,4 @@
-"""The board of a cluster whose pods others place: it watches as a scheduler does, and writes nothing."""
+"""The board of a cluster with another scheduler: it watches as a scheduler does, and writes nothing."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _SYNC_SECONDS: Final = 20.0
 
 
 class SeenDecisions:
-    """What became of pods, as their objects show it.
+    """Results of pods, as their objects show them.
 
     Attributes:
-        noted: how often anything did.
+        noted: number of results.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -57,7 +57,7 @@ class SeenDecisions:
         self._kept: deque[dict[str, Any]] = deque(maxlen=_KEPT)
 
     def note(self, pod: PodInfo, message: str) -> None:
-        """Note that a pod was placed, or, with a message, that it was not."""
+        """Note that a pod was placed or, with a message, rejected."""
         self.noted += 1
         self._kept.append(
             {
@@ -77,7 +77,7 @@ class SeenDecisions:
 
 
 class _SeenPods(PodHandler):
-    """Takes pods in, and notes what became of those that waited."""
+    """Handles pods, and notes the results of pending pods."""
 
     def __init__(self, parts: Parts, decisions: SeenDecisions) -> None:
         super().__init__(parts)
@@ -102,11 +102,11 @@ class Observer:
     """Watches a cluster for a board.
 
     Args:
-        connection: to the API server; nothing is written.
-        configuration: says what would be decided.
+        connection: connection to the API server; nothing is written.
+        configuration: the configuration for evaluations.
 
     Attributes:
-        subject: what the board shows.
+        subject: the subject of the board.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -144,7 +144,7 @@ class Observer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Watch while the block runs, which begins when the cluster was read, or did not come in 20 seconds."""
+        """Watch while the block runs; it begins after the first lists, or after 20 seconds without them."""
         async with Tasks() as tasks:
             self._watches.start(tasks.spawn)
             with suppress(TimeoutError):
@@ -154,11 +154,11 @@ class Observer:
 
 
 class WatchedWhenAsked:
-    """The board of a cluster that is watched from the first look on.
+    """The board of a cluster; the watches start with the first request.
 
     Args:
-        kubeconfig: how to reach it.
-        configuration: says what would be decided.
+        kubeconfig: path of the kubeconfig.
+        configuration: the configuration for evaluations.
     """
 
     def __init__(
@@ -172,13 +172,13 @@ class WatchedWhenAsked:
         self._board: asyncio.Future[Board] = asyncio.get_running_loop().create_future()
 
     async def __call__(self) -> Board:
-        """Return the board once the cluster was read."""
+        """Return the board, after the first lists of the cluster."""
         self._asked.set()
         return await asyncio.shield(self._board)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Watch while the block runs, once somebody looks."""
+        """Watch while the block runs, after the first request."""
         watching = asyncio.create_task(self._watch(), name="watching for the board")
         try:
             yield
@@ -191,7 +191,7 @@ class WatchedWhenAsked:
         try:
             await self._watch_until_cancelled()
         except SchedulerError as error:
-            logger.exception("The board cannot be shown")
+            logger.exception("The board failed")
             self._board.set_exception(error)
 
     async def _watch_until_cancelled(self) -> None:

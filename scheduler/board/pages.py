@@ -1,4 +1,4 @@
-"""The paths of the board: the page with what it needs, the stream of events, and what is asked of one pod or node."""
+"""The HTTP paths of the board: the page with its assets, the stream of events, and requests for one pod or node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""Nothing runs but what is packaged, and nothing goes anywhere else."""
+"""The page runs only packaged scripts, and sends nothing elsewhere."""
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -39,7 +39,7 @@ _LONGEST_NUMBER = 9
 
 
 class Board:
-    """A subject, and those who look at it."""
+    """A subject, and its connected clients."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -47,7 +47,7 @@ class Board:
 
 
 def board_pages(board: Callable[[], Awaitable[Board]]) -> Sequence[Page]:
-    """Return the pages of a board, which is fetched when somebody looks."""
+    """Return the pages of a board, which is created with the first request."""
 
     def page(path: str, handler: Callable[[Board, Request], Awaitable[Answer]]) -> Page:
         async def answer(request: Request) -> Answer:
@@ -68,7 +68,7 @@ def board_pages(board: Callable[[], Awaitable[Board]]) -> Sequence[Page]:
 
 
 def board_of(subject: Subject) -> Callable[[], Awaitable[Board]]:
-    """Return who gives the board of a subject that is there already."""
+    """Return a function that returns the board of an existing subject."""
     board = Board(subject)
 
     async def give() -> Board:
@@ -92,7 +92,7 @@ async def _pod(board: Board, request: Request) -> Answer:
     told = await answered_in_turns(partial(objects.pod_story, board.subject, key, number))
     if told is not None:
         told["events"] = await objects.pod_events(board.subject, key)
-    return _told(told, f"pod {key} is unknown here, or was placed long ago")
+    return _told(told, f"pod {key} is unknown")
 
 
 async def _node(board: Board, request: Request) -> Answer:
@@ -111,7 +111,7 @@ async def _found(board: Board, request: Request) -> Answer:
 async def _waiting(board: Board, request: Request) -> Answer:
     name, start = request.parts["name"], _number(request, "start") or 0
     waiting = await board.hub.waiting()
-    return _told(waiting.page(name, start, _PODS_A_PAGE), "nothing waits for that any more")
+    return _told(waiting.page(name, start, _PODS_A_PAGE), "no pending pod has this cause")
 
 
 def _told(told: dict[str, Any] | None, without: str) -> Answer:
@@ -123,7 +123,7 @@ def _number(request: Request, name: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER else None
 
 
-# What the page is made of.
+# The assets of the page.
 
 
 def _asset_at(name: str) -> Handler:
@@ -137,7 +137,7 @@ def _asset_at(name: str) -> Handler:
 
 @cache
 def _assets() -> dict[str, bytes]:
-    """Return name -> content of all that the page is made of; read when somebody makes a board."""
+    """Return name -> content of all assets; read once."""
     folder = files(__package__) / "assets"
     return {
         each.name: each.read_bytes()

@@ -1,4 +1,4 @@
-"""What is in force: profiles with their plugins, what became of the last configuration offered, and the extenders."""
+"""The active configuration: profiles with their plugins, the last reload, and the extenders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SUCCESSFUL = "custom_scheduler_config_last_reload_successful"
 
 
 def in_force(subject: Subject) -> dict[str, Any]:
-    """Tell what is in force, as JSON values."""
+    """Return the active configuration as JSON values."""
     profiles = subject.parts.profiles
     return {
         "apiVersion": subject.configuration().api_version,

@@ -1,4 +1,4 @@
-"""How fast things go: what the counters of /metrics did since somebody last looked at them."""
+"""Rates of the counters of /metrics between two samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
 
 
 class Rates:
-    """Numbers of one moment, and rates since the last one."""
+    """Current numbers, and rates since the last sample."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -30,12 +30,12 @@ class Rates:
         self._buckets: dict[str, list[int]] = {}
 
     def sample(self) -> dict[str, Any]:
-        """Return the numbers of this moment.
+        """Return a sample.
 
         Returns:
-            `at` in Unix seconds, `pending` by place, `nodes` and `pods`, whether this process `leading`; where things are
-            counted, and from the second time on, `attempts` per second by result, and of `algorithm` and `bind` the
-            seconds within which half, and 99 of 100, were done; null where none was.
+            `at` in Unix seconds, `pending` by place, `nodes` and `pods`, and whether this process is `leading`; if there are
+            metrics, from the second sample on: `attempts` per second by result, and for `algorithm` and `bind` the 50th and
+            99th percentile in seconds, null if there was none.
         """
         parts, clock = self._subject.parts, self._subject.clock
         counts = parts.cache.counts()
@@ -74,12 +74,12 @@ class Rates:
 
 
 def quantile(share: float, bounds: Sequence[float], counts: Sequence[int]) -> float | None:
-    """Return about how large a number is that such a share is not larger than, as Prometheus' histogram_quantile does.
+    """Estimate a quantile from buckets, like Prometheus' histogram_quantile.
 
     Args:
         share: 0 to 1.
-        bounds: of the buckets, ascending.
-        counts: how many fell below each bound and above the one before; the last is of those above all.
+        bounds: upper bounds of the buckets, ascending.
+        counts: number of values in each bucket; the last one is above all bounds.
     """
     below = list(accumulate(counts))
     if not below[-1]:
@@ -102,6 +102,6 @@ def _by_first_label(counters: object) -> dict[str, float]:
 
 
 def _together(histograms: Histograms) -> list[int]:
-    """Return the counts of all series, added up."""
+    """Return the sums of the counts of all series."""
     columns = [distribution.counts for distribution in histograms.values()]
     return [sum(column) for column in zip(*columns, strict=True)] or [0] * (len(histograms.bounds) + 1)

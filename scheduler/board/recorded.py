@@ -1,4 +1,4 @@
-"""The board of a moment of a recording: the daemon as it was, brought there by going through it again."""
+"""The board of a moment of a recording, by a replay up to that moment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def of_recording(folder: Path, at: datetime | None) -> tuple[Subject, datetime]:
-    """Return the board's subject at a moment, or at the end, and which moment that is.
+    """Return the subject of the board at a moment, or at the end, and the moment.
 
     Raises:
         RecordingError: there is no recording, or it begins later.
@@ -28,11 +28,11 @@ def of_recording(folder: Path, at: datetime | None) -> tuple[Subject, datetime]:
     if at is not None:
         found = [each for each in found if each.header.wall <= at.timestamp()]
     if not found:
-        raise RecordingError(f"{folder}: it begins after {at}")
+        raise RecordingError(f"{folder}: the recording begins after {at}")
     stretch = found[-1]
     wall, until = stretch.header.wall, None if at is None else at.timestamp()
     replay = Replay(stretch.header, Script(stretch.notes()))
-    logging.disable(logging.CRITICAL)  # what was logged then is logged no second time
+    logging.disable(logging.CRITICAL)  # do not log the recorded run again
     try:
         replay.run(lambda made: until is not None and wall + made.us / SECOND >= until)
     finally:

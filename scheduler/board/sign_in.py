@@ -1,8 +1,7 @@
-"""Who may look: the same as with the other pages, by a token that a person can type in.
+"""Sign-in to the board: the same authorization as for the other endpoints, with a token that the user enters.
 
-A browser sends no bearer token by itself. Whoever is refused gets, with the refusal, a form to give one; from then on the
-token comes in a cookie that no script can read, that goes to the board only and that ends with the browser. What it
-may read is asked for every request, as with any other.
+A browser sends no bearer token by itself. A rejected browser receives a form for a token. The token is then kept in a
+session cookie that scripts cannot read and that is sent only to the board. Each request is authorized with it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SIGN_IN: Final = f"{PATH}/sign-in"
 COOKIE: Final = "__Secure-custom-scheduler-board"
 _ATTRIBUTES: Final = f"Path={PATH}; Secure; HttpOnly; SameSite=Strict"
 _LONGEST_TOKEN: Final = 3800
-"""Browsers keep no longer cookies."""
+"""Browsers do not keep longer cookies."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]+")
 _TELLING: Final = frozenset({"sec-fetch-site", "origin", "authorization"})
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -47,17 +46,17 @@ _HEADERS: Final = {
 
 
 class SignIn:
-    """Lets in whom another guard does, and takes the board's cookie for a token.
+    """Delegates to another guard, with the token of the board's cookie.
 
     Args:
-        guard: who decides.
+        guard: the guard that decides.
     """
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
 
     async def refusal(self, request: Request) -> Answer | None:
-        """Say why a request is not answered; None if it is."""
+        """Return the rejection of a request; None if it is accepted."""
         if not (request.path == PATH or request.path.startswith(f"{PATH}/")):
             return await self._guard.refusal(request)
         if request.path == SIGN_IN and request.method == "POST":
@@ -75,27 +74,27 @@ class SignIn:
 
 
 class LocalOnly:
-    """Lets in who asks for this machine by its own name: a page elsewhere on the web that had its name point here does not."""
+    """Accepts requests for this machine's own names: a web page whose host name resolves to this machine is rejected."""
 
     async def refusal(self, request: Request) -> Answer | None:
-        """Say why a request is not answered; None if it is."""
+        """Return the rejection of a request; None if it is accepted."""
         host = request.headers.get("host", "")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        return None if name in _LOCAL else Answer(b"403 ask for localhost\n", HTTPStatus.FORBIDDEN)
+        return None if name in _LOCAL else Answer(b"403 use the host name localhost\n", HTTPStatus.FORBIDDEN)
 
 
 async def _signed_in(request: Request) -> Answer:
-    """Keep the token that was typed in; whether it is any good shows when the page is asked for with it."""
-    # A form elsewhere would have somebody look with another's token, unnoticed. What says nothing of where it comes from is no
-    # browser of today, unless it has a token already: no form can send that.
+    """Keep the entered token in the cookie; the next request shows whether it is valid."""
+    # A form on another site could sign a user in with another's token, unnoticed. A request without any of these headers is
+    # not from a current browser, unless it has a token already, which no form can send.
     is_known = bool(_TELLING & request.headers.keys())
     if request.is_of_another_site or not is_known:
-        return Answer(b"403 the form is elsewhere\n", HTTPStatus.FORBIDDEN)
+        return Answer(b"403 request from another site\n", HTTPStatus.FORBIDDEN)
     body = await request.read()
     token = parse_qs(body.decode("latin-1"), max_num_fields=4).get("token", [""])[0].strip()
     if not _TOKEN.fullmatch(token) or len(token) > _LONGEST_TOKEN:
         return Answer(
-            _form("That is no token."), HTTPStatus.BAD_REQUEST, "text/html; charset=utf-8", _HEADERS
+            _form("This is not a token."), HTTPStatus.BAD_REQUEST, "text/html; charset=utf-8", _HEADERS
         )
     headers = {**_HEADERS, "Location": PATH, "Set-Cookie": f"{COOKIE}={token}; {_ATTRIBUTES}"}
     return Answer(b"", HTTPStatus.SEE_OTHER, headers=headers)
@@ -110,7 +109,7 @@ def _token_in(cookies: str) -> str:
 
 
 def _message(refusal: Answer) -> str:
-    assert isinstance(refusal.body, bytes), "refusals are short"
+    assert isinstance(refusal.body, bytes), "rejections have short bodies"
     try:
         return str(msgspec.json.decode(refusal.body)["message"])
     except (msgspec.DecodeError, KeyError, TypeError):
@@ -123,8 +122,8 @@ def _form(why: str) -> bytes:
 <html lang="en"><head><meta charset="utf-8"><title>Sign in - custom-scheduler</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>
 <body><main><h1>The board of custom-scheduler</h1>{problem}
-<p>Whoever may <code>get</code> the paths <code>{PATH}</code> and <code>{PATH}/*</code> may look. Make a token, as with
-<code>kubectl -n NAMESPACE create token SERVICEACCOUNT</code>, and paste it here:</p>
+<p>You need permission to <code>get</code> the paths <code>{PATH}</code> and <code>{PATH}/*</code>. Create a token, for
+example with <code>kubectl -n NAMESPACE create token SERVICEACCOUNT</code>, and paste it here:</p>
 <form method="post" action="{SIGN_IN}"><label for="token">Token</label>
 <input id="token" name="token" type="password" autocomplete="off" required autofocus>
 <button>Sign in</button></form></main></body></html>

@@ -1,4 +1,4 @@
-"""What a board shows: a daemon that places pods, a cluster that others place pods in, or a file."""
+"""The subject of a board: a daemon that places pods, a cluster with another scheduler, or a file."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ if TYPE_CHECKING:
 
 
 class Kind(Enum):
-    """Who places the pods; the values are the words that the page knows."""
+    """Which scheduler places the pods; the page compares the values."""
 
     DAEMON = "daemon"
-    """This process, which remembers its attempts."""
+    """This process, which keeps its attempts in memory."""
     CLUSTER = "cluster"
-    """Others, whose words are read from the pods; what would be decided here is found out when somebody asks."""
+    """Another scheduler, whose messages are read from the pods; pods are evaluated here on request."""
     FILE = "file"
-    """Nobody: each pending pod was judged once."""
+    """None: each pending pod was evaluated once."""
 
 
 class Pending(NamedTuple):
-    """A pod that waits; without what a queue knows of it where it is in none."""
+    """A pending pod, with its entry in the queue if it has one."""
 
     pod: PodInfo
     queued: QueuedPodInfo | None
 
 
 class Decisions(Protocol):
-    """What was decided lately.
+    """Recent decisions.
 
     Attributes:
-        noted: how many decisions there were.
+        noted: number of decisions.
     """
 
     @property
     def noted(self) -> int: ...
 
     def since(self, serial: int, most: int) -> Sequence[dict[str, Any]]:
-        """Tell of what came after so many, of the last of it at most so many, in order."""
+        """Return the decisions after a serial number, at most `most` of the newest, in order."""
         ...
 
 
 class OwnDecisions:
-    """Those that an attempt log has."""
+    """The decisions of an attempt log."""
 
     def __init__(self, attempts: AttemptLog) -> None:
         self._attempts = attempts
@@ -88,19 +88,19 @@ def _always() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is shown.
+    """The subject of a board.
 
     Attributes:
-        kind: who places the pods.
+        kind: which scheduler places the pods.
         parts: the state, the profiles and the queue.
         clock: the time.
-        configuration: gives what is in force.
-        attempts: what is remembered of attempts.
-        decisions: what was decided lately.
-        metrics: what is counted; None where nothing is.
-        is_leading: whether this process is the one that places pods.
-        events: gives the events about a pod by `namespace/name`, or raises ApiError; None where there are none to be had.
-        judge: decides now about a pending pod of which no attempt is remembered; None where that comes by itself.
+        configuration: returns the active configuration.
+        attempts: attempts in memory.
+        decisions: recent decisions.
+        metrics: the metrics; None if there are none.
+        is_leading: returns whether this process is the leader.
+        events: returns the events about a pod (`namespace/name`), or raises ApiError; None if events are not available.
+        judge: evaluates a pending pod without attempts; None if attempts happen by themselves.
     """
 
     kind: Kind
@@ -115,7 +115,7 @@ class Subject:
     judge: Callable[[PodInfo], PastAttempt | None] | None = None
 
     def pending(self) -> list[Pending]:
-        """Return every pod that waits, or is being placed at this moment."""
+        """Return all pending pods, and those in flight."""
         if self.kind is not Kind.CLUSTER:
             return [Pending(queued.pod, queued) for queued in self.parts.queue.pods()]
         return [
@@ -126,7 +126,7 @@ class Subject:
 
 
 def of_daemon(daemon: Daemon, clock: Clock) -> Subject:
-    """Show a daemon."""
+    """Return the subject of a daemon."""
     attempts = daemon.cycles.attempts
     return Subject(
         Kind.DAEMON,

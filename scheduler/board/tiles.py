@@ -1,4 +1,4 @@
-"""The nodes as the map shows them: a short row of text and numbers each, and only those that changed."""
+"""The nodes as the map shows them: a short row of text and numbers for each node that changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ZONE: Final = "topology.kubernetes.io/zone"
 CORDONED, TAINTED, NOT_READY = 1, 2, 4
-"""What a tile's shape tells; several add up."""
+"""Flags of a tile; they are added."""
 _FIRST = ("cpu", "memory", "pods", "ephemeral-storage")
 _MOST_RESOURCES = 24
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
@@ -24,19 +24,19 @@ _NODES_AT_A_TIME = 1000
 
 
 def resources_of(snapshot: Snapshot) -> list[str]:
-    """Return the resources that the map can show: those every node has first, then the others by name."""
+    """Return the resources for the map: the common ones first, then the others by name."""
     offered = snapshot.resources
     first = [name for name in _FIRST if name in offered]
     return [*first, *sorted(offered - set(_FIRST))][:_MOST_RESOURCES]
 
 
 class Tiles:
-    """The tiles of a cluster, as they were told last.
+    """The tiles of a cluster, as they were last sent.
 
-    A tile is (name, zone, flags, why it rests or "", allocatable by resource, requested by resource, number of pods).
+    A tile is (name, zone, flags, why it is paused or "", allocatable by resource, requested by resource, number of pods).
 
     Attributes:
-        resources: what the numbers of a tile are of, in order.
+        resources: resources of the numbers of a tile, in order.
         told: node name -> tile.
     """
 
@@ -45,14 +45,14 @@ class Tiles:
         self._clock = clock
         self.resources: list[str] = []
         self.told: dict[str, Tile] = {}
-        self._seen = -1  # how many changes of the table are in `told`
+        self._seen = -1  # number of changes of the table that are in `told`
         self._names: tuple[str, ...] = ()
         self._resting: Mapping[str, str] = {}
 
     def changes(self) -> Iterator[list[Tile]]:
-        """Yield what is new, a few milliseconds and at least once; `gone` says what is not there any more.
+        """Yield the changed tiles, a few milliseconds at a time and at least once; `gone` returns the deleted nodes.
 
-        What changes meanwhile is there the next time.
+        Changes that happen meanwhile are in the next call.
         """
         table, snapshot = self._cache.table, self._cache.snapshot()
         resting = self._rests(snapshot)
@@ -72,7 +72,7 @@ class Tiles:
             yield fresh
 
     def gone(self) -> list[str]:
-        """Forget the nodes that are not there any more, and return their names."""
+        """Remove deleted nodes, and return their names."""
         names = self._cache.snapshot().names
         if names is self._names:
             return []
@@ -99,7 +99,7 @@ class Tiles:
 
 
 class _Columns:
-    """What tiles are made of, taken at one moment: nothing here changes while others have their turn."""
+    """The columns of tiles, copied at one moment, because other tasks run in between."""
 
     def __init__(self, snapshot: Snapshot, resources: Iterable[str], rows: Sequence[int]) -> None:
         all_of_them = len(rows) == snapshot.n_nodes
@@ -116,7 +116,7 @@ class _Columns:
         allocatable, requested = (
             [column[start:end] for column in each] for each in (self._allocatable, self._requested)
         )
-        # A loop over nodes that changed, for people: what the page gets are texts anyway.
+        # A loop over the nodes that changed: the page needs text anyway.
         for place, node in enumerate(self._nodes[start:end]):
             yield (
                 node.name,
@@ -130,7 +130,7 @@ class _Columns:
 
 
 def flags_of(node: NodeObject) -> int:
-    """Return CORDONED, TAINTED and NOT_READY of a node, added up."""
+    """Return the sum of CORDONED, TAINTED and NOT_READY of a node."""
     flags = CORDONED if node.unschedulable else 0
     if any(taint.effect in _REPELLING for taint in node.taints):
         flags |= TAINTED

@@ -1,4 +1,4 @@
-"""The pods that wait, put together by what they wait for."""
+"""Pending pods, grouped by their causes."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 _PODS_AT_A_TIME = 500
 _MOST_GROUPS = 200
-"""Beyond that, the smallest are one: a reason may name an object of the pod's own."""
+"""Maximum number of groups; the smallest are merged, because a reason may name an object of the pod's own."""
 _SHOWN = 10
 _OTHERS = Causes((Cause("other causes", None),))
-_NOT_TRIED = Causes((Cause("not tried yet", None),))
-_IN_FLIGHT = Causes((Cause("being decided or bound at this moment", None),))
-_WOULD_FIT = Causes((Cause("nothing: a node would do", None),))
+_NOT_TRIED = Causes((Cause("no attempt yet", None),))
+_IN_FLIGHT = Causes((Cause("being scheduled or bound", None),))
+_WOULD_FIT = Causes((Cause("none: a node fits", None),))
 _NO_CONDITION = ""
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Pods that wait for the same.
+    """Pending pods with the same causes.
 
     Attributes:
-        causes: those of the first pod.
-        fewest: reason -> the fewest nodes that any pod of the group was refused for it.
-        most: the same, the most.
-        places: where in the queue how many are.
-        profiles: schedulerName -> how many.
-        plugins: those that rejected any of them, with the profile.
-        pod_groups: `namespace/name` of the PodGroups that any of them belong to -> how many of its pods are here.
-        pods: when each was made, and its `namespace/name`.
+        causes: causes of the first pod.
+        fewest: reason -> the smallest number of nodes that rejected a pod of the group for it.
+        most: reason -> the largest number.
+        places: place in the queue -> number of pods.
+        profiles: schedulerName -> number of pods.
+        plugins: (profile, plugin) of the plugins that rejected a pod of the group.
+        pod_groups: `namespace/name` of their PodGroups -> number of pods in this group.
+        pods: creation time and `namespace/name` of each pod.
     """
 
     causes: Causes
@@ -55,19 +55,19 @@ class Group:
 
     @property
     def name(self) -> str:
-        """A short text that stays the same as long as the causes do."""
+        """A short text that identifies the causes."""
         said = "\0".join(cause.reason for cause in self.causes.reasons)
         return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def widen(self, causes: Causes) -> None:
-        """Take in how many nodes another pod was refused on."""
+        """Add the numbers of nodes of another pod."""
         for reason, nodes in causes.reasons:
             if nodes is not None:
                 self.fewest[reason] = min(nodes, self.fewest.get(reason, nodes))
                 self.most[reason] = max(nodes, self.most.get(reason, nodes))
 
     def merge(self, other: Group) -> None:
-        """Take all of another group in."""
+        """Add all pods of another group."""
         self.places += other.places
         self.profiles += other.profiles
         self.plugins |= other.plugins
@@ -76,21 +76,21 @@ class Group:
 
 
 class Waiting:
-    """All groups, as they were once.
+    """All groups at one moment.
 
     Args:
-        subject: whose pods.
+        subject: the subject of the board.
     """
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self._groups: dict[tuple[str, ...], Group] = {}
         self._is_file = subject.kind is Kind.FILE
-        self._known: dict[str, Causes] = {}  # message -> what is in it
+        self._known: dict[str, Causes] = {}  # message -> its causes
         self.groups: list[Group] = []
 
     def steps(self) -> Iterator[None]:
-        """Look at all pods, a few milliseconds at a time; after the last step `groups` has the largest first."""
+        """Group all pods, a few milliseconds at a time; after the last step, `groups` is sorted by size."""
         pending = self._subject.pending()
         for start in range(0, len(pending), _PODS_AT_A_TIME):
             for each in pending[start : start + _PODS_AT_A_TIME]:
@@ -133,7 +133,7 @@ class Waiting:
             }
 
     def page(self, name: str, start: int, most: int) -> dict[str, Any] | None:
-        """Return some of a group's pods, the oldest first; None where there is no such group."""
+        """Return some pods of a group, oldest first; None if there is no such group."""
         group = next((group for group in self.groups if group.name == name), None)
         if group is None:
             return None
@@ -141,7 +141,7 @@ class Waiting:
         return {"count": len(group.pods), "start": start, "pods": shown}
 
     def _wakes(self, group: Group) -> dict[str, list[tuple[str, list[str]]]]:
-        """Return plugin -> the changes that it is asked about whether they help: the kind, and what happens to it."""
+        """Return plugin -> the events that it checks: the kind, and its actions."""
         profiles = self._subject.parts.profiles
         wakes: dict[str, dict[str, dict[str, None]]] = {}
         for profile, plugin in sorted(group.plugins):
@@ -190,7 +190,7 @@ class Waiting:
 
 
 def _said(pod: PodInfo) -> str:
-    """Return what the pod's condition says of the last attempt at it."""
+    """Return the pod's message of its last attempt."""
     for condition in pod.pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message
@@ -199,4 +199,4 @@ def _said(pod: PodInfo) -> str:
 
 def _gated(pod: PodInfo, plugin: str) -> str:
     gates = ", ".join(gate.name for gate in pod.pod.spec.scheduling_gates)
-    return f"kept back by {plugin}: {gates}" if gates else f"kept back by {plugin}"
+    return f"gated by {plugin}: {gates}" if gates else f"gated by {plugin}"

@@ -1,4 +1,4 @@
-"""The command line: `custom-scheduler run | demo | api-server | explain | why`."""
+"""The command line: `custom-scheduler run`, `demo`, `api-server`, `explain`, `why` and others."""
 
 from scheduler.cli.command import main
 

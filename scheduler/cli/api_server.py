@@ -1,4 +1,4 @@
-"""`custom-scheduler api-server`: the simulated API server on its own."""
+"""`custom-scheduler api-server`: serves the simulated API server alone."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ _HEARTBEAT_SECONDS: Final = 10.0
 @option(
     "--nodes",
     type=click.IntRange(min=0),
-    help="How many nodes of mixed shapes the cluster has; 30, or none with a scenario.",
+    help="Number of nodes, of mixed shapes; 30, or none with a scenario.",
 )
-@file_option("--scenario", help="What the cluster begins with and what happens to it.")
-@file_option("--kubeconfig", default="custom-scheduler.kubeconfig", help="Where to write how to reach it.")
-@port_option("--port", default=0, help="Port on 127.0.0.1; 0 takes any that is free.")
-@option("--seed", default=7, help="Which mixed cluster.")
-@option("--tls", is_flag=True, help="Serve HTTPS, and ask for the token that is in the kubeconfig.")
+@file_option("--scenario", help="File with the initial objects and the steps of the simulation.")
+@file_option("--kubeconfig", default="custom-scheduler.kubeconfig", help="File to write the kubeconfig to.")
+@port_option("--port", default=0, help="Port on 127.0.0.1; 0 for any free port.")
+@option("--seed", default=7, help="Seed of the random shapes of the nodes.")
+@option("--tls", is_flag=True, help="Serve HTTPS, and require the token in the kubeconfig.")
 @option(
     "--rbac",
     is_flag=True,
-    help="Let Roles and ClusterRoles decide who may do what, with --tls; the token in the kubeconfig is an "
+    help="Authorize requests by Roles and ClusterRoles; implies --tls. The token in the kubeconfig is an "
     "administrator's.",
 )
 @option(
     "--controllers/--no-controllers",
     default=True,
-    help="Let stand-ins make pods, bind volumes and collect what is left. Without, a real kube-controller-manager "
-    "is to do that; kubelets and drivers are still stood in for, and renew their nodes' leases.",
+    help="Simulate the controllers: create pods, bind volumes and collect garbage. Without them, run a real "
+    "kube-controller-manager; kubelets and drivers are simulated in both cases, and renew their nodes' leases.",
 )
 def api_server(
     nodes: int | None,
@@ -68,11 +68,11 @@ def api_server(
     rbac: bool,
     controllers: bool,
 ) -> None:
-    """Serve the API of a simulated cluster: kubectl and schedulers can use it as a real one."""
+    """Serve the API of a simulated cluster, for kubectl and for schedulers."""
     configure_logging(logging.INFO)
     plan = None if scenario is None else load_scenario(scenario)
     if not may_write(kubeconfig):
-        told = f"{kubeconfig} is there already, and leads to something else; name another file"
+        told = f"{kubeconfig} exists already, and is the kubeconfig of another cluster; name another file"
         raise ConfigurationError([FieldError("--kubeconfig", told)])
     if nodes is None:
         nodes = _NODES if plan is None else 0
@@ -127,7 +127,7 @@ async def _serve(
         board = await stack.enter_async_context(serving_board(watched))
         click.echo(
             f"{server.url} serves {count} nodes\nexport KUBECONFIG={shlex.quote(str(written))}\n"
-            f"The board is at {board}"
+            f"Board: {board}"
         )
         await stop.wait()
         if playing is not None:

@@ -1,4 +1,4 @@
-"""`custom-scheduler board`: the board of a cluster in a file, or of one whose pods others place."""
+"""`custom-scheduler board`: the board of a cluster in a file, or of one whose pods another scheduler places."""
 
 from __future__ import annotations
 
@@ -38,28 +38,30 @@ _UPSTREAM_NAME = "default-scheduler"
 @command()
 @option(
     "--cluster",
-    help="Nodes and pods as `kubectl get nodes,pods -A -o json` prints them, JSON or YAML; - is standard input.",
+    help="Nodes and pods as `kubectl get nodes,pods -A -o json` prints them, or as YAML; - is standard input.",
     metavar="FILE",
 )
-@file_option("--kubeconfig", help="Watch this cluster instead, whoever places its pods; nothing is written.")
+@file_option(
+    "--kubeconfig", help="Watch this cluster instead. Any scheduler may place its pods; nothing is written."
+)
 @file_option(
     "--recording",
-    help="Show how things stood with a recorded scheduler, at its end or at the time that --at says; DIR as of `run --record`.",
+    help="Show the state of a recorded scheduler, at the end of the recording or at --at; DIR as of `run --record`.",
 )
 @option(
     "--at",
     type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S.%fZ"]),
     metavar="TIME",
-    help="With --recording: a time in UTC, as 2026-11-22T03:04:05Z.",
+    help="With --recording: a time in UTC, for example 2026-11-22T03:04:05Z.",
 )
 @file_option("--config", help="KubeSchedulerConfiguration file; without it, the default plugins.")
 @feature_gates_option
 @option(
     "--scheduler-name",
-    help=f"Without --config: judge the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
+    help=f"Without --config: evaluate the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
     metavar="NAME",
 )
-@port_option("--port", default=0, help="Port on 127.0.0.1; 0 takes any that is free.")
+@port_option("--port", default=0, help="Port on 127.0.0.1; 0 for any free port.")
 def board(
     cluster: str | None,
     kubeconfig: Path | None,
@@ -70,14 +72,14 @@ def board(
     scheduler_name: str | None,
     port: int,
 ) -> None:
-    """Show a cluster in the browser: its nodes, what waits and why, and which node each pod could go to."""
+    """Show a cluster in the browser: its nodes, its pending pods with reasons, and which nodes fit each pod."""
     if sum(each is not None for each in (cluster, kubeconfig, recording)) != 1:
         raise click.UsageError("one of --cluster FILE, --kubeconfig FILE and --recording DIR is needed")
     if at is not None and recording is None:
-        raise click.UsageError("--at is for --recording")
+        raise click.UsageError("--at needs --recording")
     if config is not None and scheduler_name is not None:
         raise click.UsageError(
-            "--scheduler-name is for the default plugins: with --config the profiles have names"
+            "--scheduler-name is for the default plugins: with --config, the profiles define the names"
         )
     configure_logging(logging.WARNING, LogFormat.TEXT)
     if recording is not None:
@@ -94,12 +96,12 @@ def board(
 def _of_file(cluster: str, configuration: Configuration, port: int) -> Coroutine[Any, Any, None]:
     shown = FileBoard(
         cluster_file.load(cluster), configuration
-    )  # its plugins fetch data in a loop of their own
+    )  # here, because its plugins fetch data in an event loop of their own
 
     async def serve() -> None:
         stop = stop_on_signals()
         async with serving_board(board_of(shown.subject), port) as url:
-            click.echo(f"The board is at {url}")
+            click.echo(f"Board: {url}")
             judging = asyncio.create_task(shown.judge(), name="judging")
             await stop.wait()
             judging.cancel()
@@ -113,12 +115,12 @@ def _of_recording(folder: Path, at: datetime | None, port: int) -> Coroutine[Any
 
     subject, moment = of_recording(
         folder, None if at is None else at.replace(tzinfo=UTC)
-    )  # in a loop of its own
+    )  # here, because it runs an event loop of its own
 
     async def serve() -> None:
         stop = stop_on_signals()
         async with serving_board(board_of(subject), port) as url:
-            click.echo(f"The board is at {url}, as of {rfc3339(moment)}")
+            click.echo(f"Board: {url}, as of {rfc3339(moment)}")
             await stop.wait()
 
     return serve()
@@ -130,5 +132,5 @@ async def _of_cluster(kubeconfig: Path | None, configuration: Configuration, por
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(watched.running())
         url = await stack.enter_async_context(serving_board(watched, port))
-        click.echo(f"The board is at {url}")
+        click.echo(f"Board: {url}")
         await stop.wait()

@@ -1,4 +1,4 @@
-"""`custom-scheduler check`: is a configuration right, what does an old one look like today, and what does it take."""
+"""`custom-scheduler check`: validates and converts a configuration, and prints the access rights it needs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _size(text: str) -> ClusterSize:
 
 
 def _named(text: str) -> Named | None:
-    """Read NAMESPACE/NAME; nothing is nothing."""
+    """Read NAMESPACE/NAME; the empty text is None."""
     namespace, slash, name = text.partition("/")
     if text and not (namespace and slash and name and "/" not in name):
         raise click.BadParameter(f"NAMESPACE/NAME is expected, was {text!r}")
@@ -53,12 +53,12 @@ def _named(text: str) -> Named | None:
     type=click.Path(allow_dash=True),
     metavar="[FILE]",
     required=False,
-    help="KubeSchedulerConfiguration of any version, or Policy, as YAML or JSON, or a ConfigMap that holds one beside its "
+    help="KubeSchedulerConfiguration of any version, or Policy, as YAML or JSON, or a ConfigMap with one and its "
     "plugin files; - is standard input. Without it, the default configuration.",
 )
-@file_option("--config", help="The same as FILE, by the name that `run` has for it.")
+@file_option("--config", help="The same as FILE; `run` has this flag too.")
 @feature_gates_option
-@option("--convert", is_flag=True, help=f"Print what the file says as {API_VERSION}, in YAML.")
+@option("--convert", is_flag=True, help=f"Print the configuration as {API_VERSION}, in YAML.")
 @file_option(
     "--policy-config-map",
     help="The ConfigMap that algorithmSource.policy.configMap names, as `kubectl get configmap -o yaml` prints it, or the "
@@ -67,20 +67,20 @@ def _named(text: str) -> Named | None:
 @option(
     "--rbac",
     is_flag=True,
-    help="Print the roles that the daemon needs with this configuration, and their bindings, to be applied.",
+    help="Print the roles that the daemon needs with this configuration, and their bindings, as manifests.",
     section=_CLUSTER,
 )
 @option(
     "--size",
     type=_size,
     metavar="NODES[,PODS]",
-    help="Print which requests and limits fit a cluster of that size, as a patch for kustomize.",
+    help="Print requests and limits for a cluster of this size, as a patch for kustomize.",
     section=_CLUSTER,
 )
 @option(
     "--live",
     is_flag=True,
-    help="Ask the API server whether the rights are there, and whether another scheduler has the lease or the name.",
+    help="Ask the API server whether the rights exist, and whether another scheduler uses the lease or the name.",
     section=_CLUSTER,
 )
 @kubeconfig_option
@@ -88,7 +88,7 @@ def _named(text: str) -> Named | None:
     "--as",
     "user",
     default="",
-    help="Whose rights are asked for, as system:serviceaccount:NAMESPACE:NAME; without it, one's own.",
+    help="Check the rights of this user, for example system:serviceaccount:NAMESPACE:NAME; without it, your own.",
     metavar="USER",
     section=_CLUSTER,
 )
@@ -97,7 +97,7 @@ def _named(text: str) -> Named | None:
     "account",
     type=_named,
     default=_ACCOUNT,
-    help="What the daemon runs as.",
+    help="The ServiceAccount that the daemon uses.",
     metavar="NAMESPACE/NAME",
     section=_CLUSTER,
 )
@@ -112,13 +112,13 @@ def _named(text: str) -> Named | None:
 @option(
     "--scheduler-profiles",
     is_flag=True,
-    help="The daemon follows SchedulerProfiles as well; which plugins those have is for FILE to say.",
+    help="The daemon also follows SchedulerProfiles; FILE has to name the plugins that they use.",
     section=_CLUSTER,
 )
 @option(
     "--shadow",
     is_flag=True,
-    help="With --rbac or --live: what `run --shadow` takes, which only reads.",
+    help="With --rbac or --live: the rights of `run --shadow`, which only reads.",
     section=_CLUSTER,
 )
 def check(
@@ -137,21 +137,21 @@ def check(
     scheduler_profiles: bool,
     shadow: bool,
 ) -> None:
-    """Say whether a configuration can be run: every field, every plugin and its arguments.
+    """Check a configuration: every field, every plugin and its arguments.
 
-    Exit status: 0 it can; 1 the API server cannot be asked; 2 the configuration or a flag is at fault; 3 a right is
-    missing; 4 another scheduler has the lease or the name.
+    Exit status: 0 the configuration is valid; 1 the API server does not answer; 2 the configuration or a flag is
+    invalid; 3 a right is missing; 4 another scheduler uses the lease or the name.
     """
-    configure_logging(logging.ERROR, LogFormat.TEXT)  # what is left out is told with the notes
+    configure_logging(logging.ERROR, LogFormat.TEXT)  # the notes name the plugins that are left out
     if file is not None and config is not None:
-        raise ConfigurationError([FieldError("--config", "cannot be given beside FILE")])
+        raise ConfigurationError([FieldError("--config", "cannot be combined with FILE")])
     asked = [
         flag
         for flag, given in (("--convert", convert), ("--rbac", rbac), ("--size", size), ("--live", live))
         if given
     ]
     if len(asked) > 1:
-        raise ConfigurationError([FieldError(asked[1], f"cannot be given beside {asked[0]}")])
+        raise ConfigurationError([FieldError(asked[1], f"cannot be combined with {asked[0]}")])
     if size is not None:
         sys.stdout.write(size_patch(size, account))
         return
@@ -174,7 +174,7 @@ def check(
 
 def _verdict(configuration: Configuration) -> str:
     names = ", ".join(profile.scheduler_name for profile in configuration.settings.profiles)
-    verdict = f"{configuration.source or _DEFAULTS}: can be run, with the profiles {names}"
+    verdict = f"{configuration.source or _DEFAULTS}: valid, profiles {names}"
     if configuration.api_version == API_VERSION:
         return verdict
-    return f"{verdict}; it is of {configuration.api_version}, --convert prints it as {API_VERSION}"
+    return f"{verdict}; apiVersion {configuration.api_version}, --convert prints it as {API_VERSION}"

@@ -1,4 +1,4 @@
-"""The part of `custom-scheduler check` that asks a live cluster."""
+"""The part of `custom-scheduler check` that reads a live cluster."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
 
 UNANSWERED: Final = 1
-"""Exit status: the API server cannot be asked. The larger of several is the one that a process ends with."""
+"""Exit status: the API server does not answer. If several statuses apply, the largest is returned."""
 RIGHTS_MISSING: Final = 3
 """Exit status: a right is missing."""
 NAME_TAKEN: Final = 4
-"""Exit status: another scheduler has the lease, or places pods of the same schedulerName."""
+"""Exit status: another scheduler uses the lease, or places pods of the same schedulerName."""
 
 
 async def check_live(
@@ -34,17 +34,17 @@ async def check_live(
     account: Named,
     user: str,
 ) -> int:
-    """Print what a live cluster lacks for a configuration, and who else is at work; return the exit status.
+    """Print the rights that are missing in a live cluster, and other schedulers there; return the exit status.
 
     Args:
-        configuration: that is to run there.
-        rights: that it takes, and what for.
-        kubeconfig: path of the file; None for a pod's ServiceAccount.
-        account: what it runs as there.
-        user: whose rights are asked for; "" for who asks.
+        configuration: the configuration that is to run there.
+        rights: the rights that it needs -> the reason.
+        kubeconfig: path of the kubeconfig; None for a pod's ServiceAccount.
+        account: the ServiceAccount that the daemon uses.
+        user: the user whose rights are checked; "" for the current user.
 
     Raises:
-        ConfigurationError: the kubeconfig is missing or broken, or this is no pod.
+        ConfigurationError: the kubeconfig is missing or broken, or this process runs in no pod.
     """
     async with connect(kubeconfig) as connection:
         try:
@@ -52,23 +52,23 @@ async def check_live(
             _tell_rights(rights, lacking, account)
             found = [told async for told in LiveNames(connection, account).look(configuration)]
         except ApiError as error:
-            click.echo(f"error: the API server cannot be asked: {error}", err=True)
+            click.echo(f"error: the API server does not answer: {error}", err=True)
             return UNANSWERED
     for told in found:
         click.echo(told.text, err=not told.is_taken)
     is_taken = any(told.is_taken for told in found)
     if not found:
-        click.echo("names: nobody else has the lease or places pods of these schedulerNames")
+        click.echo("names: no other scheduler uses the lease or these schedulerNames")
     return NAME_TAKEN if is_taken else RIGHTS_MISSING if lacking else 0
 
 
 def _tell_rights(rights: Mapping[Right, str], lacking: list[Right], account: Named) -> None:
-    click.echo(f"rights: {len(lacking)} of {len(rights)} are missing" if lacking else "rights: all are there")
+    click.echo(f"rights: {len(lacking)} of {len(rights)} are missing" if lacking else "rights: complete")
     for place in sorted({right.namespace for right in lacking}):
         here = {right: rights[right] for right in lacking if right.namespace == place}
         for right, reason in here.items():
             click.echo(f"missing: {right} ({reason})")
         role = f"Role {account.name} in {place}" if place else f"ClusterRole {account.name}"
         click.echo(
-            f"add to the rules of the {role}, or apply all that --rbac prints:\n{rules_yaml(here)}", nl=False
+            f"add these rules to the {role}, or apply the output of --rbac:\n{rules_yaml(here)}", nl=False
         )

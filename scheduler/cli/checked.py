@@ -1,4 +1,4 @@
-"""A configuration file that is read, built and found right, or everything that is wrong with it."""
+"""Reads a configuration, builds it, and reports everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _HINT: Final = "--policy-config-map FILE gives it to check"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A configuration that can be run.
+    """A valid configuration.
 
     Attributes:
-        profiles: built from it.
-        policy: the ConfigMap that it has its policy from, if it has.
+        profiles: the profiles built from it.
+        policy: the ConfigMap with its Policy, if it names one.
     """
 
     configuration: Configuration
@@ -54,15 +54,15 @@ class Checked:
     def rights(
         self, config_map: Named | None, *, scheduler_profiles: bool = False, shadow: bool = False
     ) -> dict[Right, str]:
-        """Return what the daemon takes with it, or as a shadow of another scheduler, and what for.
+        """Return the rights that the daemon, or a shadow of another scheduler, needs -> the reason.
 
         Raises:
-            ConfigurationError: a plugin takes what is no right.
+            ConfigurationError: a right in a plugin's `needs` is malformed.
         """
         settings = self.configuration.settings
         for name in self._silent():
             click.echo(
-                f"warning: plugin {name} asks the API server for what its `needs` do not name as rights",
+                f"warning: plugin {name} sends requests to the API server, but its `needs` list no rights",
                 err=True,
             )
         try:
@@ -81,7 +81,7 @@ class Checked:
             raise ConfigurationError([fault], self.configuration.source) from error
 
     def _silent(self) -> list[str]:
-        """Return the plugins from elsewhere that may call the API server and say nothing of rights."""
+        """Return the third-party plugins that may call the API server and declare no rights."""
         plugins = [plugin for profile in self.profiles for plugin in profile.plugins.all()]
         callers = [
             each for each in plugins if {ApiGet, ApiWrite} & set(constructor_wants(type(each)).values())
@@ -90,7 +90,7 @@ class Checked:
 
 
 def checked(file: str | None, policy_config_map: Path | None, feature_gates: Mapping[str, bool]) -> Checked:
-    """Read a file, the defaults without one, and build what it says.
+    """Read a file, or the defaults without one, and build its profiles.
 
     Raises:
         ConfigurationError: everything that is wrong with it.
@@ -123,7 +123,7 @@ def checked(file: str | None, policy_config_map: Path | None, feature_gates: Map
 
 
 def _text_of(file: str) -> tuple[str, Path, str]:
-    """Return what messages call it, what its relative paths start from, and what it says."""
+    """Return the name for messages, the folder of relative paths, and the text."""
     if file == STANDARD_INPUT:
         source, folder, text = _STANDARD_INPUT, Path(), _standard_input()
     else:
@@ -146,7 +146,7 @@ def _config_map(document: dict[str, Any], source: str) -> ConfigMap:
 
 
 def _unpacked(config_map: ConfigMap) -> tuple[str, Path, str]:
-    """Put the plugin files of a ConfigMap into a folder, for as long as the command runs."""
+    """Write the plugin files of a ConfigMap into a folder, which is removed when the command ends."""
     folder = Path(click.get_current_context().with_resource(TemporaryDirectory()))
     where = ConfigMapKey(config_map.namespace, config_map.name)
     text, source = ConfigMapSource(where, folder).unpacked(config_map)
@@ -163,7 +163,7 @@ def _standard_input() -> str:
 
 
 def _with_policy(text: str, source: str, folder: Path, examined: Examined, file: Path | None) -> Examined:
-    """Read the configuration once more, with the policy; without it say how to give it."""
+    """Read the configuration again with the policy; without a file, raise an error that names the flag."""
     assert examined.missing is not None
     if file is None:
         raise ConfigurationError([*examined.errors, FieldError("", _HINT)], source)
@@ -191,7 +191,7 @@ def _policy_in(file: Path, wanted: PolicyConfigMap) -> str:
 
 
 def _left_out(configuration: Configuration) -> Iterator[Note]:
-    """Yield the plugins of kube-scheduler that are enabled and not here."""
+    """Yield the enabled plugins of kube-scheduler that this scheduler does not have."""
     for i, profile in enumerate(configuration.settings.profiles):
         names = [
             name
@@ -200,7 +200,7 @@ def _left_out(configuration: Configuration) -> Iterator[Note]:
         ]
         if names:
             path = configuration.place(f"profiles[{i}].plugins")
-            yield Note(path, f"without effect, for this scheduler does not have them yet: {', '.join(names)}")
+            yield Note(path, f"has no effect, this scheduler does not have: {', '.join(names)}")
 
 
 def _args_in_vain(configuration: Configuration, built: Iterable[Framework]) -> Iterator[Note]:
@@ -208,7 +208,7 @@ def _args_in_vain(configuration: Configuration, built: Iterable[Framework]) -> I
     names = {each.profile: {plugin.name for plugin in each.plugins.all()} for each in built}
     for i, profile in enumerate(configuration.settings.profiles):
         if profile.scheduler_name not in names:
-            continue  # something is wrong with it
+            continue  # it could not be built
         enabled = names[profile.scheduler_name] | {*enabled_names(profile.plugins)}
         for j, config in enumerate(profile.plugin_config):
             if config.name not in enabled:

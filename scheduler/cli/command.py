@@ -1,4 +1,4 @@
-"""The commands under one name, and what they share."""
+"""All commands, and what they share: error messages, exit statuses and output."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ COMMANDS: Final = (
     "new",
     "completion",
 )
-"""Each is a function in a module of its own, both of that name."""
+"""Names of the commands; each is a function of that name in a module of that name."""
 _LONGEST_SENTENCE = 1000
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
-"""What ails a file that takes nothing more."""
+"""Errors of an output that is full or broken."""
 _FIRST_STEPS: Final = (
-    ("demo", "see it at work; no cluster is needed"),
-    ("new plugin NAME", "begin a rule of your own, with tests"),
-    ("check FILE", "what is wrong with a configuration"),
-    ("run --no-bind", "decide on a cluster of yours, and write nothing"),
+    ("demo", "watch the scheduler in a simulated cluster"),
+    ("new plugin NAME", "create a plugin package with tests"),
+    ("check FILE", "check a configuration"),
+    ("run --no-bind", "decide in your cluster, and write nothing"),
 )
 
 
 class _Commands(click.Group):
-    """Imports a command when it is asked for: what `run` needs takes longer to load than `explain` takes in all."""
+    """Imports a command when it is called: the imports of `run` take longer than all of `explain`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS]
@@ -57,7 +57,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         function = cmd_name.replace("-", "_")
-        gc.disable()  # modules stay until the process ends: looking for garbage in them takes a sixth of the time
+        gc.disable()  # modules stay until the process ends: collecting garbage in them takes a sixth of the time
         try:
             command: click.Command = getattr(import_module(f"scheduler.cli.{function}"), function)
         finally:
@@ -72,12 +72,12 @@ class _Commands(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("First steps"):
             formatter.write_dl(
-                [(f"{ctx.command_path} {step}", told) for step, told in _FIRST_STEPS], col_max=40
+                [(f"{ctx.command_path} {step}", text) for step, text in _FIRST_STEPS], col_max=40
             )
 
 
 def _sentence(command: click.Command | None) -> str:
-    """Return the first of what a command says of itself, whole."""
+    """Return the first sentence of a command's help, whole."""
     return "" if command is None else command.get_short_help_str(limit=_LONGEST_SENTENCE)
 
 
@@ -85,7 +85,7 @@ def _sentence(command: click.Command | None) -> str:
 @click.version_option(VERSION, message="custom-scheduler %(version)s")
 @click.pass_context
 def _commands(context: click.Context) -> None:
-    """A scheduler for Kubernetes whose plugins are single Python files."""
+    """A Kubernetes scheduler whose plugins are single Python files."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -96,23 +96,23 @@ def main() -> None:
 
 
 def kubectl_why() -> None:
-    """Run `why` as what kubectl calls for it."""
+    """Run `why` as a kubectl plugin."""
     command = _commands.get_command(click.Context(_commands), "why")
     assert command is not None
     _run(partial(command, prog_name="kubectl why"))
 
 
 def _run(command: Callable[[], object]) -> None:
-    """Run a command; a fault of the configuration ends the process with status 2, any other error of ours with 1."""
-    # Numpy's library of linear algebra starts a thread a core, which takes as long as all of ours to import. None of
-    # what we count is linear algebra; a plugin's may have them still, by the same variable.
+    """Run a command. Exit status 2: the configuration is invalid; 1: any other SchedulerError."""
+    # Numpy's linear algebra library starts a thread for each core, which takes as long as all our imports. We do not
+    # use linear algebra; a plugin that does can set this variable.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _open_what_is_closed()
     try:
         try:
             command()
         finally:
-            sys.stdout.flush()  # here, where it can be told what is wrong with it
+            sys.stdout.flush()  # here, so that an error of the output is reported below
     except ConfigurationError as error:
         head = f"{error.source}: " if error.source else ""
         sys.stderr.writelines(f"error: {head}{each}\n" for each in error.errors)
@@ -123,14 +123,14 @@ def _run(command: Callable[[], object]) -> None:
     except OSError as error:
         if not _is_of_output(error):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left would be tried again at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python writes the rest again when it exits
         if error.errno != errno.EPIPE:
             sys.stderr.write(f"error: the output cannot be written: {error.strerror}\n")
         sys.exit(1)
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Whether it is our output that takes nothing more, and no other file, pipe or connection."""
+    """Return whether an error comes from our standard output, and not from another file, pipe or connection."""
     if error.errno != errno.EPIPE:
         return error.errno in _FULL and error.filename is None
     reader = select.poll()
@@ -139,7 +139,7 @@ def _is_of_output(error: OSError) -> bool:
 
 
 def _open_what_is_closed() -> None:
-    """Have the three streams, as after `>&-`: the next file that is opened would be taken for the one that is not there."""
+    """Open the standard streams that are closed (`>&-`): else the next opened file would get their number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - to the end

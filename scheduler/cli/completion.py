@@ -1,4 +1,4 @@
-"""`custom-scheduler completion`: what makes a shell complete its commands and flags."""
+"""`custom-scheduler completion`: prints the script for shell completion."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SHELLS: Final = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes a shell complete commands and flags.
+    """Print the shell completion script of a shell.
 
-    For bash and zsh, in this terminal and in those to come:
+    For bash and zsh, in this terminal and in future ones:
 
     \b
       source <(custom-scheduler completion bash)
@@ -28,10 +28,10 @@ def completion(context: click.Context, shell: str) -> None:
 
     \b
       custom-scheduler completion fish > ~/.config/fish/completions/custom-scheduler.fish
-    """  # noqa: D301 - click leaves lines as they are after a backspace
+    """  # noqa: D301 - after a backspace, click keeps the line breaks
     root = context.find_root()
     name = root.info_name or ""
-    # As click itself looks for it.
+    # The name that click itself uses.
     variable = f"_{name}_COMPLETE".replace("-", "_").replace(".", "_").upper()
     found = get_completion_class(shell)
     assert found is not None

@@ -1,4 +1,4 @@
-"""The flags of where the configuration is, and whether it is followed."""
+"""The flags that say where the configuration is and whether changes are followed."""
 
 from __future__ import annotations
 
@@ -26,29 +26,31 @@ config_map = option(
     "--config-map",
     type=_config_map_key,
     help="ConfigMap that holds the configuration, instead of a file, and plugin files (keys that end in .py); "
-    "without KEY, its only other key.",
+    "KEY may be omitted if there is only one other key.",
     metavar="NAMESPACE/NAME[:KEY]",
     section=_SECTION,
 )
 follow_config = option(
     "--follow-config/--no-follow-config",
     default=True,
-    help="Take a changed configuration, or plugin file of it, without a restart; what is wrong is refused with an event "
-    "and the old one kept.",
+    help="Apply a changed configuration or plugin file without a restart. An invalid one is rejected with an event, and "
+    "the active configuration stays.",
     section=_SECTION,
 )
 scheduler_profiles = option(
     "--scheduler-profiles",
     is_flag=True,
-    help="Run the profiles of the cluster's SchedulerProfiles besides those of the configuration.",
+    help="Also run the profiles of the cluster's SchedulerProfile objects.",
     section=_SECTION,
 )
 last_good_config = file_option(
     "--last-good-config",
-    help="Keep the configuration in force in this file, and begin with it when the one that is given is found to be wrong; "
-    "and in FILE.attempt at which pod an attempt is, to put it aside if that ends the process.",
+    help="Keep the active configuration in this file, and start with it if the given one is invalid. FILE.attempt names "
+    "the pod of the running attempt, so that a pod that ends the process is quarantined after the restart.",
     section=_SECTION,
 )
 write_config_to = file_option(
-    "--write-config-to", help="Write the configuration in effect to a file, and end.", section=_SECTION
+    "--write-config-to",
+    help="Write the configuration with all defaults to a file, and exit.",
+    section=_SECTION,
 )

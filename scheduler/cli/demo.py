@@ -1,4 +1,4 @@
-"""`custom-scheduler demo`: the daemon at work on a simulated cluster."""
+"""`custom-scheduler demo`: the daemon on a simulated cluster."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 @feature_gates_option
 @file_option(
     "--apply",
-    help="YAML or JSON file of objects to place; without it, pods that show what there is to see.",
+    help="YAML or JSON file of objects to create; without it, a tour of the features.",
 )
 @option(
     "--exit",
     "exit_",
     is_flag=True,
-    help="End by itself: with status 0 once every pod is where it should be, 1 if not.",
+    help="Exit when done: with status 0 when every pod is where it should be, else 1.",
 )
 def demo(config: Path | None, feature_gates: dict[str, bool], apply: Path | None, exit_: bool) -> None:
-    """Watch the daemon place pods on a simulated cluster of 30 nodes; nothing else is needed."""
+    """Watch the daemon place pods on a simulated cluster of 30 nodes; no cluster is needed."""
     configure_logging(logging.ERROR, LogFormat.TEXT)
     logging.getLogger(loop_watch.__name__).setLevel(logging.WARNING)
     configuration = with_feature_gates(default() if config is None else load(config), feature_gates)

@@ -1,4 +1,4 @@
-"""`custom-scheduler explain`: what would be decided, and why, for the pending pods of a cluster in a file."""
+"""`custom-scheduler explain`: decisions, with reasons, for the pending pods of a cluster in a file."""
 
 from __future__ import annotations
 
@@ -47,55 +47,55 @@ class Output(Enum):
 @command()
 @option(
     "--cluster",
-    help="Nodes, pods and what else there is, as `kubectl get ... -o json` or YAML; - is standard input.",
+    help="Nodes, pods and other objects, as `kubectl get ... -o json` or YAML; - is standard input.",
     metavar="FILE",
 )
 @option(
     "--server",
-    help="Ask a running daemon about --pod or --group instead: its last attempt, and its story in the queue.",
+    help="Ask a running daemon about --pod or --group instead: the last attempt, and the history in the queue.",
     metavar="URL",
 )
-@file_option("--token-file", help="With --server: shown as bearer token.")
-@option("--insecure-skip-tls-verify", is_flag=True, help="With --server: take any certificate.")
+@file_option("--token-file", help="With --server: file with the bearer token.")
+@option("--insecure-skip-tls-verify", is_flag=True, help="With --server: accept any certificate.")
 @file_option(
     "--config",
-    help="KubeSchedulerConfiguration file, whose profiles' pods are judged; without it, kube-scheduler's default plugins.",
+    help="KubeSchedulerConfiguration file with the profiles to use; without it, kube-scheduler's default plugins.",
 )
 @feature_gates_option
 @option(
     "--scheduler-name",
-    help=f"Without --config: judge the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
+    help=f"Without --config: evaluate the pods of this spec.schedulerName, {_UPSTREAM_NAME} by default.",
     metavar="NAME",
 )
 @option(
     "--pod",
-    help="Show this pod only; NAME alone is in the namespace default. Of one on a node: where it would go now.",
+    help="Show only this pod; NAME alone is in the namespace default. For a pod on a node: where it would go now.",
     metavar="NS/NAME",
 )
 @option(
     "--group",
-    help="Show this group of pods, a PodGroup of any kind: which members fit and which not, per domain of its topology "
-    "constraint, who would be evicted, and where it stands in the queue. Of a --pod that is in a group it is told how the "
-    "group fares.",
+    help="Show only this group (a PodGroup of any kind): its members that fit and that do not, by domain of its topology "
+    "constraint, the pods that would be evicted, and its state in the queue. For a --pod of a group, the state of its "
+    "group is always shown.",
     metavar="NS/NAME",
 )
 @option(
     "--sequence",
     is_flag=True,
-    help="Place the pods one after another, by priority and then in the file's order, instead of judging each against "
+    help="Place the pods one after another, by priority and then in the order of the file, instead of each alone in "
     "the cluster as it is.",
 )
 @option(
     "--event",
-    help="One watch event as JSON or YAML: type, object and, of MODIFIED, oldObject; - is standard input. Also say of "
-    "every pod that has to wait whether this would get it another try.",
+    help="One watch event as JSON or YAML: type, object and, for MODIFIED, oldObject; - is standard input. Also show for "
+    "every pending pod whether this event would requeue it.",
     metavar="FILE",
 )
-@choice_option(Output, "--output", "-o", default=Output.TABLE, help="For people or for programs.")
+@choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.")
 @option(
     "--all-nodes",
     is_flag=True,
-    help="Name every node in the table, however many there are; with --cluster, also say of each what is in the way.",
+    help="Show every node in tables; with --cluster, also show the details of each node.",
 )
 def explain(
     cluster: str | None,
@@ -112,9 +112,9 @@ def explain(
     output: Output,
     all_nodes: bool,
 ) -> None:
-    """Say for every pending pod which nodes could run it, how they rank, and why the others cannot."""
+    """Explain for every pending pod which nodes fit, how they rank, and why the others do not fit."""
     if (cluster is None) == (server is None):
-        refuse("either --cluster FILE or --server URL is needed, and not both")
+        refuse("exactly one of --cluster FILE and --server URL is needed")
     _check_event(event, cluster)
     of_file = {
         "--config": config,
@@ -122,23 +122,25 @@ def explain(
         "--feature-gates": feature_gates,
         "--sequence": sequence,
     }
-    _check_in_vain(of_file if server is not None else {}, "is for --cluster: a daemon judges as it does")
+    _check_in_vain(
+        of_file if server is not None else {}, "needs --cluster: a daemon uses its own configuration"
+    )
     of_daemon = {"--token-file": token_file, "--insecure-skip-tls-verify": insecure_skip_tls_verify}
-    _check_in_vain(of_daemon if server is None else {}, "is for --server: nobody is asked")
+    _check_in_vain(of_daemon if server is None else {}, "needs --server")
     _check_group(group, is_alone=pod is None and not sequence and event is None)
     if server is not None:
         _explain_live(server, pod, group, token_file, insecure_skip_tls_verify, output, all_nodes=all_nodes)
         return
     assert cluster is not None
     if config is not None and scheduler_name is not None:
-        refuse("--scheduler-name is for the default plugins: with --config the profiles have names")
+        refuse("--scheduler-name is for the default plugins: with --config, the profiles define the names")
     logging.basicConfig(level=logging.WARNING, handlers=[_StartedWhenNeeded()])
     configuration = with_feature_gates(
         default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config), feature_gates
     )
     context = click.get_current_context()
     context.with_resource(watching_plugins())
-    gc.disable()  # what is read stays until the process ends: looking for garbage in it takes a third of the time
+    gc.disable()  # the objects stay until the process ends: collecting garbage takes a third of the time
     try:
         given = cluster_file.load(cluster)
         wanted = (
@@ -184,7 +186,7 @@ def _explain_live(
     *,
     all_nodes: bool,
 ) -> None:
-    """Show what a daemon says of a pod or a group."""
+    """Show a daemon's answer about a pod or a group."""
     if pod is None and group is None:
         refuse("--server needs --pod NS/NAME or --group NS/NAME")
     from scheduler.cli.explain_live import GROUPS, ask, show_live  # HTTP and TLS take a while to import
@@ -203,13 +205,13 @@ def _key(name: str) -> str:
 
 
 def _judged_groups(scheduler: OfflineScheduler, key: str) -> list[dict[str, Any]]:
-    """Return what is said of each group of that name; end with a message if there is none."""
+    """Return the explanation of each group of that name; exit with a message if there is none."""
     judge = GroupJudge(scheduler)
     found = judge.named(key)
     if not found:
         kinds = sorted({kind for framework in scheduler.frameworks.values() for kind in framework.groups})
         refuse(
-            f"group {key} is not in the file: neither pods of it nor an object"
+            f"group {key} is not in the file: there is no pod of it and no object"
             f" ({', '.join(kinds) or 'no profile schedules groups'})"
         )
     return [judge.judge(each).explanation for each in found]
@@ -229,13 +231,13 @@ def _show_groups(explanations: list[dict[str, Any]], output: Output, *, all_node
 
 def _check_event(event: str | None, cluster: str | None) -> None:
     if event is not None and cluster is None:
-        refuse("--event needs a --cluster FILE to happen to")
+        refuse("--event needs --cluster FILE")
     if event == cluster == STANDARD_INPUT:
         refuse("--cluster and --event cannot both be standard input")
 
 
 def _check_in_vain(options: Mapping[str, object], why: str) -> None:
-    """End with a message if one of these options is given, which would do nothing."""
+    """Exit with a message if one of these options is given, which would have no effect."""
     for name, value in options.items():
         if value:
             refuse(f"{name} {why}")
@@ -243,13 +245,14 @@ def _check_in_vain(options: Mapping[str, object], why: str) -> None:
 
 def _check_group(group: str | None, *, is_alone: bool) -> None:
     if group is not None and not is_alone:
-        refuse("--group is shown alone: without --pod, --sequence and --event")
+        refuse("--group cannot be combined with --pod, --sequence and --event")
 
 
 def _key_of_judged(name: str, cluster: ClusterFile, configuration: Configuration, *, alone: bool) -> str:
-    """Return the key of the pod that is meant; end with a message if it is not there to be judged.
+    """Return the key of the named pod; exit with a message if it cannot be evaluated.
 
-    One that is on a node can be judged `alone`, as if it were not; nothing wakes it, and it has no place in a sequence.
+    A pod on a node can be evaluated only `alone`, as if it were pending: no event requeues it, and it has no place in a
+    sequence.
     """
     key = _key(name)
     pod = next((each for each in cluster.pods if each.key == key), None)
@@ -262,26 +265,26 @@ def _key_of_judged(name: str, cluster: ClusterFile, configuration: Configuration
 
 
 def _why_not_judged(pod: PodInfo, profiles: list[str], *, alone: bool) -> str:
-    """Return "" of one that can be judged."""
+    """Return why a pod cannot be evaluated; "" if it can."""
     if pod.is_terminal:
-        return f"has ended ({pod.pod.status.phase}), there is nothing to place"
+        return f"has ended ({pod.pod.status.phase})"
     if pod.is_terminating:
         return "is being deleted"
     if pod.node_name and not alone:
-        return f"is on node {pod.node_name} already: --sequence and --event are for pods that wait"
+        return f"is already on node {pod.node_name}: --sequence and --event are for pending pods"
     if pod.scheduler_name not in profiles:
-        return f"names the scheduler {pod.scheduler_name}, the profiles here are {', '.join(profiles)}"
+        return f"has schedulerName {pod.scheduler_name}; the profiles are {', '.join(profiles)}"
     return ""
 
 
 def _refuse_group_of_others(cluster: ClusterFile, configuration: Configuration, key: str) -> None:
-    """End with a message if all pods of a group are other schedulers': it would look as if none of it waited."""
+    """Exit with a message if all pods of a group belong to other schedulers: else it would seem to have no pending pod."""
     profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
     names = {pod.scheduler_name for pod in cluster.pods if pod.group is not None and pod.group.key == key}
     if names and names.isdisjoint(profiles):
         refuse(
-            f"pods of group {key} name the scheduler {', '.join(sorted(names))}, "
-            f"the profiles here are {', '.join(profiles)}"
+            f"pods of group {key} have schedulerName {', '.join(sorted(names))}; "
+            f"the profiles are {', '.join(profiles)}"
         )
 
 
@@ -290,18 +293,18 @@ def _say_whose_pods_there_are(cluster: ClusterFile, configuration: Configuration
     others = Counter(pod.scheduler_name for pod in cluster.pods if is_pending(pod))
     message = f"There is no pending pod whose spec.schedulerName is {names}."
     if others:
-        counted = ", ".join(f"{count} of {name}" for name, count in sorted(others.items()))
+        counted = ", ".join(f"{count} with {name}" for name, count in sorted(others.items()))
         message += (
-            f" Pending are {counted}: --scheduler-name NAME judges those with the default plugins, "
+            f" Pending pods of other schedulers: {counted}. --scheduler-name NAME evaluates them with the default plugins, "
             "--config FILE with the plugins of a profile of that name."
         )
     if any(pod.node_name and not pod.is_terminal for pod in cluster.pods):
-        message += " --pod NS/NAME judges one that is on a node, as if it were not."
+        message += " --pod NS/NAME evaluates a pod on a node as if it were pending."
     click.echo(message, err=True)
 
 
 def _write_json(explanations: Iterable[dict[str, Any]]) -> None:
-    # One at a time: a thousand pods on five thousand nodes are five million verdicts.
+    # One at a time: a thousand pods on five thousand nodes have five million filter results.
     out = sys.stdout
     separator = "[\n"
     for explanation in explanations:
@@ -322,7 +325,7 @@ def _write_tables(explanations: Iterable[dict[str, Any]], *, all_nodes: bool) ->
 
 
 class _StartedWhenNeeded(logging.Handler):
-    """Sets logging up with the first line there is; mostly there is none, and it takes a while."""
+    """Configures logging at the first log line; mostly there is none, and it takes a while."""
 
     def emit(self, record: logging.LogRecord) -> None:
         from scheduler.logs import LogFormat, configure_logging

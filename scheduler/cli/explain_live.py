@@ -1,4 +1,4 @@
-"""Asks a running daemon about a pod, and shows what it answers."""
+"""Requests the explanation of a pod from a running daemon, and shows it."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 _PATIENCE_SECONDS = 10.0
 _OUTSIDE = "outside"
 GROUPS = "groups"
-"""What the path of a group begins with."""
+"""First segment of the path of a group."""
 
 
 class AskingError(SchedulerError):
-    """The daemon could not be asked, or knows nothing of the pod."""
+    """The daemon does not answer, or does not know the pod."""
 
 
 def ask(server: str, key: str, *, token_file: Path | None, skip_tls_verify: bool) -> dict[str, Any]:
-    """Return what `/debug/explain` of a daemon says of a pod.
+    """Return a daemon's `/debug/explain` answer about a pod or group.
 
     Args:
-        server: URL of the daemon's pages.
+        server: URL of the daemon's HTTP endpoints.
         key: `namespace/name` of a pod, or `groups/namespace/name`.
-        token_file: whose content is shown as bearer token; None shows none.
-        skip_tls_verify: take any certificate, as one that the daemon made for itself.
+        token_file: file with the bearer token; None for none.
+        skip_tls_verify: accept any certificate, for example a self-signed one.
 
     Raises:
-        AskingError: no answer, or none that helps; the text names the URL.
+        AskingError: no answer, or not a valid one; the message names the URL.
     """
     url = f"{server.rstrip('/')}/debug/explain/{quote(key)}"
     if not url.startswith(("http://", "https://")):
@@ -66,7 +66,7 @@ def ask(server: str, key: str, *, token_file: Path | None, skip_tls_verify: bool
 
 
 def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None:
-    """Write an answer for programs or for people."""
+    """Print an answer as JSON or as text."""
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode() + "\n")
         return
@@ -83,19 +83,19 @@ def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None
     for move in answer["story"]:
         line = f"{move['at']}  {move['from']} -> {move['to']}: {move['why']}"
         console.print(Text(filled(line, console.width, indent=2, hanging=4)), style="dim", soft_wrap=True)
-    if group := answer.get("group"):  # older daemons leave it out
+    if group := answer.get("group"):  # older daemons omit the field
         console.print(Text(filled(member_of(group), console.width, hanging=2)), soft_wrap=True)
     for found in answer.get("shadow", ()):
         console.print(Text(filled(disagreement(found), console.width, hanging=2)), soft_wrap=True)
     attempt = answer["attempt"]
     if gates := answer.get(
         "schedulingGates"
-    ):  # of which the story tells as they were; older daemons leave them out
+    ):  # the history has only past gates; older daemons omit the field
         console.print(f"waiting for scheduling gates: [{' '.join(gates)}]", markup=False, soft_wrap=True)
     elif attempt is None:
-        console.print("It was not tried yet, or that was forgotten.")
+        console.print("No attempt yet, or it is no longer in memory.")
     else:
-        console.print(f"Attempt {attempt['number']}, at {attempt['at']}")
+        console.print(f"Attempt {attempt['number']} at {attempt['at']}")
         show(console, attempt, all_nodes=all_nodes, drawn=True)
     if answer["now"] is not None:
         show(console, answer["now"], all_nodes=all_nodes)
@@ -104,4 +104,4 @@ def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None
 def _where(answer: dict[str, Any]) -> str:
     if answer["node"]:
         return f"is on node {answer['node']}"
-    return "is not in the queue" if answer["place"] == _OUTSIDE else f"is in the queue: {answer['place']}"
+    return "is not in the queue" if answer["place"] == _OUTSIDE else f"is in the queue ({answer['place']})"

@@ -1,4 +1,4 @@
-"""`custom-scheduler extender`: our plugins behind another scheduler."""
+"""`custom-scheduler extender`: serves this scheduler's plugins as an HTTP extender of another scheduler."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _SECTION = "Answering kube-scheduler"
 @command()
 @file_option(
     "--config",
-    help="KubeSchedulerConfiguration file, whose profiles judge; without it, the default plugins.",
+    help="KubeSchedulerConfiguration file with the profiles to use; without it, the default plugins.",
 )
 @feature_gates_option
 @option(
     "--profile",
     default="",
-    help="schedulerName of the profile that judges all pods; without it the only one, or, of several, that of the pod's "
-    "own schedulerName.",
+    help="schedulerName of the profile for all pods; without it the only profile or, if there are several, the profile of "
+    "the pod's own schedulerName.",
     metavar="NAME",
 )
 @kubeconfig_option
@@ -57,26 +57,26 @@ _SECTION = "Answering kube-scheduler"
     "--snippet",
     "snippet_only",
     is_flag=True,
-    help="Print what kube-scheduler's configuration needs, and end.",
+    help="Print the extender entry for kube-scheduler's configuration, and exit.",
 )
 @option(
     "--bind",
     is_flag=True,
-    help="Bind pods as well, after a last look by the same plugins; whoever is answered can have pods bound, so it "
-    "does not go with --allow-anybody.",
+    help="Also bind pods, after a final check by the same plugins. Any accepted client can have pods bound, so this "
+    "cannot be combined with --allow-anybody.",
 )
 @option(
     "--url",
     default="",
-    help="How kube-scheduler reaches this, for the snippet and for a certificate that is made; without it, on this "
-    "machine.",
+    help="URL at which kube-scheduler reaches this process, for the snippet and for a self-signed certificate; without "
+    "it, this machine.",
     metavar="URL",
     section=_SECTION,
 )
 @option(
     "--bind-address",
     default="127.0.0.1",
-    help="Address to listen on: that of this machine alone unless told otherwise; 0.0.0.0 and :: are all there are.",
+    help="Address to listen on; 0.0.0.0 and :: for all addresses.",
     metavar="ADDRESS",
     section=_SECTION,
 )
@@ -84,38 +84,39 @@ _SECTION = "Answering kube-scheduler"
 @port_option(
     "--http-port",
     default=0,
-    help="Port of plain HTTP: of health and metrics, and with --allow-anybody of all. 0 for none.",
+    help="Port of plain HTTP, for health and metrics, and with --allow-anybody for all requests. 0 for none.",
     section=_SECTION,
 )
 @tls_cert_file
 @tls_private_key_file
-@file_option("--tls-ca-file", help="Who vouches for --tls-cert-file, PEM, for the snippet.", section=_SECTION)
+@file_option("--tls-ca-file", help="CA of --tls-cert-file, PEM, for the snippet.", section=_SECTION)
 @file_option(
     "--cert-dir",
-    help="Where a certificate that is made is kept (tls.crt, tls.key, ca.crt) and found again; without it each start "
-    "makes another, which kube-scheduler has to be told. So is the one that kube-scheduler has to show (client.crt, "
-    "client.key; clients.crt vouches for it), unless one of the next three says who is answered.",
+    help="Folder that keeps the generated server certificate (tls.crt, tls.key, ca.crt) for the next start; without it, "
+    "each start generates another, which kube-scheduler then needs to know. Also keeps the generated client certificate "
+    "(client.crt, client.key, with the CA clients.crt), unless one of the next three flags says which clients are "
+    "accepted.",
     metavar="DIR",
     section=_SECTION,
 )
 @file_option(
     "--client-ca-file",
-    help="Who vouches for schedulers, PEM: who shows a certificate of theirs is answered. Not the cluster's own, which "
-    "vouches for every kubelet.",
+    help="CA of the clients, PEM: a client with a certificate of this CA is accepted. Do not use the cluster's own CA, "
+    "which signs the certificate of every kubelet.",
     section=_SECTION,
 )
 @file_option(
     "--token-file",
-    help="A bearer token: who brings it is answered. kube-scheduler shows certificates only.",
+    help="File with a bearer token: a client with this token is accepted. kube-scheduler sends only certificates.",
     section=_SECTION,
 )
 @option(
     "--allow-anybody",
     is_flag=True,
-    help="Answer whoever comes, and let him learn what is on the nodes.",
+    help="Accept every client. Clients can learn what is on the nodes.",
     section=_SECTION,
 )
-@option("--v", "-v", default=0, help="How much is logged: 0 little, 2 much.", metavar="N")
+@option("--v", "-v", default=0, help="Log level: 0 for few messages, 2 for many.", metavar="N")
 @logging_format_option
 def extender(
     config: Path | None,
@@ -138,9 +139,9 @@ def extender(
     v: int,
     logging_format: LogFormat | None,
 ) -> None:
-    """Answer a kube-scheduler, whose extender this is, with the plugins of a profile.
+    """Serve the plugins of a profile as an extender of a kube-scheduler.
 
-    Prints what kube-scheduler's configuration needs for it on standard output.
+    Prints the extender entry for kube-scheduler's configuration on standard output.
     """
     configure_logging(level_of(v), logging_format)
     settle_memory()
@@ -171,7 +172,7 @@ def _print_snippet(configuration: Configuration, profile: str, where: ExtenderAd
     """Print the snippet without a cluster."""
     frameworks = OfflineScheduler(ClusterFile(), configuration, refresh=False).frameworks
     judges = judging(checked_profile(profile, frameworks), frameworks)
-    # One that is made for this run only would vouch for nobody.
+    # A certificate that is generated for this run only would be of no use in a snippet.
     is_lasting = where.key_pair is not None or where.folder is not None
     certificate = where.certificate() if is_lasting else ServingCertificate()
     where.callers()
@@ -195,22 +196,22 @@ async def _run(
         certificate = where.certificate()
         _tell(service, where, certificate)
         await stack.enter_async_context(service.running())
-        # Closed first: what is being answered is finished while the cluster is still watched.
+        # Closed first: running requests are answered while the cluster is still watched.
         await stack.enter_async_context(serving_extender(service, where, certificate, stop=stop))
         await stop.wait()
     logger.info("Stopped")
 
 
 def _tell(service: ExtenderService, where: ExtenderAddress, certificate: ServingCertificate) -> None:
-    """Print the snippet, and say what of the profiles nobody will ask for."""
+    """Print the snippet, and log which parts of the profiles the other scheduler does not use."""
     sys.stdout.write(snippet(service.judging, where, certificate.authority))
     sys.stdout.flush()
     for point, plugins in points_not_run(service.judging, binds=where.binds).items():
         logger.warning(
-            "Plugins are not asked at this point by another scheduler",
+            "The other scheduler does not call plugins at this extension point",
             extra={"point": point, "plugins": plugins},
         )
     if service.configuration.settings.extenders:
-        logger.warning("Extenders of the configuration are not asked: they are for kube-scheduler to ask")
+        logger.warning("Extenders of the configuration are not called: kube-scheduler has to call them")
     if where.answers_anybody:
-        logger.warning("Whoever reaches this is answered; --client-ca-file or --cert-dir keeps others out")
+        logger.warning("Every client is accepted; --client-ca-file or --cert-dir restricts access")

@@ -1,4 +1,4 @@
-"""The flag of feature gates, named and read as kube-scheduler's; what it does not name, the file says."""
+"""The flag of feature gates, named and parsed like kube-scheduler's; it overrides the file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ feature_gates_option = option(
     "--feature-gates",
     multiple=True,
     callback=_gates,
-    help="Switch features on or off, over featureGates of the file: GenericWorkload, GangScheduling, "
+    help="Enable or disable features; overrides featureGates of the file: GenericWorkload, GangScheduling, "
     "TopologyAwareWorkloadScheduling and WorkloadAwarePreemption, all of them on by default.",
     metavar="GATE=true|false,...",
     section="Configuration",
 )
-"""Gives a command `feature_gates`: gate -> whether it is on, of those that are named."""
+"""Gives a command `feature_gates`: gate -> whether it is enabled, for the gates that are named."""

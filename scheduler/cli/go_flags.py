@@ -1,4 +1,4 @@
-"""Boolean flags as Go programs take them: `--leader-elect=false`, which scripts for kube-scheduler say."""
+"""Boolean flags as Go programs accept them: `--leader-elect=false`, as in scripts for kube-scheduler."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class GoFlagsCommand(click.Command):
-    """A command whose flags of the form `--this/--no-this` may also be given a value after `=`."""
+    """A command whose `--this/--no-this` flags also accept a value after `=`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, [*_without_values(args, self._switches())])
 
     def _switches(self) -> dict[str, str]:
-        """Return what switches each of the flags off: `--this` -> `--no-this`."""
+        """Return the flag that disables each flag: `--this` -> `--no-this`."""
         return {
             parameter.opts[0]: parameter.secondary_opts[0]
             for parameter in self.params

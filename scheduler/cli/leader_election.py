@@ -1,4 +1,4 @@
-"""The flags of leader election, named and meant as kube-scheduler's; what is not given, the file says.
+"""The flags of leader election, named like kube-scheduler's; a flag that is not given keeps the file's value.
 
 Source:
     component-base v1.36, config/options/leaderelectionconfig.go, BindLeaderElectionFlags.
@@ -15,18 +15,18 @@ from scheduler.configuration.overrides import with_leader_election
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_of_section = partial(partial, section="Leader election (over the configuration file)")
+_of_section = partial(partial, section="Leader election (overrides the configuration file)")
 _FLAGS = {  # field -> its flag, without the field's name
     "leader_elect": _of_section(
         option,
         "--leader-elect/--no-leader-elect",
         default=None,
-        help="Work only while holding the lease, so that of several replicas one does; on by default.",
+        help="Work only while holding the lease, so that one of several replicas is active; enabled by default.",
     ),
     "lease_duration": _of_section(
         duration_option,
         "--leader-elect-lease-duration",
-        help="How long others wait after the last renewal they saw before they take over. 15s by default.",
+        help="How long other replicas wait after the last renewal they saw before they try to take over. 15s by default.",
     ),
     "renew_deadline": _of_section(
         duration_option,
@@ -36,7 +36,7 @@ _FLAGS = {  # field -> its flag, without the field's name
     "retry_period": _of_section(
         duration_option,
         "--leader-elect-retry-period",
-        help="How long to wait between two tries. 2s by default.",
+        help="How long to wait between two attempts. 2s by default.",
     ),
     "resource_name": _of_section(
         option,
@@ -54,7 +54,7 @@ _FLAGS = {  # field -> its flag, without the field's name
 
 
 def leader_election_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the flags, and as `overriding` what puts them over a configuration."""
+    """Give a command the flags, and as `overriding` a function that applies them to a configuration."""
 
     @wraps(command)
     def with_flags(**given: Any) -> None:

@@ -1,4 +1,4 @@
-"""`custom-scheduler new`: begins what users write themselves."""
+"""`custom-scheduler new`: creates a plugin package."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class PluginName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> PluginName:
-        """Read it as it is written in any of them.
+        """Read a name in any of these forms.
 
         Raises:
-            ValueError: it makes no name, or one that is something else's.
+            ValueError: it is no valid name, or the name is taken.
         """
         if not _NAME.fullmatch(text):
             raise ValueError(
@@ -49,24 +49,24 @@ class PluginName(NamedTuple):
         of_class = text if text[0].isupper() and text.isalnum() else "".join(map(str.capitalize, words))
         of_module = "_".join(words).lower()
         if of_class in IN_TREE or of_class in UPSTREAM_PLUGINS:
-            raise ValueError(f"{of_class} is a plugin that there is already")
+            raise ValueError(f"{of_class} is a plugin that exists already")
         if keyword.iskeyword(of_module):
-            raise ValueError(f"{of_module} is a word of Python; choose another name")
+            raise ValueError(f"{of_module} is a keyword of Python; choose another name")
         if importlib.util.find_spec(of_module) is not None:
             raise ValueError(
-                f"{of_module} is a module of Python or of a package already; choose another name"
+                f"{of_module} is a module of Python or of an installed package; choose another name"
             )
         return cls(of_class, of_module, of_module.replace("_", "-"))
 
     def put_into(self, template: str) -> str:
-        """Return a template with this name in place of the one that stands for it."""
+        """Return a template with the placeholder replaced by this name."""
         for placeholder, name in zip(("MyPlugin", "my_plugin", "my-plugin"), self, strict=True):
             template = template.replace(placeholder, name)
         return template
 
 
 def plugin_files(name: PluginName, kind: str) -> Iterator[tuple[str, str]]:
-    """Yield the files of a package with a plugin of a kind: name, text."""
+    """Yield the files of a plugin package of a kind: name, text."""
     for folder in (_TEMPLATES / kind, _TEMPLATES / "common"):
         for template in sorted(folder.iterdir(), key=lambda each: each.name):
             yield name.put_into(template.name.removesuffix(".txt")), name.put_into(template.read_text())
@@ -74,7 +74,7 @@ def plugin_files(name: PluginName, kind: str) -> Iterator[tuple[str, str]]:
 
 @click.group()
 def new() -> None:
-    """Begin a plugin of your own: a package with tests that pass."""
+    """Create a plugin of your own: a package with tests that pass."""
 
 
 def _name(text: str) -> PluginName:
@@ -90,29 +90,29 @@ def _name(text: str) -> PluginName:
     "--kind",
     type=click.Choice(_KINDS),
     default="filter",
-    help="Whether it says which nodes can run a pod, or which of them are better.",
+    help="filter: which nodes fit a pod; score: which of them are better.",
 )
 @option(
     "--folder",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Where to; without it, a new folder of the plugin's name.",
+    help="Folder to write to; without it, a new folder with the plugin's name.",
 )
 def plugin(name: PluginName, kind: str, folder: Path | None) -> None:
-    """Write a package with a plugin, its tests, which pass, and a profile with it.
+    """Write a package with a plugin, its tests, and a profile that enables it.
 
     NAME is written as QuietRacks or quiet-racks.
     """
     folder = folder or Path(name.of_package)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError([FieldError("--folder", f"{folder} is there already, and not empty")])
+        raise ConfigurationError([FieldError("--folder", f"{folder} exists already and is not empty")])
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in plugin_files(name, kind):
             (folder / file).write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError([FieldError("--folder", f"{folder}: {error.strerror}")]) from error
-    click.echo(f"{folder / name.of_module}.py is the plugin. What to do next:\n")
+    click.echo(f"{folder / name.of_module}.py contains the plugin. Next steps:\n")
     for step in _next_steps(folder):
         click.echo(f"    {step}")
 

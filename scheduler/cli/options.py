@@ -1,4 +1,4 @@
-"""How commands and their options are declared, and shown by `--help`: the options of a subject together."""
+"""Declaration of commands and options; `--help` shows the options by section."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WIDEST_HELP = 100
 
 
 class _Option(click.Option):
-    """An option, in a section of the help."""
+    """An option in a section of the help."""
 
     def __init__(self, *arguments: Any, section: str = "Options", **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -50,21 +50,21 @@ port_option = partial(option, type=click.IntRange(0, 65535), metavar="PORT")
 
 
 class _Values(click.Choice[Enum]):
-    """One of an Enum, by its value."""
+    """A member of an Enum, by its value."""
 
     def normalize_choice(self, choice: Any, ctx: click.Context | None) -> str:
         return str(choice.value if isinstance(choice, Enum) else choice)
 
 
 def choice_option(kind: type[Enum], *names: str, **more: Any) -> Callable[[F], F]:
-    """Return an option that takes the value of one of an Enum's members."""
+    """Return an option that accepts the values of an Enum."""
     return option(*names, type=_Values(list(kind)), **more)
 
 
 def flags_of(context: click.Context) -> dict[str, str]:
-    """Return the flags of a running command as Kubernetes' components show theirs: name without dashes -> value.
+    """Return the flags of a running command as Kubernetes' components show them: name without dashes -> value.
 
-    What was not given and has no default is "".
+    A flag without value and default is "".
     """
     return {
         max(parameter.opts, key=len).lstrip("-"): _as_text(context.params[parameter.name])
@@ -84,7 +84,7 @@ def _as_text(value: Any) -> str:
 
 
 def _duration(text: str | Duration) -> Duration:
-    """Read a duration as Go writes it, `1m30s`."""
+    """Read a duration in Go's notation, for example `1m30s`."""
     try:
         return text if isinstance(text, Duration) else Duration.parse(text)
     except ValueError as error:

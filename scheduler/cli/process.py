@@ -1,4 +1,4 @@
-"""What the commands that go on until they are ended share: their loop, their end, and their flags."""
+"""What long-running commands share: the event loop, signals, and flags."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ T = TypeVar("T")
 
 kubeconfig_option = file_option(
     "--kubeconfig",
-    help="How to reach the API server; without it, as $KUBECONFIG says, and without that as a pod in the cluster.",
+    help="Kubeconfig of the API server; without it, $KUBECONFIG, and else the ServiceAccount of this pod.",
 )
 logging_format_option = choice_option(
     LogFormat,
     "--logging-format",
-    help="How log lines look; without it, text on a terminal and JSON elsewhere.",
+    help="Format of log lines; without it, text on a terminal and JSON elsewhere.",
 )
 
 
 def run_in_loop(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, as `asyncio.run` does, in uvloop's loop, which costs less, where it installs."""
+    """Run a coroutine to its end, as `asyncio.run` does; in uvloop's faster loop where it is installed."""
     try:
         from uvloop import new_event_loop  # it does not install everywhere
     except ImportError:
@@ -37,12 +37,12 @@ def run_in_loop(main: Coroutine[Any, Any, T]) -> T:
 
 
 def call_on_signal(name: signal.Signals, called: Callable[[], None]) -> None:
-    """Have something called in the running loop whenever the process gets a signal, instead of what it does otherwise."""
+    """Call a function in the running loop whenever the process receives a signal, instead of its default action."""
     asyncio.get_running_loop().add_signal_handler(name, called)
 
 
 def stop_on_signals() -> asyncio.Event:
-    """Return what is set once the process is told to end; from now on that does not kill it, but a second Ctrl-C does."""
+    """Return an event that SIGTERM or SIGINT sets; a second SIGINT (Ctrl-C) kills the process."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -58,10 +58,10 @@ def stop_on_signals() -> asyncio.Event:
 
 
 def _kill_by_the_second(name: signal.Signals) -> None:
-    """Have the kernel take a signal's handler away once it was called, so that the next one ends the process.
+    """Let the kernel remove a signal's handler after its first call, so that the second signal ends the process.
 
-    Else that would wait for the loop, which a plugin may hold, or even for the interpreter, which a call into C may keep.
-    Where the C library cannot do so (musl, macOS), the loop does it once it has a turn.
+    Without this, the second signal waits for the event loop, which a plugin may block, or for the interpreter, which a
+    call into C may block. Where the C library cannot do this (musl, macOS), the loop removes the handler later.
     """
     install = getattr(ctypes.CDLL(None), "sysv_signal", None)
     if install is not None:

@@ -1,4 +1,4 @@
-"""How this program is called, for commands that are printed, to be run as they are printed."""
+"""The command line of this program, for commands that are printed for the user to run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def program() -> str:
-    """Return what runs this program in any folder and any terminal, for a shell.
+    """Return the command that runs this program in any folder and terminal, quoted for a shell.
 
-    An environment may be on the path of one terminal and not of the next, so from there it is the whole path.
+    The PATH of another terminal may not have the virtual environment, so a program in one has its whole path.
     """
     called = Path(sys.argv[0])
     if called.name == "__main__.py" or not called.is_file():
@@ -22,5 +22,5 @@ def program() -> str:
 
 
 def python() -> str:
-    """Return what runs the Python that this program runs in, for a shell."""
+    """Return the command that runs this Python, quoted for a shell."""
     return shlex.quote(sys.executable)

@@ -1,4 +1,4 @@
-"""The option of `run` that says where its recording goes."""
+"""The option of `run` for the recording."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class _RoomType(click.ParamType[Room]):
         for limit in limits:
             name, equals, text = limit.partition("=")
             if name not in {"size", "hours"} or not equals:
-                self.fail(f"{limit!r} is none of size=1Gi and hours=24", param, ctx)
+                self.fail(f"{limit!r} must be size=SIZE or hours=NUMBER", param, ctx)
             try:
                 said[name] = parse_quantity(text).value() if name == "size" else float(text)
             except ValueError:
-                self.fail(f"{limit!r}: {text!r} is no amount", param, ctx)
+                self.fail(f"{limit!r}: {text!r} is not a number", param, ctx)
         if not folder:
             self.fail("a directory is needed", param, ctx)
         room = Room(Path(folder))

@@ -1,4 +1,4 @@
-"""How a command ends that cannot do what it is asked."""
+"""Error messages and the exit status of commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BAD_INPUT: Final = 2
 
 
 def refuse(message: str) -> NoReturn:
-    """Say what is wrong, line by line, and end."""
+    """Print an error message, line by line, and exit with status 2."""
     for line in message.splitlines():
         click.echo(f"error: {line}", err=True)
     sys.exit(_BAD_INPUT)

@@ -1,4 +1,4 @@
-"""`custom-scheduler replay`: a recording gone through again."""
+"""`custom-scheduler replay`: replays a recording."""
 
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ _BACKTEST = "With another configuration"
 
 @command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@option("--pod", metavar="NS/NAME", help="Stop at decisions about this pod, and explain each at that moment.")
-@option("--attempt", type=click.IntRange(1), metavar="N", help="With --pod: only the Nth of them.")
 @option(
-    "--all-nodes", is_flag=True, help="With --pod: every node by name, also of many that are refused alike."
+    "--pod", metavar="NS/NAME", help="Stop at each decision about this pod, and explain it at that moment."
+)
+@option("--attempt", type=click.IntRange(1), metavar="N", help="With --pod: only the Nth decision.")
+@option(
+    "--all-nodes", is_flag=True, help="With --pod: show every node, also nodes rejected for the same reason."
 )
 @file_option(
     "--config",
     multiple=True,
-    help="What another KubeSchedulerConfiguration would have done: pods come and go as recorded, and are placed by it. "
-    "Several are compared.",
+    help="Show what another KubeSchedulerConfiguration would have done: pods arrive and leave as recorded, and this "
+    "configuration places them. May be given several times.",
     section=_BACKTEST,
 )
-@file_option("--html", help="Write a page of charts as well.", section=_BACKTEST)
-@choice_option(
-    Output, "--output", "-o", default=Output.TABLE, help="For people or for programs.", section=_BACKTEST
+@file_option("--html", help="Also write an HTML page with charts to this file.", section=_BACKTEST)
+@choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.", section=_BACKTEST)
+@option(
+    "--seed", type=int, default=1, help="Seed for ties that the recording does not decide.", section=_BACKTEST
 )
-@option("--seed", type=int, default=1, help="Of ties that the recording does not decide.", section=_BACKTEST)
 @option(
     "--processes",
     type=click.IntRange(1),
-    help="How many configurations run at a time.  [default: one per CPU]",
+    help="Number of configurations that run at a time.  [default: one per CPU]",
     section=_BACKTEST,
 )
 def replay(
@@ -53,17 +55,17 @@ def replay(
     seed: int,
     processes: int | None,
 ) -> None:
-    """Go through a recording again: the same code, told the same in the same order, must decide the same.
+    """Replay a recording: the same code, with the same input in the same order, must make the same decisions.
 
-    The exit status is 1 where it does not; the first difference is shown. With --config it is about what another
+    If it does not, the first difference is shown and the exit status is 1. With --config, show what another
     configuration would have done.
     """
     if config and pod is not None:
-        refuse("--pod and --config are two questions: give one")
+        refuse("--pod and --config cannot be combined")
     if pod is None and (attempt is not None or all_nodes):
-        refuse("--attempt and --all-nodes are about one pod: give --pod too")
+        refuse("--attempt and --all-nodes need --pod")
     if not config and (html is not None or output is not Output.TABLE):
-        refuse("--html and --output tell what another configuration would have done: give --config too")
+        refuse("--html and --output need --config")
     try:
         found = stretches(folder)
         if config:
@@ -72,6 +74,6 @@ def replay(
         wanted = None if pod is None else Wanted(pod if "/" in pod else f"default/{pod}", attempt, all_nodes)
         sys.exit(exactly(found, wanted))
     except BrokenPipeError:
-        raise  # nobody reads what is told: click ends it
+        raise  # the reader of the output is gone: click exits
     except (SchedulerError, OSError) as error:
         refuse(str(error))

@@ -1,4 +1,4 @@
-"""Shows what comes of a recording under other configurations than the one that it has."""
+"""Backtests configurations with a recording, and shows the results."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Output(Enum):
 
 
 class Asked(NamedTuple):
-    """What is to be compared, and how it is told.
+    """A request for a backtest.
 
     Attributes:
-        configs: files.
-        seed: of ties that the recording does not decide.
-        processes: how many configurations run at a time; as many as there are CPUs if None.
-        output: what is printed.
-        html: where a page of charts is written; None for nowhere.
+        configs: configuration files.
+        seed: seed for ties that the recording does not decide.
+        processes: number of configurations that run at a time; None for one per CPU.
+        output: output format.
+        html: file for a page of charts; None for none.
     """
 
     configs: Sequence[Path]
@@ -49,14 +49,14 @@ class Asked(NamedTuple):
 
 
 def backtested(found: Sequence[Stretch], source: str, asked: Asked) -> None:
-    """Backtest configurations, and show what came of it.
+    """Backtest configurations, and show the results.
 
     Raises:
-        SchedulerError: the recording or a configuration cannot be taken.
-        OSError: the recording cannot be read, or the page not be written.
+        SchedulerError: the recording or a configuration cannot be used.
+        OSError: the recording cannot be read, or the page cannot be written.
     """
     logging.basicConfig(level=logging.WARNING)
-    configs = [load(path) for path in asked.configs]  # what is wrong is told before anything runs
+    configs = [load(path) for path in asked.configs]  # errors are reported before anything runs
     if asked.html is not None:
         asked.html.touch()
     material = material_of(history_of(found, source))

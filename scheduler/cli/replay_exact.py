@@ -1,4 +1,4 @@
-"""Shows what comes of going through a recording again under the configuration that it has."""
+"""Replays a recording under its own configuration, and shows the result."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from scheduler.whatif.replay.steps import Difference
 
 _WORDS = {
-    Note.STARTED: "a task begins:",
-    Note.RESUMED: "a task goes on:",
-    Note.OBSERVED: "a slice of time is over, or something else that only that moment knew:",
+    Note.STARTED: "task started:",
+    Note.RESUMED: "task resumed:",
+    Note.OBSERVED: "end of a time slice, or another recorded branch:",
 }
 
 
 class Wanted(NamedTuple):
-    """Whose decisions are to be explained.
+    """The decisions to explain.
 
     Attributes:
         key: `namespace/name` of the pod.
-        attempt: which of them; all if None.
-        all_nodes: whether every node is named.
+        attempt: number of the attempt; None for all.
+        all_nodes: whether to show every node.
     """
 
     key: str
@@ -43,8 +43,8 @@ class Wanted(NamedTuple):
 
 
 def exactly(found: Sequence[Stretch], wanted: Wanted | None) -> int:
-    """Go through all stretches, and say what came of it; return the exit status."""
-    logging.disable(logging.CRITICAL)  # what was logged then is logged no second time
+    """Replay all sessions, and print the result; return the exit status."""
+    logging.disable(logging.CRITICAL)  # do not log the recorded run again
     status, explained = 0, 0
     for stretch in found:
         script = Script(stretch.notes())
@@ -62,15 +62,15 @@ def exactly(found: Sequence[Stretch], wanted: Wanted | None) -> int:
                 break
             script.skip_to(Note.STATE)
         for path in stretch.torn:
-            click.echo(f"{path}: its end is missing; gone through up to there")
+            click.echo(f"{path}: its end is missing; replayed up to there")
     if wanted is not None and not explained:
-        click.echo(f"error: no such decision about pod {wanted.key} is in the recording", err=True)
+        click.echo(f"error: the recording has no such decision about pod {wanted.key}", err=True)
         return 1
     return status
 
 
 class _Watch:
-    """Looks for decisions about a pod, and explains them where things stand as they did."""
+    """Finds decisions about a pod, and explains each in the state in which it was made."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
@@ -109,13 +109,13 @@ def _tell(stretch: Stretch, replay: Replay, seconds: float) -> int:
     difference = replay.difference
     what = f"run {stretch.header.run}: {replay.steps:,} steps, {replay.decisions:,} decisions"
     if difference is None:
-        end = f", up to where {replay.ended}" if replay.ended else ""
-        click.echo(f"{what}, all as recorded{end} ({seconds:.1f} s)")
+        end = f", until {replay.ended}" if replay.ended else ""
+        click.echo(f"{what}, identical to the recording{end} ({seconds:.1f} s)")
         return 0
     at = datetime.fromtimestamp(stretch.header.wall + difference.at / SECOND, UTC)
-    click.echo(f"{what}; at {rfc3339_micro(at)} it differs:")
+    click.echo(f"{what}; at {rfc3339_micro(at)} differs from the recording:")
     click.echo(f"  recorded: {_words(difference.recorded, replay)}")
-    click.echo(f"  here:     {_words(difference.here, replay)}")
+    click.echo(f"  replayed: {_words(difference.here, replay)}")
     _explain_here(difference, replay)
     return 1
 
@@ -127,13 +127,13 @@ def _words(note: Sequence[Any] | None, replay: Replay) -> str:
     match kind:
         case Note.DECIDED:
             uid, node, message, nominated = said
-            room = f"; room is made on {nominated}" if nominated else ""
-            goes = f"goes to {node}" if node else f"goes nowhere: {message}{room}"
+            room = f"; nominated node {nominated}" if nominated else ""
+            goes = f"assigned to {node}" if node else f"not scheduled: {message}{room}"
             told = f"pod {_key(uid, replay)} {goes}"
         case Note.ASKED:
-            told = f"somebody outside is asked: {said[1]}"
+            told = f"external call: {said[1]}"
         case Note.TOLD:
-            told = f"the watch tells of {said[1]} {said[3]}"
+            told = f"watch event: {said[1]} {said[3]}"
         case int():
             told = f"{_WORDS.get(Note(kind), Note(kind).name)} {said}"
         case _:
@@ -146,7 +146,7 @@ def _key(uid: str, replay: Replay) -> str:
 
 
 def _explain_here(difference: Difference, replay: Replay) -> None:
-    """Show why it was decided here, where it was a decision."""
+    """Show the explanation of the replayed decision, if the difference is one."""
     if difference.here[0] != Note.DECIDED:
         return
     key = _key(difference.here[1], replay)

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_SHADOW = "Beside another scheduler"
+_SHADOW = "Shadowing another scheduler"
 
 
 @command()
@@ -92,14 +92,14 @@ _SHADOW = "Beside another scheduler"
     "--v",
     "-v",
     default=0,
-    help="How much is logged: 0 little, 2 every pod that is bound or has to wait.",
+    help="Log level: 0 for few messages, 2 for every pod that is bound or unschedulable.",
     metavar="N",
 )
 @logging_format_option
 @duration_option(
     "--pod-max-in-unschedulable-pods-duration",
     default="5m",
-    help="How long a rejected pod waits for an event that may help it, before it is tried all the same.",
+    help="How long a rejected pod waits for an event that requeues it before it is tried again without one.",
 )
 @configuration_flags.write_config_to
 @configuration_flags.last_good_config
@@ -107,15 +107,19 @@ _SHADOW = "Beside another scheduler"
     "--record",
     type=ROOM,
     metavar=ROOM.name,
-    help="Record what is told and decided into files of a directory, the oldest of which go when they take more than the "
-    "size (1Gi unless said) or are older than so many hours (24); `custom-scheduler replay` goes through it again.",
+    help="Record input and decisions into files in a directory. The oldest files are deleted when they exceed the size "
+    "(default 1Gi) or the age in hours (default 24). `custom-scheduler replay` replays the recording.",
 )
-@option("--no-bind", is_flag=True, help="Decide, explain and count, and write nothing, not even the lease.")
+@option(
+    "--no-bind",
+    is_flag=True,
+    help="Make decisions, explanations and metrics, but write nothing, not even the lease.",
+)
 @option(
     "--shadow",
     default="",
-    help="Place nothing and write nothing: decide for the pods of this other scheduler, and tell where it decides "
-    "otherwise; by the default profile, and by that of --config.",
+    help="Write nothing: decide for the pods of this other scheduler, and report decisions that differ; by the default "
+    "profile, and by that of --config.",
     metavar="NAME",
     section=_SHADOW,
 )
@@ -123,15 +127,15 @@ _SHADOW = "Beside another scheduler"
     "--shadow-sampling",
     type=click.IntRange(0, 100),
     default=0,
-    help="The other scheduler's percentageOfNodesToScore: of a node that it may not have looked at nothing is said; 0 is "
-    "kube-scheduler's default, 100 looks at all.",
+    help="The other scheduler's percentageOfNodesToScore: a node that it may not have checked is not reported. 0 is "
+    "kube-scheduler's default, 100 checks all nodes.",
     metavar="PERCENT",
     section=_SHADOW,
 )
 @option(
     "--replace-default-scheduler",
     is_flag=True,
-    help="Run a profile called default-scheduler although another scheduler of that name is at work.",
+    help="Run a profile named default-scheduler even if another scheduler of that name is running.",
 )
 @leader_election_flags
 def run(
@@ -160,11 +164,11 @@ def run(
     replace_default_scheduler: bool,
     overriding: Callable[[Configuration], Configuration],
 ) -> None:
-    """Place the pods whose spec.schedulerName is one of the configuration's profiles."""
+    """Run the scheduler: place the pods whose spec.schedulerName is one of the configuration's profiles."""
     configure_logging(level_of(v), logging_format)
     settle_memory()
     if config is not None and config_map is not None:
-        raise ConfigurationError([FieldError("--config-map", "cannot be given beside --config")])
+        raise ConfigurationError([FieldError("--config-map", "cannot be combined with --config")])
     serving = Serving(
         bind_address,
         secure_port,
@@ -179,7 +183,9 @@ def run(
         from scheduler.cli.shadowing import run_shadow  # few do
 
         if config_map is not None or scheduler_profiles:
-            raise ConfigurationError([FieldError("--shadow", "goes with --config, and with no other origin")])
+            raise ConfigurationError(
+                [FieldError("--shadow", "cannot be combined with --config-map and --scheduler-profiles")]
+            )
         candidate = None if config is None else with_feature_gates(load(config), feature_gates)
         run_in_loop(run_shadow(shadow, candidate, sampling=shadow_sampling, kubeconfig=path, serving=serving))
         return
@@ -202,7 +208,7 @@ def run(
     try:
         run_in_loop(work)
     except LeadershipLostError as lost:
-        logger.error(str(lost))  # noqa: TRY400 - how it came to that was logged where it happened
+        logger.error(str(lost))  # noqa: TRY400 - the cause is logged already
         sys.exit(1)
     except StoppedError:
         logger.info("Stopped")
@@ -218,14 +224,14 @@ def _write(configuration: Configuration, path: Path) -> None:
 
 @dataclass(slots=True)
 class _Origin:
-    """Where the configuration comes from.
+    """Source of the configuration.
 
     Attributes:
-        read: gives it, for the first time.
-        name: for messages; "" where there is none to be read.
-        file: follows it, if it is a file.
-        config_map: follows it, if it is in a ConfigMap.
-        connection: to the API server, where that is asked for it.
+        read: reads it for the first time.
+        name: name for messages; "" for the built-in defaults.
+        file: the file that is followed, if it is a file.
+        config_map: the ConfigMap that is followed, if it is in one.
+        connection: connection to the API server, if the ConfigMap is read from there.
     """
 
     read: Callable[[], Awaitable[Configuration]]
@@ -268,7 +274,7 @@ async def _origin(
         try:
             folder = stack.enter_context(TemporaryDirectory(prefix="custom-scheduler-"))
         except OSError as error:
-            problem = f"there is no place for its plugin files: {error.strerror or error}"
+            problem = f"cannot create a folder for its plugin files: {error.strerror or error}"
             raise ConfigurationError([FieldError("--config-map", problem)]) from error
         source = ConfigMapSource(config_map, Path(folder), policies)
 
@@ -300,10 +306,10 @@ async def _origin(
 async def _begin(
     origin: _Origin, kept: LastGood | None, build: Callable[[Configuration], Awaitable[Daemon]]
 ) -> tuple[Daemon, bytes]:
-    """Build the daemon by the configuration there is, or else by the last good one; return it with the digest.
+    """Build the daemon with the given configuration, or else with the last good one; return it with the digest.
 
     Raises:
-        ConfigurationError: it is wrong, and no other was kept that can be used.
+        ConfigurationError: the configuration is invalid, and there is no usable last good one.
     """
     try:
         read = await origin.read()
@@ -313,8 +319,8 @@ async def _begin(
         if before is None:
             raise
         read, digest = before
-        logger.error(  # noqa: TRY400 - no mistake of ours
-            "Configuration cannot be used; the last good one is used instead",
+        logger.error(  # noqa: TRY400 - a fault of the configuration
+            "Configuration is invalid; using the last good one",
             extra={"source": origin.name, "error": "; ".join(map(str, error.errors))},
         )
         try:
@@ -322,7 +328,7 @@ async def _begin(
         except ConfigurationError:
             raise error from None
         if origin.followed is not None:
-            origin.followed.unread()  # it is offered once more, and refused where everybody sees it
+            origin.followed.unread()  # it is read again, and rejected with an event
         return daemon, digest
     digest = b"" if origin.followed is None else origin.followed.digest
     if kept is not None:
@@ -331,12 +337,12 @@ async def _begin(
 
 
 async def _note_attempts(daemon: Daemon, beside: Path, requests: Requests, clock: Clock) -> None:
-    """Note in a file which pod an attempt is at, and put aside the one at which the process before ended."""
+    """Write the pod of each attempt to a file, and quarantine the pod at which the previous process ended."""
     path = beside.with_name(f"{beside.name}.attempt")
     note: AttemptNote | None = None
     daemon.metrics.watch_gauges(
         "custom_scheduler_attempt_note_up",
-        "Whether the file that outlives the process says which pod the last attempt was at; 0 where it cannot be written.",
+        "Whether the pod of the running attempt is written to the attempt file; 0 if the file cannot be written.",
         (),
         lambda: [((), float(note is not None and note.is_kept))],
     )
@@ -344,7 +350,7 @@ async def _note_attempts(daemon: Daemon, beside: Path, requests: Requests, clock
         note = await in_a_thread(partial(AttemptNote, path), f"opening {path}")
     except (OSError, TookTooLongError) as error:
         fields = {"file": str(path), "error": str(error)}
-        logger.warning("Which pod an attempt is at cannot be noted for a restart", extra=fields)
+        logger.warning("Cannot write the attempt file", extra=fields)
         return
     if note.found is not None:
         await put_aside(note.found, requests, clock)
@@ -362,14 +368,14 @@ async def _following(
     connection: ApiConnection,
     kubeconfig: str | None,
 ) -> AsyncIterator[None]:
-    """Follow the configuration where it is kept, and the profiles that are objects, as far as either is wanted."""
+    """Follow the configuration at its source, and SchedulerProfile objects, as far as either is enabled."""
     file = None if origin is None else origin.file
     config_map = None if origin is None else origin.config_map
     async with AsyncExitStack() as stack:
         if file is not None:
             await stack.enter_async_context(following_file(daemon, reloader, file))
         if config_map is not None or profiles is not None:
-            # It takes a second of CPU, which on a busy machine may be minutes: then there is nothing better than to wait.
+            # The import takes a second of CPU, which may be minutes on a busy machine. Nothing else can be done meanwhile.
             await in_a_thread(partial(import_module, "kopf"), "importing kopf", gives_up=False)
             from scheduler.controllers.kopf_thread import KopfThread
 
@@ -390,16 +396,16 @@ def _tell_notes(configuration: Configuration) -> None:
         logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
     if configuration.api_version != API_VERSION:
         logger.info(
-            "Configuration is of an old version; `custom-scheduler check --convert` prints today's form",
+            "Configuration has an old apiVersion; `custom-scheduler check --convert` converts it",
             extra={"api_version": configuration.api_version},
         )
 
 
 def _recording(room: Room | None, clock: Clock, max_in_unschedulable_seconds: float) -> Recording | None:
-    """Begin to record, if that is wanted.
+    """Begin to record, if requested.
 
     Raises:
-        ConfigurationError: nothing can be written there.
+        ConfigurationError: the folder cannot be written.
     """
     if room is None:
         return None
@@ -476,7 +482,7 @@ async def _run(
             await stack.enter_async_context(recording.of(daemon))
         daemon.parts.budget.take_clock()
         stack.callback(daemon.parts.budget.give_clock_back)
-        call_on_signal(signal.SIGUSR2, daemon.consistency.ask)  # as kube-scheduler's cache debugger
+        call_on_signal(signal.SIGUSR2, daemon.consistency.ask)  # like kube-scheduler's cache debugger
         await stack.enter_async_context(watching_loop(daemon.metrics.loop))
         if serving.secure_port or serving.http_port:
             from scheduler.app.pages import serving_pages  # an HTTP server takes half as long as all the rest

@@ -1,4 +1,4 @@
-"""One disagreement with another scheduler, as `/debug/shadow` has it, in a line for people."""
+"""One disagreement with another scheduler, in the form of `/debug/shadow`, as one line of text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def disagreement(found: Mapping[str, Any]) -> str:
-    """Return both choices, and where the scores differ, plugin by plugin: theirs, then ours."""
+    """Return both choices and, where the scores differ, both scores by plugin: theirs, then ours."""
     theirs, ours = found.get("theirs", {}), found.get("ours", {})
     return "; ".join(
         [
@@ -25,10 +25,10 @@ def disagreement(found: Mapping[str, Any]) -> str:
 def _choice(whose: str, choice: Mapping[str, Any]) -> Iterator[str]:
     if not choice:
         return
-    about = [f"{choice['total']} points"] if "total" in choice else []
-    about += [f"one of {choice['ties']}"] if choice.get("ties", 1) > 1 else []
+    about = [f"{choice['total']} total score"] if "total" in choice else []
+    about += [f"one of {choice['ties']} equal nodes"] if choice.get("ties", 1) > 1 else []
     about += [", ".join(choice["reasons"])] if "reasons" in choice else []
-    about += [f"instead of {', '.join(choice['victims'])}"] if choice.get("victims") else []
+    about += [f"evicting {', '.join(choice['victims'])}"] if choice.get("victims") else []
     told = f" ({', '.join(about)})" if about else ""
     yield f"{whose} {choice['node']}{told}"
 
@@ -36,4 +36,4 @@ def _choice(whose: str, choice: Mapping[str, Any]) -> Iterator[str]:
 def _differences(theirs: Mapping[str, int], ours: Mapping[str, int]) -> Iterator[str]:
     for plugin in theirs:
         if theirs[plugin] != ours.get(plugin):
-            yield f"{plugin} {theirs[plugin]} against {ours.get(plugin)}"
+            yield f"{plugin} {theirs[plugin]} vs {ours.get(plugin)}"

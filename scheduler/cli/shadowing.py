@@ -1,4 +1,4 @@
-"""`custom-scheduler run --shadow`: beside another scheduler, to see what would be different."""
+"""`custom-scheduler run --shadow`: runs beside another scheduler, and reports decisions that differ."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ async def run_shadow(
     kubeconfig: str | None,
     serving: Serving,
 ) -> None:
-    """Shadow a scheduler until a signal comes; the summary is printed at the end.
+    """Shadow a scheduler until a signal arrives; then print the summary.
 
     Raises:
-        ConfigurationError: the configuration cannot be used, or an address not be listened on.
+        ConfigurationError: the configuration is invalid, or an address cannot be listened on.
     """
     stop, clock = stop_on_signals(), SystemClock()
     named = "" if candidate is None else candidate.settings.client_connection.kubeconfig

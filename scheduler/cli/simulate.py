@@ -1,4 +1,4 @@
-"""`custom-scheduler simulate`: what configurations would do with a workload, side by side, in virtual time."""
+"""`custom-scheduler simulate`: compares configurations with a workload in virtual time."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Output(Enum):
 @click.argument("source", metavar="TRACE|SCENARIO|RECORDING|CLUSTER")
 @file_option(
     "--nodes",
-    help="The nodes of a trace: its table with the columns sn, cpu_milli, memory_mib, gpu and model. Without it, the first "
-    "argument is a scenario (YAML with nodes, workloads and steps), a recording (a folder of `run --record`, or what "
-    "kube-scheduler-simulator's recorder writes), or a cluster, as `kubectl get nodes,pods -A -o json` or YAML, whose "
-    "pending pods come at once; - is a cluster on standard input.",
+    help="Node table of a trace, with the columns sn, cpu_milli, memory_mib, gpu and model. Without it, the first "
+    "argument is a scenario (YAML with nodes, workloads and steps), a recording (a folder of `run --record`, or a file of "
+    "kube-scheduler-simulator's recorder), or a cluster, as `kubectl get nodes,pods -A -o json` or YAML, whose pending "
+    "pods all arrive at the beginning; - is a cluster on standard input.",
 )
-@option("--gpu-nodes-only", is_flag=True, help="Leave out a trace's nodes without GPUs.")
+@option("--gpu-nodes-only", is_flag=True, help="Ignore a trace's nodes without GPUs.")
 @option(
     "--add-nodes",
     multiple=True,
@@ -53,49 +53,52 @@ class Output(Enum):
     "--without",
     multiple=True,
     metavar="SELECTOR",
-    help="Leave out the nodes of a cluster with such labels, as in topology.kubernetes.io/zone=eu-1a; their pods come again.",
+    help="Remove the nodes with these labels from a cluster, for example topology.kubernetes.io/zone=eu-1a; replacement "
+    "pods are created for theirs.",
 )
 @option(
     "--scale",
     multiple=True,
     metavar="KIND/NAME=SIZE",
-    help="Have as many pods of a workload of a cluster, or so many times as many: deployment/web=2x, statefulset/shop/db=5.",
+    help="Set the number of pods of a workload of a cluster, or multiply it: deployment/web=2x, statefulset/shop/db=5.",
 )
-@file_option("--config", multiple=True, help="KubeSchedulerConfiguration file; several are compared.")
-@option("--seed", type=int, default=1, help="Of ties between nodes, and of what is drawn at random.")
+@file_option("--config", multiple=True, help="KubeSchedulerConfiguration file; may be given several times.")
+@option("--seed", type=int, default=1, help="Seed for ties between nodes and for random samples.")
 @option(
     "--seeds",
     type=click.IntRange(1, 1000),
     default=1,
-    help="So many seeds, from --seed on; shown is their mean.",
+    help="Number of seeds, starting at --seed; the mean is shown.",
 )
 @option(
     "--inflate",
     type=click.FloatRange(0.01, 10.0),
     metavar="RATIO",
-    help="Let pods come, in random order and drawn again from the trace, until they ask for this share of the cluster's GPUs. "
-    "None goes, and one that does not fit is gone.",
+    help="Add pods, in random order and drawn from the trace, until they request this share of the cluster's GPUs. No pod "
+    "ends, and a pod that does not fit is removed.",
 )
 @option(
     "--arrivals",
     type=click.IntRange(1),
     metavar="NUMBER",
-    help="So many pods drawn from the trace, over the same time; they run so much shorter that the load stays.",
+    help="Draw this number of pods from the trace, over the same time; their run times are scaled so that the load stays.",
 )
 @option(
     "--first-of-equals",
     is_flag=True,
-    help="Of the best nodes take the one of the smallest name, as the simulator of the paper does, instead of any.",
+    help="If several nodes are best, choose the smallest name, as the simulator of the paper does, instead of a random one.",
 )
 @option(
-    "--processes", type=click.IntRange(1), help="How many simulations run at a time.  [default: one per CPU]"
+    "--processes",
+    type=click.IntRange(1),
+    help="Number of simulations that run at a time.  [default: one per CPU]",
 )
 @option(
     "--typical-pods",
     is_flag=True,
-    help="Print the most frequent kinds of pods, 95 in 100 of all, as FragmentationGradientDescent takes them, and end.",
+    help="Print the most frequent kinds of pods (95 %), in the form of FragmentationGradientDescent's arguments, and exit.",
 )
-@choice_option(Output, "--output", "-o", default=Output.TABLE, help="For people or for programs.")
+@choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.")
 def simulate(
     source: str,
     nodes: Path | None,
@@ -113,12 +116,12 @@ def simulate(
     typical_pods: bool,
     output: Output,
 ) -> None:
-    """Say what configurations would do with the pods that come: who waits, for how long, and what stays unused."""
+    """Compare what configurations do with a workload: which pods wait, for how long, and what stays unused."""
     logging.basicConfig(level=logging.WARNING)
     if inflate is not None and arrivals is not None:
-        refuse("--inflate and --arrivals are two ways to make a workload: give one")
+        refuse("--inflate and --arrivals cannot be combined")
     if gpu_nodes_only and nodes is None:
-        refuse("--gpu-nodes-only is about a trace: give --nodes too")
+        refuse("--gpu-nodes-only needs --nodes")
     try:
         workload = read_source(
             source, nodes, gpu_nodes_only=gpu_nodes_only, add_nodes=add_nodes, leave_out=without, scale=scale
@@ -130,7 +133,7 @@ def simulate(
         return
     if not config:
         refuse("--config FILE is needed, at least once")
-    configs = [load(path) for path in config]  # what is wrong is told before anything runs
+    configs = [load(path) for path in config]  # errors are reported before anything runs
     try:
         jobs = jobs_of(
             workload,

@@ -1,4 +1,4 @@
-"""`custom-scheduler why`, or `kubectl why`: why a pod waits, or would, in the cluster that kubectl talks to."""
+"""`custom-scheduler why` and `kubectl why`: explain why a pod waits in the current cluster of kubectl."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from scheduler.cli.process import run_in_loop
 from scheduler.logs import LogFormat, configure_logging
 
 _LEASE: Final = "kube-system/custom-scheduler"
-_OF_THE_DAEMON: Final = "The daemon that is asked"
+_OF_THE_DAEMON: Final = "The daemon"
 _POD_WORDS: Final = frozenset({"pod", "pods", "po"})
 
 
 class Output(Enum):
-    """How answers are written."""
+    """How results are written."""
 
     TABLE = "table"
     JSON = "json"
@@ -39,72 +39,76 @@ def _lease(text: str) -> Named:
 @click.argument("pod", required=False, metavar="[POD]")
 @option(
     "--group",
-    help="Say why this group of pods waits, a PodGroup of any kind; of a POD in a group it is told how its group fares.",
+    help="Explain why this group waits (a PodGroup of any kind). For a POD of a group, the state of its group is always "
+    "shown.",
     metavar="NAME",
 )
-@option("--pending", is_flag=True, help="List all pods that wait, of every scheduler, by cause.")
+@option("--pending", is_flag=True, help="List all pending pods of every scheduler, by cause.")
 @option(
     "--filename",
     "-f",
     "filenames",
     multiple=True,
-    help="Say how many of the pods of what is not created yet would start now, where, and at whose cost; - is standard "
-    "input.",
+    help="Show how many pods of objects that are not created yet would start now, on which nodes, and which pods would be "
+    "evicted; - is standard input.",
     metavar="FILE",
 )
 @option(
     "--replicas",
     type=click.IntRange(1),
-    help="With -f: so many pods of each object, whatever it says.",
+    help="With -f: number of pods of each object, instead of its own.",
     metavar="N",
 )
-@option("--node", help="Show this node's verdict or scores, beside those of the node chosen.", metavar="NAME")
-@option("--watch", "-w", is_flag=True, help="Go on until the pod is on a node, and tell whatever is new.")
-@choice_option(Output, "--output", "-o", default=Output.TABLE, help="For people or for programs.")
-@option("--all-nodes", is_flag=True, help="Name every node in tables, however many there are.")
+@option(
+    "--node", help="Show the result and scores of this node, beside those of the chosen node.", metavar="NAME"
+)
+@option("--watch", "-w", is_flag=True, help="Watch until the pod is on a node, and print each change.")
+@choice_option(Output, "--output", "-o", default=Output.TABLE, help="Output format.")
+@option("--all-nodes", is_flag=True, help="Show every node in tables.")
 @file_option(
     "--config",
-    help="Decide with the profiles of this KubeSchedulerConfiguration where no daemon is asked; without it, with "
-    "kube-scheduler's default plugins.",
+    help="Use the profiles of this KubeSchedulerConfiguration where no daemon is asked; without it, kube-scheduler's "
+    "default plugins.",
 )
 @feature_gates_option
-@option("--offline", is_flag=True, help="Ask no daemon: decide here.")
+@option("--offline", is_flag=True, help="Do not ask a daemon; evaluate in this process.")
 @option(
     "--kubeconfig",
-    help="How to reach the API server; without it, $KUBECONFIG and ~/.kube/config, as kubectl.",
+    help="Kubeconfig of the API server; without it, $KUBECONFIG and ~/.kube/config, like kubectl.",
     metavar="FILE",
-    section="The cluster, as of kubectl",
+    section="The cluster, as for kubectl",
 )
 @option(
     "--context",
-    help="Of the kubeconfig; without it, the current one.",
+    help="Context of the kubeconfig; without it, the current one.",
     metavar="NAME",
-    section="The cluster, as of kubectl",
+    section="The cluster, as for kubectl",
 )
 @option(
     "--namespace",
     "-n",
-    help="Of the pod, or of what names none in a file; without it, the context's. With --pending, only of this one.",
+    help="Namespace of the pod, or of objects in a file that name none; without it, the context's. With --pending, list "
+    "only this one.",
     metavar="NAME",
-    section="The cluster, as of kubectl",
+    section="The cluster, as for kubectl",
 )
 @option(
     "--lease",
     type=_lease,
     default=_LEASE,
-    help="Held by the daemon that leads.",
+    help="Lease of the daemon, whose holder is asked.",
     metavar="NAMESPACE/NAME",
     section=_OF_THE_DAEMON,
 )
 @option(
     "--server",
-    help="Where its pages are, instead of behind a forwarded port.",
+    help="URL of the daemon's HTTP endpoints, instead of a forwarded port.",
     metavar="URL",
     section=_OF_THE_DAEMON,
 )
 @file_option(
     "--token-file",
-    help="Shown to it as bearer token, instead of one of the ServiceAccount custom-scheduler-why.",
+    help="File with the bearer token, instead of a token of the ServiceAccount custom-scheduler-why.",
     section=_OF_THE_DAEMON,
 )
 def why(
@@ -127,10 +131,10 @@ def why(
     server: str | None,
     token_file: Path | None,
 ) -> None:
-    """Say why a pod waits and which nodes could run it, in the cluster that kubectl talks to.
+    """Explain why a pod waits and which nodes fit, in the current cluster of kubectl.
 
-    The daemon that leads is asked for its last attempt. Where none answers, and of pods of other schedulers, it is
-    decided here, from what the API server lists now.
+    The leading daemon is asked for its last attempt. If no daemon answers, and for pods of other schedulers, this
+    process evaluates the pod in the current state of the cluster.
     """
     if sum((pod is not None, group is not None, pending, bool(filenames))) != 1:
         raise click.UsageError("one of POD, --group, --pending and -f FILE is needed")
@@ -140,7 +144,7 @@ def why(
         ("--watch", watch, pod is not None),
     ):
         if is_given and not wanted:
-            raise click.UsageError(f"{flag} is not for this: see --help")
+            raise click.UsageError(f"{flag} has no effect here: see --help")
     configure_logging(logging.WARNING, LogFormat.TEXT)
     from scheduler.cli.why_look import Look  # what judges takes a while to import, and --help none of it
 
@@ -176,13 +180,13 @@ def why(
 
 
 def _pod_name(text: str) -> str:
-    """Read NAME, pod/NAME or NAMESPACE/NAME; the namespace stays before the name."""
+    """Read NAME, pod/NAME or NAMESPACE/NAME; a namespace stays in the result."""
     first, slash, rest = text.partition("/")
     return rest if slash and first in _POD_WORDS else text
 
 
 def _usual_kubeconfig() -> str | None:
-    """Return the file that kubectl would read; None where $KUBECONFIG names others, and for a pod's ServiceAccount."""
+    """Return kubectl's default file; None if $KUBECONFIG names others, or to use a pod's ServiceAccount."""
     usual = Path.home() / ".kube" / "config"
     in_a_pod = "KUBERNETES_SERVICE_HOST" in os.environ and not usual.exists()
     return None if in_a_pod or os.environ.get("KUBECONFIG") else str(usual)

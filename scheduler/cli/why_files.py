@@ -1,4 +1,4 @@
-"""How many pods of what is not created yet would start now."""
+"""Shows how many pods of objects that are not created yet would start now."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _CLAIM_TEMPLATES: Final = Resource(
 _READ_AT_ADMISSION: Final = frozenset(
     {"LimitRange", "Namespace", "PriorityClass", "ResourceQuota", "RuntimeClass", "ServiceAccount"}
 )
-"""A file that has such an object brings what the API server would miss in a dry run of its pods alone."""
+"""Kinds that admission reads: a file with such an object adds what a dry run of its pods alone would not find."""
 
 
 async def look_at_files(look: Look, filenames: Iterable[str], replicas: int | None) -> None:
-    """Show what would come of files.
+    """Show what the objects of files would do.
 
     Raises:
-        SchedulerError: a file cannot be read, or the cluster cannot.
+        SchedulerError: a file or the cluster cannot be read.
     """
     manifests = [manifest for filename in filenames for manifest in _manifests(filename)]
     async with look.connect() as (connection, namespace):
@@ -56,7 +56,7 @@ async def look_at_files(look: Look, filenames: Iterable[str], replicas: int | No
         plan = Plan(namespace, given, replicas)
         planned = await plan.make(manifests)
         for problem in plan.problems:
-            click.echo(f"left out: {problem}", err=True)
+            click.echo(f"skipped: {problem}", err=True)
         knows_all = not any(manifest["kind"] in _READ_AT_ADMISSION for manifest in manifests)
         await _admit(connection, planned, knows_all=knows_all)
         names = {pod["spec"]["schedulerName"] for each in planned for pod in each.pods}
@@ -67,14 +67,14 @@ async def look_at_files(look: Look, filenames: Iterable[str], replicas: int | No
 
 
 async def _admit(connection: ApiConnection, planned: Iterable[Planned], *, knows_all: bool) -> None:
-    """Let the API server have its say about all pods, and tell once why it has none."""
+    """Send all pods through the API server's admission, and print each reason once why that is not possible."""
     reasons = {await admit(connection, each, knows_all=knows_all) for each in planned} - {""}
     for reason in sorted(reasons):
-        click.echo(f"without what the API server would say of the pods: {reason}", err=True)
+        click.echo(f"the API server did not check the pods: {reason}", err=True)
 
 
 def _without(others: _Objects, known: _Objects) -> _Objects:
-    """Return the objects that are not there already under their names."""
+    """Return the objects whose names do not exist yet."""
     return {
         kind: {key: raw for key, raw in objects.items() if key not in known.get(kind, {})}
         for kind, objects in others.items()
@@ -82,7 +82,7 @@ def _without(others: _Objects, known: _Objects) -> _Objects:
 
 
 def _manifests(filename: str) -> list[dict[str, Any]]:
-    """Return the objects of a file, each with a kind and a name.
+    """Return the objects of a file; each has a kind and a name.
 
     Raises:
         ClusterFileError: everything that is wrong with it.

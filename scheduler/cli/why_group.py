@@ -1,4 +1,4 @@
-"""Why a group of pods waits: what the daemon that leads says, or what is decided here."""
+"""Why a group waits: the leading daemon's answer, or an evaluation in this process."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 class NoSuchGroupError(SchedulerError):
-    """No pod of a group of that name waits."""
+    """There is no pending pod of a group of that name."""
 
 
 async def look_at_group(look: Look, name: str, ask: Ask | None) -> None:
     """Show why a group waits.
 
     Args:
-        look: where.
-        name: the group's, or `namespace/name`.
-        ask: the daemon; None asks none.
+        look: the cluster.
+        name: name of the group, or `namespace/name`.
+        ask: the daemon; None to ask none.
 
     Raises:
-        SchedulerError: the cluster cannot be read, or no pod of such a group waits.
+        SchedulerError: the cluster cannot be read, or there is no pending pod of the group.
     """
     token = token_of(ask)
     async with look.connect() as (connection, namespace):
@@ -50,7 +50,7 @@ async def look_at_group(look: Look, name: str, ask: Ask | None) -> None:
         write_json({"decidedBy": who or look.plugins, "groups": found})
         return
     console = console_for_people()
-    told = f"As {who} tells it:" if who else f"Decided here and now, with {look.plugins}:"
+    told = f"From {who}:" if who else f"Evaluated now with {look.plugins}:"
     console.print(Text(told, style="italic"))
     for explanation in found:
         show_group(console, explanation, all_nodes=look.all_nodes)
@@ -59,7 +59,7 @@ async def look_at_group(look: Look, name: str, ask: Ask | None) -> None:
 async def _asked(
     connection: ApiConnection, ask: Ask | None, token: str, key: str
 ) -> tuple[list[dict[str, Any]] | None, str | None]:
-    """Return what the daemon that leads now says of a group, and its name; None of both if it says nothing."""
+    """Return the leading daemon's answer about a group and its name; None for both if it does not know the group."""
     if ask is None:
         return None, None
     reached = at_url(ask.server, token) if ask.server is not None else leader(connection, ask.lease, token)
@@ -68,7 +68,7 @@ async def _asked(
             answer = await daemon.explain_group(key)
             return (None, None) if answer is None else (answer["groups"], daemon.name)
     except NoLeaderError as error:
-        click.echo(f"no daemon tells: {error}", err=True)
+        click.echo(f"no daemon answers: {error}", err=True)
         return None, None
 
 
@@ -81,7 +81,7 @@ async def _decided(look: Look, connection: ApiConnection, key: str) -> list[dict
         if is_pending(pod) and pod.group is not None and pod.group.key == key
     ]
     if not names:
-        raise NoSuchGroupError(f"no pod of a group {key} waits")
+        raise NoSuchGroupError(f"there is no pending pod of group {key}")
     scheduler, _ = await look.scheduler(connection, names)
 
     def judged() -> list[dict[str, Any]]:

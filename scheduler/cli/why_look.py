@@ -1,4 +1,4 @@
-"""What all looks of `kubectl why` share: where they look, and who decides where no daemon does."""
+"""What all forms of `kubectl why` share: the cluster, and the evaluation if no daemon answers."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Where to look, and how to show what is seen.
+    """The cluster, and the form of the output.
 
     Attributes:
-        kubeconfig: as of `Credentials`.
-        context: likewise.
-        namespace: that was asked for; None for none.
-        config: whose profiles decide; None for the default plugins.
-        feature_gates: in place of the configuration's.
-        as_json: whether it is for programs.
-        all_nodes: whether tables name every node.
+        kubeconfig: path of the kubeconfig, as in `Credentials`.
+        context: context of the kubeconfig, as in `Credentials`.
+        namespace: namespace of the request; None for the context's.
+        config: configuration with the profiles to use; None for the default plugins.
+        feature_gates: gates that override the configuration's.
+        as_json: whether to print JSON.
+        all_nodes: whether tables show every node.
     """
 
     kubeconfig: str | None
@@ -49,7 +49,7 @@ class Look:
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[tuple[ApiConnection, str]]:
-        """Connect; yields beside it the namespace of what names none.
+        """Connect; yield the connection, and the namespace of objects that name none.
 
         Raises:
             ConfigurationError: the kubeconfig is missing or broken.
@@ -61,17 +61,17 @@ class Look:
     async def scheduler(
         self, connection: ApiConnection, names: Iterable[str]
     ) -> tuple[OfflineScheduler, ClusterFile]:
-        """Return who decides, with the cluster as it is now, and that cluster.
+        """Return a scheduler with the current state of the cluster, and that state.
 
         Args:
             connection: to the API server.
-            names: schedulerNames of the pods; without a configuration each has the default plugins.
+            names: schedulerNames of the pods; without a configuration, each gets the default plugins.
 
         Raises:
             ConfigurationError: the configuration is wrong, or has no profile of one of the names.
             ApiError: the cluster cannot be read.
         """
-        # A thread, since plugins may fetch their data in a loop of their own.
+        # In a thread, because plugins may fetch their data in an event loop of their own.
         scheduler = await asyncio.to_thread(self._without_cluster, sorted(set(names)))
         cluster = await read_cluster(connection, scheduler.needs.kinds)
         scheduler.fill(cluster)
@@ -85,7 +85,7 @@ class Look:
             for name in names:
                 if name not in scheduler.frameworks:
                     there = ", ".join(scheduler.frameworks)
-                    problem = f"there is no profile called {name}, there are {there}"
+                    problem = f"there is no profile {name}; the profiles are {there}"
                     raise ConfigurationError([FieldError("profiles", problem)], str(self.config))
             return scheduler
         profiles: list[dict[str, Any]] = [{"schedulerName": name} for name in names]
@@ -95,5 +95,5 @@ class Look:
 
     @property
     def plugins(self) -> str:
-        """What to call the plugins that decide here."""
+        """Description of the plugins that this process uses."""
         return "kube-scheduler's default plugins" if self.config is None else f"the profiles of {self.config}"

@@ -1,4 +1,4 @@
-"""What `kubectl why` prints."""
+"""Output of `kubectl why`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NODES_SHOWN: Final = 10
 
 
 def show_pod(answer: dict[str, Any], *, node: str | None, as_json: bool, all_nodes: bool) -> None:
-    """Show what is known of one pod, of one node of it if one is named."""
+    """Show the answer about one pod, or about one node for it."""
     when = "attempt" if answer["attempt"] else "now"
     judged = answer[when]
     if as_json:
@@ -37,17 +37,17 @@ def show_pod(answer: dict[str, Any], *, node: str | None, as_json: bool, all_nod
         return
     console = console_for_people()
     if answer["decidedBy"] is None:
-        console.print(Text(f"{answer['pod']} waits for no node: it has ended, or is being deleted."))
+        console.print(Text(f"{answer['pod']} does not wait: it has ended, or is being deleted."))
     elif node is not None and judged is not None:
         _show_node(console, judged, node)
     elif answer["place"] is not None:
-        console.print(Text(f"As {answer['decidedBy']} tells it:", style="italic"))
+        console.print(Text(f"From {answer['decidedBy']}:", style="italic"))
         show_live(answer, as_json=False, all_nodes=all_nodes)
     else:
-        console.print(Text(f"Decided here and now, with {answer['decidedBy']}:", style="italic"))
+        console.print(Text(f"Evaluated now with {answer['decidedBy']}:", style="italic"))
         show(console, judged, all_nodes=all_nodes)
         if answer["said"]:
-            console.print(Text(f"Its scheduler said last: {answer['said']}"), soft_wrap=True)
+            console.print(Text(f"Last message of its scheduler: {answer['said']}"), soft_wrap=True)
 
 
 def _best(nodes: dict[str, Any]) -> str:
@@ -56,26 +56,26 @@ def _best(nodes: dict[str, Any]) -> str:
 
 
 def _show_node(console: Console, attempt: dict[str, Any], node: str) -> None:
-    """Show one node's verdict; of one that can run the pod its scores beside the chosen node's."""
+    """Show one node's result; for a node that fits, its scores beside the chosen node's."""
     nodes: dict[str, Any] = attempt["nodes"]
     verdict = nodes.get(node)
     if verdict is None:
-        reason = attempt["message"] or "no node is called so"
-        console.print(Text(f"{node} was not looked at for {attempt['pod']}: {reason}"), soft_wrap=True)
+        reason = attempt["message"] or "there is no such node"
+        console.print(Text(f"{node} was not examined for {attempt['pod']}: {reason}"), soft_wrap=True)
         return
     if not verdict["feasible"]:
         reasons = ", ".join(verdict["reasons"])
-        console.print(Text(f"{node} cannot run {attempt['pod']}: {reasons}"), soft_wrap=True)
-        console.print(Text(f"{verdict['plugin']} says so ({verdict['code']})."))
+        console.print(Text(f"{node} does not fit {attempt['pod']}: {reasons}"), soft_wrap=True)
+        console.print(Text(f"Rejected by {verdict['plugin']} ({verdict['code']})."))
         for detail in verdict.get("details", ()):
             console.print(Text(f"  {detail}"), soft_wrap=True)
         return
     if "total" not in verdict:
-        console.print(Text(f"{node} can run {attempt['pod']}; the nodes that can were not ranked."))
+        console.print(Text(f"{node} fits {attempt['pod']}; the feasible nodes were not scored."))
         return
     totals = sorted((each["total"] for each in nodes.values() if "total" in each), reverse=True)
     place = totals.index(verdict["total"]) + 1
-    console.print(Text(f"{node} can run {attempt['pod']}: rank {place} of {len(totals)}"))
+    console.print(Text(f"{node} fits {attempt['pod']}: rank {place} of {len(totals)}"))
     other = attempt.get("chosen") or _best(nodes)
     columns = [node] if other == node else [node, other]
     table = Table()
@@ -89,22 +89,22 @@ def _show_node(console: Console, attempt: dict[str, Any], node: str) -> None:
 
 
 def show_waiting(groups: Sequence[Waiting], *, as_json: bool) -> None:
-    """Show pods that wait, by cause."""
+    """Show pending pods by cause."""
     if as_json:
         write_json([_plain(group) for group in groups])
         return
     console = console_for_people()
     if not groups:
-        console.print("No pod waits.")
+        console.print("There are no pending pods.")
     for group in groups:
         count = len(group.pods)
-        head = f"{count} pod{'s' if count > 1 else ''} of {group.scheduler}, the first since {group.since}"
+        head = f"{count} pod{'s' if count > 1 else ''} of {group.scheduler}, pending since {group.since}"
         console.print(Text(head, style="bold"))
         for cause, (low, high) in zip(group.causes, group.nodes, strict=True):
             counted = f"{low} to {high}" if low != high else str(high)
             console.print(Text(f"  {counted} of {group.of} nodes: {cause}" if high else f"  {cause}"))
         if group.is_expected:
-            console.print("  room is being made for them on a node")
+            console.print("  preemption is in progress for them on a node")
         console.print(Text(f"  {some(group.pods, _NAMES_SHOWN)}", style="dim"), soft_wrap=True)
 
 
@@ -124,15 +124,15 @@ def _plain(group: Waiting) -> dict[str, Any]:
 
 
 def show_outcomes(outcomes: Sequence[Outcome], plugins: str, *, as_json: bool, all_nodes: bool) -> None:
-    """Show what would come of what is not created yet."""
+    """Show what the objects that are not created yet would do."""
     if as_json:
         write_json([_plain_outcome(outcome) for outcome in outcomes])
         return
     console = console_for_people()
     if not outcomes:
-        console.print("Nothing in it brings pods.")
+        console.print("No object in it creates pods.")
         return
-    console.print(Text(f"Decided here and now, with {plugins}:", style="italic"))
+    console.print(Text(f"Evaluated now with {plugins}:", style="italic"))
     for outcome in outcomes:
         _show_outcome(console, outcome, all_nodes=all_nodes)
 
@@ -141,7 +141,7 @@ def _show_outcome(console: Console, outcome: Outcome, *, all_nodes: bool) -> Non
     planned = outcome.planned
     name = f"{planned.kind} {planned.namespace}/{planned.name}"
     if planned.problem:
-        console.print(Text.assemble((name, "bold"), f": no pods, for {planned.problem}"), soft_wrap=True)
+        console.print(Text.assemble((name, "bold"), f": no pods: {planned.problem}"), soft_wrap=True)
         return
     starting = outcome.nodes.total()
     verdict = f"{starting} of {len(planned.pods)} pods would start now"
@@ -152,7 +152,7 @@ def _show_outcome(console: Console, outcome: Outcome, *, all_nodes: bool) -> Non
     if outcome.victims:
         victims = [f"{victim} ({node})" for victim, node in outcome.victims.items()]
         shown = some(victims, None if all_nodes else _NODES_SHOWN)
-        console.print(Text(f"  at the cost of {len(victims)} that would have to go: {shown}"), soft_wrap=True)
+        console.print(Text(f"  pods that would be evicted: {len(victims)}: {shown}"), soft_wrap=True)
     for message, count in outcome.waiting.most_common():
         console.print(Text(f"  {count} would wait: {message}"), soft_wrap=True)
     if outcome.first is not None:
@@ -176,11 +176,11 @@ def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def console_for_people() -> Console:
-    """Return where tables go."""
+    """Return the console for tables."""
     return Console(highlight=False)
 
 
 def write_json(value: Any) -> None:
-    """Write a value for programs."""
+    """Print a value as JSON."""
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
-    sys.stdout.flush()  # somebody may be watching
+    sys.stdout.flush()  # a program may read line by line

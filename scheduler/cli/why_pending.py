@@ -1,4 +1,4 @@
-"""All pods that wait, by cause."""
+"""Lists all pending pods, by cause."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def look_at_pending(look: Look) -> None:
-    """Show what the schedulers said of the pods that wait, of all namespaces unless one was asked for.
+    """Show the messages of the schedulers about pending pods, in all namespaces unless one is given.
 
     Raises:
         SchedulerError: the pods cannot be read.

@@ -1,4 +1,4 @@
-"""Why a pod waits: what the daemon that leads says, or what is decided here."""
+"""Why a pod waits: the leading daemon's answer, or an evaluation in this process."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 _NOT_FOUND: Final = 404
 _ASK_AGAIN_SECONDS: Final = 2.0
 _DECIDE_AGAIN_SECONDS: Final = 10.0
-"""Longer, for every decision here lists all nodes and pods."""
+"""Longer, because every evaluation lists all nodes and pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Which daemon is asked, and what it is shown.
+    """The daemon to ask, and the token to send.
 
     Attributes:
-        lease: that it holds.
-        server: where its pages are; None for behind a forwarded port.
-        token_file: whose content is shown; None for what `app.leader` shows.
+        lease: the lease that it holds.
+        server: URL of its HTTP endpoints; None for a forwarded port.
+        token_file: file with the token; None for the token of `app.leader`.
     """
 
     lease: Named
@@ -51,14 +51,14 @@ class NoSuchPodError(SchedulerError):
 
 
 async def look_at_pod(look: Look, name: str, ask: Ask | None, *, node: str | None, watch: bool) -> None:
-    """Show why a pod waits, or where it is; with `watch` until it is on a node or gone.
+    """Show why a pod waits, or its node; with `watch` until it is on a node or deleted.
 
     Args:
-        look: where.
-        name: the pod's, or `namespace/name`.
-        ask: the daemon; None asks none.
-        node: to be shown alone.
-        watch: whether to go on.
+        look: the cluster.
+        name: name of the pod, or `namespace/name`.
+        ask: the daemon; None to ask none.
+        node: show only this node.
+        watch: whether to go on until the pod is on a node.
 
     Raises:
         SchedulerError: the cluster cannot be read, or there is no such pod.
@@ -74,11 +74,11 @@ async def look_at_pod(look: Look, name: str, ask: Ask | None, *, node: str | Non
             except NoSuchPodError:
                 if shown is None:
                     raise
-                click.echo(f"pod {key} is gone", err=True)
+                click.echo(f"pod {key} is deleted", err=True)
                 return
             answer, note = await _asked(connection, ask, token, key)
             if note not in {"", noted}:
-                click.echo(f"no daemon tells: {note}", err=True)
+                click.echo(f"no daemon answers: {note}", err=True)
             noted = note
             answer = {"said": said(pod), **(answer or await _decided(look, connection, pod))}
             if _without_times(answer) != shown:
@@ -90,7 +90,7 @@ async def look_at_pod(look: Look, name: str, ask: Ask | None, *, node: str | Non
 
 
 def token_of(ask: Ask | None) -> str:
-    """Return what the daemon is shown; "" for what `app.leader` shows."""
+    """Return the token for the daemon; "" for the token of `app.leader`."""
     if ask is None or ask.token_file is None:
         return ""
     try:
@@ -113,7 +113,7 @@ async def _read(connection: ApiConnection, key: str) -> PodInfo:
 async def _asked(
     connection: ApiConnection, ask: Ask | None, token: str, key: str
 ) -> tuple[dict[str, Any] | None, str]:
-    """Return what the daemon that leads now says of a pod, if it has to do with it, or why it could not be asked."""
+    """Return the leading daemon's answer about a pod, if it knows the pod, or why no daemon answers."""
     if ask is None:
         return None, ""
     reached = at_url(ask.server, token) if ask.server is not None else leader(connection, ask.lease, token)
@@ -128,7 +128,7 @@ async def _asked(
 
 
 async def _decided(look: Look, connection: ApiConnection, pod: PodInfo) -> dict[str, Any]:
-    """Return what is decided here of a pod, in the shape of a daemon's answer; nothing of one that has ended, or is to."""
+    """Evaluate a pod in this process, and return it in the form of a daemon's answer; an ended or terminating pod is not evaluated."""
     answer: dict[str, Any] = {
         "decidedBy": None,
         "pod": pod.key,
@@ -148,6 +148,6 @@ async def _decided(look: Look, connection: ApiConnection, pod: PodInfo) -> dict[
 
 
 def _without_times(answer: dict[str, Any]) -> object:
-    """Return what makes an answer new; when things happened is told a little different each time."""
+    """Return the parts of an answer that make it new; the times differ a little each time."""
     story = [{key: value for key, value in move.items() if key != "at"} for move in answer["story"]]
     return {**answer, "story": story}

@@ -1,1 +1,1 @@
-"""The demo: the daemon at work on a simulated cluster, over real HTTP, for somebody who sees it the first time."""
+"""The demo: the daemon on a simulated cluster, over real HTTP, as an introduction."""

@@ -1,4 +1,4 @@
-"""What a user asks the demo to place: the objects of a file."""
+"""The demo's workload from a user's file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WITH_REPLICAS = frozenset({"Deployment", "ReplicaSet", "ReplicationController",
 
 
 class Given:
-    """Objects of which all pods should run."""
+    """Objects whose pods should all run."""
 
     puzzle = ""
 
@@ -31,17 +31,17 @@ class Given:
         self._lasting_pods = sum(_lasting_pods(obj) for obj in objects)
 
     async def apply(self, server: ApiServer) -> None:
-        """Apply all of it.
+        """Apply all objects.
 
         Raises:
-            StatusError: the server refuses an object.
+            StatusError: the server rejects an object.
         """
         await asyncio.sleep(PAUSE_SECONDS)
         for obj in self._objects:
             server.store.apply(obj)
 
     def commands(self, program: str, daemon: str) -> list[str]:
-        """Return how to ask what became of a pod."""
+        """Return commands that show the result of a pod."""
         first = "{.items[0].metadata.namespace}/{.items[0].metadata.name}"
         return [
             "kubectl get events",
@@ -49,9 +49,9 @@ class Given:
         ]
 
     def outstanding(self, pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) -> list[str]:
-        """Return how many pods are still to come, and which do not run yet and why."""
+        """Return the number of pods that do not exist yet, and the pods that do not run, with reasons."""
         to_come = self._lasting_pods - len(pods)
-        missing = [f"{to_come} pods are still to be created"] if to_come > 0 else []
+        missing = [f"{to_come} pods are not created yet"] if to_come > 0 else []
         for name, pod in pods.items():
             phase = pod.pod.status.phase
             if phase != "Running":
@@ -60,7 +60,7 @@ class Given:
 
 
 def _pod_spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the spec of the pods that come of an object; nothing if none do."""
+    """Return the spec of an object's pods; empty if it creates none."""
     spec: Mapping[str, Any] = obj.get("spec") or {}
     if obj["kind"] == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
@@ -68,7 +68,7 @@ def _pod_spec(obj: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _lasting_pods(obj: Mapping[str, Any]) -> int:
-    """Return how many pods that do not end by themselves come of an object."""
+    """Return the number of an object's pods that do not end by themselves."""
     spec = obj.get("spec") or {}
     if obj["kind"] in _WITH_REPLICAS:
         return int(spec.get("replicas", 1))

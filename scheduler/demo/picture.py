@@ -1,4 +1,4 @@
-"""What the demo sees of the cluster, as any user would: by watching the API server."""
+"""The demo's view of the cluster: it watches the API server, as any client."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Happening(NamedTuple):
 
 
 class Picture:
-    """Nodes, pods and the latest events, kept up to date by watches.
+    """Nodes, pods and the latest events, kept current by watches.
 
     Args:
-        profiles: schedulerNames that somebody takes care of.
+        profiles: schedulerNames of the daemon's profiles.
 
     Attributes:
-        profiles: the same.
+        profiles: schedulerNames of the daemon's profiles.
         happenings: the latest scheduling events, oldest first.
         changed: called after every change.
         told: called with every new scheduling event.
@@ -63,7 +63,7 @@ class Picture:
         return dict(sorted((node.name, node) for node in self._nodes.values()))
 
     def taken(self, resource: str) -> dict[str, int]:
-        """Return node name -> how much of a resource its pods ask for: cpu in milli, bytes, or a count."""
+        """Return node name -> requested amount of a resource: milli-cpu, bytes, or a count."""
         amounts = dict.fromkeys(self.nodes, 0)
         for pod in self.pods.values():
             if pod.node_name in amounts:
@@ -91,7 +91,7 @@ class Picture:
 
 
 class _Quiet:
-    """The stores are all that is wanted of pods and nodes."""
+    """Ignores changes of pods and nodes: only the stores are used."""
 
     def on_add(self, obj: Any) -> None: ...
     def on_update(self, old: Any, new: Any) -> None: ...

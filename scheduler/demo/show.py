@@ -1,4 +1,4 @@
-"""Starts the simulated cluster and the daemon, applies the workload, and shows what becomes of it."""
+"""Starts the simulated cluster and the daemon, applies the workload, and shows the result."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ async def show(
     """Run the demo.
 
     Args:
-        console: where to show it; a terminal gets a live picture, anything else lines of text.
-        configuration: what the daemon runs.
-        workload: what it is asked to place.
-        stop: set it to end the demo.
-        program: what runs this program, for the commands that are shown.
-        exit_when_settled: end by itself once every pod is where it should be.
+        console: the console; a terminal shows a live view, anything else lines of text.
+        configuration: the daemon's configuration.
+        workload: the objects to apply.
+        stop: event that ends the demo.
+        program: the command line of this program, for the commands that are shown.
+        exit_when_settled: end when every pod is where it should be.
 
     Returns:
-        The exit status: 0 if every pod is, or came to be, where it should be.
+        The exit status: 0 if every pod was where it should be.
     """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="custom-scheduler-demo-")))
@@ -106,7 +106,7 @@ async def show(
             shown = tasks.create_task(_show(console, picture, end), name="picture")
 
             def outstanding() -> list[str]:
-                still = [] if applying.done() else ["not everything is applied yet"]
+                still = [] if applying.done() else ["not all objects are applied yet"]
                 return still + workload.outstanding(picture.pods, picture.nodes)
 
             settled = await _wait(outstanding, stop, exit_when_settled=exit_when_settled)
@@ -122,7 +122,7 @@ async def show(
 async def _wait(
     outstanding: Callable[[], list[str]], stop: asyncio.Event, *, exit_when_settled: bool
 ) -> bool:
-    """Return once the demo is to end: whether everything was where it should be at any time."""
+    """Return when the demo ends: whether every pod was where it should be at some time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _PATIENCE_SECONDS
     settled = False
@@ -154,7 +154,7 @@ async def _show(console: Console, picture: Picture, end: asyncio.Event) -> None:
 
 def _nobody_for(strangers: Sequence[str], profiles: Sequence[str]) -> str:
     return (
-        f"Pods wait for a scheduler that is not here: they name {' and '.join(strangers)} as schedulerName, "
+        f"No scheduler here serves these pods: their schedulerName is {' or '.join(strangers)}; "
         f"the profiles of the configuration are {', '.join(profiles)}.\n"
     )
 
@@ -162,9 +162,9 @@ def _nobody_for(strangers: Sequence[str], profiles: Sequence[str]) -> str:
 def _introduction(tries: Sequence[str], url: str, kubeconfig: Path, daemon: str) -> Text:
     text = Text.assemble(
         ("custom-scheduler", "bold"),
-        f" places pods on a simulated cluster of {_NODES} nodes. Look at it in a browser:\n\n",
+        f" places pods on a simulated cluster of {_NODES} nodes. The board in a browser:\n\n",
         (f"    {daemon}{PATH}\n", "cyan"),
-        "\nor from another terminal:\n\n",
+        "\nCommands for another terminal:\n\n",
     )
     commands = (
         f"export KUBECONFIG={shlex.quote(str(kubeconfig))}",
@@ -183,13 +183,13 @@ def _say_why(console: Console, pod: str, why: Mapping[str, Any]) -> None:
         Text.assemble(
             "\nWhy does ",
             (pod, "bold"),
-            " wait? What `custom-scheduler explain` says of its last attempt:",
+            " wait? `custom-scheduler explain` shows its last attempt:",
         )
     )
     console.print(refusals(why))
     console.print(
-        "A larger node would help, or a smaller request; the daemon tries again by itself when one comes.\n"
-        "No pod of lower priority could make room: a node is too small even when it is empty.\n",
+        "A larger node or a smaller request would help; the daemon then retries by itself.\n"
+        "Preemption would not help: the nodes are too small even without pods.\n",
         soft_wrap=True,
     )
 
@@ -198,7 +198,7 @@ def _verdict(console: Console, missing: list[str]) -> int:
     if not missing:
         console.print("Every pod is where it should be.", style="bold green")
         return os.EX_OK
-    console.print("Not everything is as it should be:", style="bold red")
+    console.print("Not every pod is where it should be:", style="bold red")
     for line in missing:
         console.print(f"  {line}", soft_wrap=True)
     return 1

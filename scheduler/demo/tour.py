@@ -1,4 +1,4 @@
-"""What the demo places unless told otherwise, and where each pod should end up."""
+"""The demo's default workload, and where each of its pods should be."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ URGENT = "urgent"
 DATABASE = "database"
 STORAGE_ZONE = "eu-west-1d"
 BATCH = ("gpu-batch-0", "gpu-batch-1")
-"""As many as there are GPU nodes, each with all GPUs of one."""
+"""One for each GPU node; each requests all GPUs of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Where a pod should end up.
+    """Where a pod should be.
 
     Attributes:
-        pod: its name.
-        told: for people.
-        is_met: says so of the pod and the node it is on, if any.
+        pod: name of the pod.
+        told: description.
+        is_met: returns whether the pod, with its node if it has one, is as expected.
     """
 
     pod: str
@@ -43,13 +43,13 @@ class Expectation:
 
 
 class Tour:
-    """Replicas that spread, a pod that fits nowhere, one that is gated, one that sends another away, and one with a volume."""
+    """Replicas that spread, a pod that fits no node, a gated pod, a pod that preempts another, and a pod with a volume."""
 
     puzzle = TOO_BIG
     scheduler_names = frozenset({SCHEDULER_NAME})
 
     async def apply(self, server: ApiServer) -> None:
-        """Apply all of it, the pod that sends another away once there is somebody to send."""
+        """Apply all objects; the pod that preempts is created when its victim is on a node."""
         await asyncio.sleep(PAUSE_SECONDS)
         server.store.apply(nginx())
         for pod in harder_pods():
@@ -66,7 +66,7 @@ class Tour:
         server.store.create("nodes", storage_node())
 
     def commands(self, program: str, daemon: str) -> list[str]:
-        """Return how to ask why a pod waits, node by node and in one event, and how to let others run."""
+        """Return commands that explain why a pod waits, and commands that let others run."""
         return [
             f"{program} explain --server {daemon} --pod {TOO_BIG}",
             f"kubectl describe pod {TOO_BIG}",
@@ -75,7 +75,7 @@ class Tour:
         ]
 
     def outstanding(self, pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) -> list[str]:
-        """Return what is not yet as it should be."""
+        """Return the expectations that are not met."""
         replicas = [pod for name, pod in pods.items() if name.startswith("nginx-")]
         running = sum(pod.node_name in nodes for pod in replicas)
         missing = [f"nginx: {running} of {REPLICAS} replicas on a node"] if running != REPLICAS else []
@@ -86,13 +86,13 @@ class Tour:
         remaining = sum(name in pods for name in BATCH)
         if remaining != len(BATCH) - 1:
             missing.append(
-                f"{BATCH[0]} and the like: {remaining} of {len(BATCH)} run, and one is to leave for gpu-trainer"
+                f"{BATCH[0]} and {BATCH[1]}: {remaining} of {len(BATCH)} exist, but gpu-trainer has to preempt one"
             )
         return missing
 
 
 def nginx() -> dict[str, Any]:
-    """Return a Deployment as everybody has one, spread evenly over zones, but for its schedulerName."""
+    """Return an ordinary Deployment, spread evenly over zones, with our schedulerName."""
     labels = {"app": "nginx"}
     spec = _pod_spec("nginx:1.29", {"cpu": "1", "memory": "2Gi"})
     spec["topologySpreadConstraints"] = [
@@ -116,7 +116,7 @@ def nginx() -> dict[str, Any]:
 
 
 def urgent_class() -> dict[str, Any]:
-    """Return the PriorityClass of who may send others away."""
+    """Return the PriorityClass of the pod that preempts."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -126,7 +126,7 @@ def urgent_class() -> dict[str, Any]:
 
 
 def harder_pods() -> list[dict[str, Any]]:
-    """Return one pod that fits nowhere, one that is gated, and two that tolerate a taint and take all GPUs there are."""
+    """Return a pod that fits no node, a gated pod, and two pods that tolerate a taint and request all GPUs."""
     gated = _pod_spec("report:7", {"cpu": "250m", "memory": "128Mi"})
     gated["schedulingGates"] = [{"name": "example.com/quota"}]
     return [
@@ -137,12 +137,12 @@ def harder_pods() -> list[dict[str, Any]]:
 
 
 def trainer() -> dict[str, Any]:
-    """Return a pod for which, when all GPUs are taken, somebody less urgent has to leave."""
+    """Return a pod that has to preempt another when all GPUs are in use."""
     return _pod("gpu-trainer", _gpu_spec("trainer:2", gpus=1) | {"priorityClassName": URGENT})
 
 
 def database() -> list[dict[str, Any]]:
-    """Return a pod, its claim, and the volume of the claim in a zone that has no nodes yet."""
+    """Return a pod, its claim, and the claim's volume in a zone without nodes."""
     in_zone = {"key": ZONE, "operator": "In", "values": [STORAGE_ZONE]}
     size, modes, reference = (
         {"storage": "10Gi"},
@@ -172,7 +172,7 @@ def database() -> list[dict[str, Any]]:
 
 
 def storage_node() -> dict[str, Any]:
-    """Return the first node of the zone where the volume is."""
+    """Return the first node of the volume's zone."""
     amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
     return ready_node("node-0030", STORAGE_ZONE, {}, {}, amounts, amounts)
 
@@ -180,22 +180,22 @@ def storage_node() -> dict[str, Any]:
 EXPECTATIONS = (
     Expectation(
         TOO_BIG,
-        "waits: no node has 500 cpus",
+        "pending: no node has 500 cpus",
         lambda pod, _: not pod.node_name and "Insufficient cpu" in why_it_waits(pod),
     ),
     Expectation(
         "gated",
-        "waits for its scheduling gate, untried",
+        "pending with its scheduling gate, without an attempt",
         lambda pod, _: not pod.node_name and not why_it_waits(pod),
     ),
     Expectation(
         "gpu-trainer",
-        "runs on a node whose taint it tolerates, where another left for it",
+        "runs on a node with a tolerated taint, after preempting another pod",
         lambda _, node: node is not None and any(taint.key == "dedicated" for taint in node.taints),
     ),
     Expectation(
         DATABASE,
-        "waits for a node in the zone of its volume, and runs when one comes",
+        "runs on a new node in the zone of its volume",
         lambda _, node: node is not None and node.labels.get(ZONE) == STORAGE_ZONE,
     ),
 )

@@ -1,4 +1,4 @@
-"""How the demo's picture looks on a terminal of 80 columns and 24 lines, or more."""
+"""The demo's view on a terminal of at least 80 columns and 24 lines."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 ZONE = "topology.kubernetes.io/zone"
 _BESIDE_NAME = 17
-"""Columns of text that one node takes after its name: its cpu, its memory and its pods."""
+"""Columns of a node after its name: cpu, memory and pods."""
 _FRAME = 2
-"""Lines, and columns, that a panel takes beside what is in it."""
+"""Lines, and columns, of a panel's border."""
 _WRAPPED = 6
-"""Lines that long reasons may take further."""
+"""Additional lines for long reasons."""
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _TAINTED, _CORDONED = "magenta", "red"
 
 
 def whole(picture: Picture, width: int, height: int) -> RenderableType:
-    """Return the screen, for a terminal of so many columns and lines; where there is little room the nodes are shown whole."""
+    """Return the screen for a terminal of this size; if it is small, the nodes are still shown whole."""
     side_by_side = _side_by_side(picture, width)
     left = height - (-(-len(picture.nodes) // side_by_side) + 1 + _FRAME)
     lines = _pod_lines(picture)
@@ -46,13 +46,13 @@ def whole(picture: Picture, width: int, height: int) -> RenderableType:
 
 
 def _side_by_side(picture: Picture, width: int) -> int:
-    """Return how many nodes fit beside one another."""
+    """Return how many nodes fit side by side."""
     each = max(map(len, picture.nodes), default=0) + _BESIDE_NAME
     return max(1, (width - _FRAME) // each)
 
 
 def nodes_with_their_load(picture: Picture, width: int) -> RenderableType:
-    """Return for each node how much of its cpu and memory is asked for, and how many pods it has."""
+    """Return the requested share of cpu and memory of each node, and its number of pods."""
     nodes = list(picture.nodes.values())
     counts = dict.fromkeys(picture.nodes, 0)
     for pod in picture.pods.values():
@@ -83,7 +83,7 @@ def nodes_with_their_load(picture: Picture, width: int) -> RenderableType:
 
 
 def pods_and_reasons(picture: Picture) -> RenderableType:
-    """Return a line for each pod that stands alone, one for all replicas, and why who waits does."""
+    """Return a line for each single pod, one for all replicas, and why pending pods wait."""
     lines = _pod_lines(picture)
     return _pods(lines, len(lines), wraps=True)
 
@@ -102,7 +102,7 @@ def _pods(lines: Sequence[tuple[str | Text, ...]], most: int, *, wraps: bool) ->
 
 
 def _pod_lines(picture: Picture) -> list[tuple[str | Text, ...]]:
-    """Return name, where it is, and why it waits or, of replicas, which zones they are in."""
+    """Return the name, the node, and why the pod waits or, for replicas, their zones."""
     together: dict[str, list[PodInfo]] = {}
     for pod in picture.pods.values():
         together.setdefault(_owner(pod), []).append(pod)
@@ -111,7 +111,7 @@ def _pod_lines(picture: Picture) -> list[tuple[str | Text, ...]]:
         (f"{len(replicas)} {owner}", *_placed(replicas, picture))
         for owner, replicas in sorted(together.items())
     ]
-    waits = Text("waits", style="yellow")
+    waits = Text("pending", style="yellow")
     return lines + [(pod.name, pod.node_name or waits, _reason(pod, picture)) for pod in alone]
 
 
@@ -130,16 +130,16 @@ def _panel(content: RenderableType, *, title: str, subtitle: Text | None = None)
 
 
 def event_line(happening: Happening) -> Text:
-    """Return one event."""
+    """Return one event as a line."""
     style = "green" if happening.reason == "Scheduled" else "yellow"
     return Text.assemble((f"{happening.reason:17}", style), f"{happening.pod}  ", (happening.note, "dim"))
 
 
 def _owner(pod: PodInfo) -> str:
-    """Return the name of what the pod is a replica of; "" if it stands alone."""
+    """Return the name of a replica's owner; "" for a single pod."""
     metadata = pod.pod.metadata
     owner = next((owner.name for owner in metadata.owner_references if owner.controller), "")
-    # A Deployment's ReplicaSets are called after it and a hash of the template.
+    # The name of a Deployment's ReplicaSet is the Deployment's with a hash of the template.
     return owner.removesuffix(f"-{metadata.labels.get('pod-template-hash', '')}")
 
 
@@ -154,10 +154,10 @@ def _placed(replicas: Sequence[PodInfo], picture: Picture) -> tuple[str, str]:
 
 
 def refusals(explanation: Mapping[str, Any]) -> RenderableType:
-    """Return how many nodes were refused for each reason at a pod's last attempt.
+    """Return how many nodes were rejected for each reason in a pod's last attempt.
 
     Args:
-        explanation: as `/debug/explain` gives it.
+        explanation: the answer of `/debug/explain`.
     """
     nodes = explanation["attempt"]["nodes"].values()
     counted = Counter((node["plugin"], *node["reasons"]) for node in nodes if not node["feasible"])
@@ -179,6 +179,6 @@ def _style(node: NodeObject) -> str:
 
 def _reason(pod: PodInfo, picture: Picture) -> str:
     if not pod.node_name and pod.scheduler_name not in picture.profiles:
-        return f"for a scheduler called {pod.scheduler_name}, which is not here"
+        return f"no profile has its schedulerName {pod.scheduler_name}"
     gates = " ".join(gate.name for gate in pod.pod.spec.scheduling_gates)
-    return f"for its scheduling gate {gates}" if gates and not pod.node_name else why_it_waits(pod)
+    return f"scheduling gate {gates}" if gates and not pod.node_name else why_it_waits(pod)

@@ -1,4 +1,4 @@
-"""What the demo asks the scheduler to place."""
+"""The interface of the demo's workloads."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ if TYPE_CHECKING:
     from scheduler.simulator.server import ApiServer
 
 PAUSE_SECONDS = 1.0
-"""Between the steps of a workload, for the eye."""
+"""Pause between the steps of a workload, so that a user can follow."""
 
 
 class Workload(Protocol):
-    """Objects that are applied one after the other, and what should become of them.
+    """Objects that are applied one after another, and their expected result.
 
     Attributes:
-        puzzle: a pod that waits, for which the demo shows why; "" if all should run.
-        scheduler_names: which schedulers its pods ask for.
+        puzzle: a pending pod that the demo explains; "" if all should run.
+        scheduler_names: schedulerNames of its pods.
     """
 
     puzzle: str
     scheduler_names: frozenset[str]
 
     async def apply(self, server: ApiServer) -> None:
-        """Apply all of it; returns after the last step."""
+        """Apply all objects; returns after the last step."""
 
     def commands(self, program: str, daemon: str) -> list[str]:
-        """Return what to try from another terminal.
+        """Return commands to try in another terminal.
 
         Args:
-            program: what runs this program.
+            program: the command line of this program.
             daemon: the daemon's URL.
         """
 
     def outstanding(self, pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) -> list[str]:
-        """Return what is not yet as it should be, in words; empty when every pod is where it belongs.
+        """Return texts about what is not yet as expected; empty when every pod is where it should be.
 
         Args:
             pods: name -> pod.
@@ -47,7 +47,7 @@ class Workload(Protocol):
 
 
 def why_it_waits(pod: PodInfo) -> str:
-    """Return what the scheduler said of its last attempt; "" if it was not tried or is bound."""
+    """Return the scheduler's message about its last attempt; "" if there was none or the pod is bound."""
     for condition in pod.pod.status.conditions:
         if condition.type == "PodScheduled" and condition.reason in {"Unschedulable", "SchedulerError"}:
             return condition.message

@@ -1,10 +1,10 @@
-"""What authors of plugins need in their tests.
+"""Test kit for authors of plugins.
 
-builders   pod(...), node(...): objects as the API server would send them
-snapshots  snapshot_of(node(...), pods=[...]): what extension points are called with
+builders   pod(...), node(...): objects as the API server sends them
+snapshots  snapshot_of(node(...), pods=[...]): input of extension points
 trial      Trial(node(...), plugins=[Mine]).schedule(pod(...)): your plugin in a whole profile
 contract   CHECKS: what must hold for every plugin
-fakes      stand-ins for the capabilities; ManualClock is one of them
+fakes      fakes for the capabilities; ManualClock is one of them
 """
 
 from scheduler.testing.builders import node, node_object, pod, pod_object

@@ -1,4 +1,4 @@
-"""Pods and nodes for tests, as the API server would send them: every one goes through JSON and the decoder."""
+"""Pods and nodes for tests, as the API server sends them: each is encoded as JSON and decoded."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def pod_object(
         cpu: the container's request.
         memory: the container's request.
         requests: the container's requests of other resources, by name.
-        node: where it is bound; "" leaves it pending.
+        node: its node; "" for a pending pod.
         priority: its priority.
-        tolerations: as JSON or decoded.
+        tolerations: its tolerations, as JSON or decoded.
         labels: its labels.
         annotations: its annotations.
         gates: names of scheduling gates.
-        scheduler_name: who is responsible for it.
-        uid: made from namespace and name if not given.
+        scheduler_name: its schedulerName.
+        uid: its uid; made from namespace and name if not given.
         status: fields of its status beside the phase.
-        more: other fields of its spec, in snake case or as in JSON; they replace those made here.
+        more: other fields of its spec, in snake case or as in JSON; they replace the fields above.
     """
     asked = {**({"cpu": cpu} if cpu else {}), **({"memory": memory} if memory else {}), **(requests or {})}
     spec: dict[str, Any] = {
@@ -108,15 +108,15 @@ def node_object(
     """Return a v1.Node that is ready.
 
     Args:
-        name: its name; also its label kubernetes.io/hostname.
-        cpu: allocatable.
-        memory: allocatable.
-        pods: allocatable.
-        labels: further labels.
+        name: its name, and its label kubernetes.io/hostname.
+        cpu: allocatable cpu.
+        memory: allocatable memory.
+        pods: allocatable pods.
+        labels: other labels.
         annotations: its annotations.
-        taints: as JSON, decoded, or as kubectl writes them: `key=value:NoSchedule`, `key:NoExecute`.
-        unschedulable: whether it is cordoned, without the taint that comes with it.
-        allocatable: other resources; replaces the three above where it names them.
+        taints: its taints, as JSON, decoded, or in kubectl's notation: `key=value:NoSchedule`, `key:NoExecute`.
+        unschedulable: whether it is cordoned, without the taint for that.
+        allocatable: other resources; these override the three above.
         more: other fields of its status, in snake case or as in JSON.
     """
     offered = {"cpu": cpu, "memory": memory, "pods": str(pods), **(allocatable or {})}

@@ -1,6 +1,6 @@
-"""What must hold for every plugin: run it over yours.
+"""Checks that must hold for every plugin.
 
-A check is a function of a `Subject`; it raises AssertionError with the reason. Sweep it like this:
+A check is a function of a `Subject`; it raises AssertionError with the reason. Parametrize a test over all of them:
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     def test_my_plugin_keeps_the_contract(check):
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Subject:
-    """A plugin, and the cluster and pods to try it on."""
+    """A plugin, with a cluster and pods to check it on."""
 
     plugin: Plugin
     table: ClusterTable = field(default_factory=sample_table)
@@ -71,14 +71,14 @@ def subject(
     nodes: Iterable[NodeObject] = (),
     **capabilities: Any,
 ) -> Subject:
-    """Make a plugin from arguments as a configuration has them, none by default.
+    """Build a plugin from arguments as in a configuration, by default none.
 
     Args:
         plugin: its class.
         args: its arguments.
-        pods: pending pods that it has something to say of, beside the samples.
-        nodes: likewise.
-        capabilities: by the names its constructor has for them; others are stand-ins of `fakes`.
+        pods: pending pods that the plugin has a rule for, beside the samples.
+        nodes: nodes that the plugin has a rule for, beside the samples.
+        capabilities: by the names of its constructor's parameters; all others are fakes.
     """
     table = sample_table()
     fakes = {**Fakes().by_protocol(), ClusterObjects: TableObjects(table)}
@@ -100,7 +100,7 @@ def subject(
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a plugin says of a pod: how PreFilter ended, and of each node asked about what Filter says."""
+    """A plugin's result for a pod: the result of PreFilter, and Filter's result for each node."""
 
     pre_filter: object
     outcomes: tuple[Outcome, ...] = ()
@@ -136,7 +136,7 @@ def ranking(
     clone: bool = False,
     normalize: bool = True,
 ) -> object:
-    """Run PreScore, Score and normalisation, if that is wanted; the feasible nodes' scores, or how PreScore ended."""
+    """Run PreScore, Score and, if wanted, normalization; return the feasible nodes' scores, or PreScore's code."""
     if not isinstance(plugin, ScorePlugin):
         return None
     rows = snapshot.all_rows if rows is None else rows
@@ -178,7 +178,7 @@ def check_is_made_from_no_arguments(each: Subject) -> None:
 
 
 def check_follows_the_nodes_when_rows_are_reordered(each: Subject) -> None:
-    """Row numbers mean nothing: what is said of a node goes where the node goes."""
+    """Results do not depend on row numbers: they follow the nodes."""
     order = np.random.default_rng(7).permutation(each.snapshot.n_nodes)
     for pod, before, scores in _answers(each, each.snapshot):
         shuffled = each.snapshot.take(order)
@@ -194,7 +194,7 @@ def check_follows_the_nodes_when_rows_are_reordered(each: Subject) -> None:
 
 
 def check_a_part_of_the_nodes_gives_that_part_of_the_verdicts(each: Subject) -> None:
-    """Of plugins that give signatures; normalisation looks across nodes, so scores are compared before it."""
+    """For plugins with signatures; normalization depends on all nodes, so scores are compared before it."""
     rows = each.snapshot.all_rows
     for pod in each.pods:
         if each.plugin.signature(pod) is None:
@@ -205,7 +205,7 @@ def check_a_part_of_the_nodes_gives_that_part_of_the_verdicts(each: Subject) -> 
             some = verdict(each.plugin, pod, each.snapshot.take(part))
             if whole.outcomes:
                 expected = tuple(whole.outcomes[row] for row in part.tolist())
-                assert some.outcomes == expected, f"{pod}: a node's verdict depends on other nodes"
+                assert some.outcomes == expected, f"{pod}: the result of a node depends on other nodes"
             some_raw = ranking(each.plugin, pod, each.snapshot.take(part), normalize=False)
             if isinstance(raw, tuple) and isinstance(some_raw, tuple):
                 expected_raw = tuple(raw[row] for row in part.tolist())
@@ -213,27 +213,27 @@ def check_a_part_of_the_nodes_gives_that_part_of_the_verdicts(each: Subject) -> 
 
 
 def _filter_state(plugin: Plugin, pod: PodInfo, snapshot: Snapshot) -> CycleState | None:
-    """Return what PreFilter prepares; None where Filter is not asked."""
+    """Return the state after PreFilter; None if Filter is not called."""
     state = CycleState()
     answer = plugin.pre_filter(state, pod, snapshot) if isinstance(plugin, PreFilterPlugin) else None
     return None if isinstance(answer, Status) and not answer.is_success else state
 
 
 def _score_state(plugin: Plugin, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> CycleState | None:
-    """Return what PreScore prepares; None where Score is not asked."""
+    """Return the state after PreScore; None if Score is not called."""
     state = CycleState()
     answer = plugin.pre_score(state, pod, snapshot, rows) if isinstance(plugin, PreScorePlugin) else None
     return state if answer is None or answer.is_success else None
 
 
 def check_answers_only_for_the_rows_still_standing(each: Subject) -> None:
-    """Nodes that another plugin refused do not change what is said of the others."""
+    """Nodes that another plugin rejected do not change the results of other nodes."""
     rows = np.arange(1, each.snapshot.n_nodes, 2, dtype=np.intp)
     for pod, whole, _ in _answers(each, each.snapshot):
         if whole.outcomes:
             some = verdict(each.plugin, pod, each.snapshot, rows)
             expected = tuple(whole.outcomes[row] for row in rows.tolist())
-            assert some.outcomes == expected, f"{pod}: fewer rows to judge changed the verdict"
+            assert some.outcomes == expected, f"{pod}: fewer rows changed the result"
 
 
 def check_takes_a_cluster_of_no_nodes(each: Subject) -> None:
@@ -245,13 +245,13 @@ def check_takes_a_cluster_of_no_nodes(each: Subject) -> None:
 
 
 def check_says_the_same_twice(each: Subject) -> None:
-    """The same question has the same answer."""
+    """The same call returns the same result."""
     first = list(_answers(each, each.snapshot))
-    assert list(_answers(each, each.snapshot)) == first, "the second answer differs from the first"
+    assert list(_answers(each, each.snapshot)) == first, "the second result differs from the first"
 
 
 def check_leaves_the_snapshot_alone(each: Subject) -> None:
-    """Arrays of a snapshot are not written to."""
+    """The arrays of a snapshot are not changed."""
     before = _columns(each.snapshot)
     list(_answers(each, each.snapshot))
     after = _columns(each.snapshot)
@@ -277,21 +277,21 @@ def _columns(snapshot: Snapshot) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def check_gives_a_reason_for_every_refusal(each: Subject) -> None:
-    """Whoever is refused is told why."""
+    """Every rejection has a reason."""
     for pod, found, _ in _answers(each, each.snapshot):
         for outcome in found.outcomes:
             assert outcome.code is Code.SUCCESS or outcome.code.is_rejection, f"{pod}: {outcome}"
-            assert outcome.code is Code.SUCCESS or all(outcome.reasons), f"{pod}: refused without a word"
+            assert outcome.code is Code.SUCCESS or all(outcome.reasons), f"{pod}: rejected without a reason"
         if isinstance(found.pre_filter, tuple):
             code, reasons = found.pre_filter
-            assert code is Code.SKIP or reasons, f"{pod}: PreFilter refused without a word"
+            assert code is Code.SKIP or reasons, f"{pod}: PreFilter rejected without a reason"
         if isinstance(each.plugin, PreEnqueuePlugin):
             answer = each.plugin.pre_enqueue(pod)
-            assert answer is None or answer.is_success or answer.reasons, f"{pod}: gated without a word"
+            assert answer is None or answer.is_success or answer.reasons, f"{pod}: gated without a reason"
 
 
 def check_explains_in_sentences_and_changes_nothing(each: Subject) -> None:
-    """What `why` tells people is a list of texts, or None; to ask leaves the plugin and the snapshot as they were."""
+    """`why` returns a list of texts, or None; it changes neither the plugin nor the snapshot."""
     snapshot = each.snapshot
     nodes = [None, *(snapshot.node_info(row) for row in snapshot.all_rows.tolist())]
     for pod in each.pods:
@@ -300,17 +300,19 @@ def check_explains_in_sentences_and_changes_nothing(each: Subject) -> None:
             said = each.plugin.why(pod, snapshot, node)
             is_texts = not isinstance(said, str) and all(isinstance(line, str) for line in said or ())
             assert is_texts, f"{pod} on {node}: a list of texts or None is expected, was {said!r}"
-        assert verdict(each.plugin, pod, snapshot) == before, f"{pod}: to be asked why changed the verdict"
+        assert verdict(each.plugin, pod, snapshot) == before, f"{pod}: a call of why changed the result"
 
 
 def check_can_be_woken_after_a_refusal(each: Subject) -> None:
-    """A pod that was refused is tried again some time."""
+    """A rejected pod can be requeued."""
     if isinstance(each.plugin, FilterPlugin | PreFilterPlugin | PreEnqueuePlugin):
-        assert each.plugin.events(), "a plugin that refuses pods names the events that may help them"
+        assert each.plugin.events(), (
+            "a plugin that rejects pods must declare events that may make them schedulable"
+        )
 
 
 def check_hints_take_every_event_they_are_registered_for(each: Subject) -> None:
-    """Nodes and pods come as additions, updates and deletions; of other kinds nothing is known here."""
+    """Nodes and pods are passed as additions, updates and deletions; other kinds have no samples."""
     nodes, pods = list(each.snapshot.nodes), [*each.pods, *each.snapshot.pods_on(0)]
     objects: dict[EventResource, Sequence[Any]] = {EventResource.NODE: nodes, EventResource.POD: pods}
     for registered in each.plugin.events():
@@ -327,20 +329,20 @@ def check_hints_take_every_event_they_are_registered_for(each: Subject) -> None:
                     answers.append(hint(pod, old, new))
                 if registered.event.action & ActionType.DELETE:
                     answers.append(hint(pod, old, None))
-                assert all(isinstance(answer, QueueingHint) for answer in answers), f"{answers} are no hints"
+                assert all(isinstance(answer, QueueingHint) for answer in answers), f"{answers} are not hints"
 
 
 def check_scores_are_in_range(each: Subject) -> None:
-    """Scores are 0 to 100 once they are normalised."""
+    """Scores are from 0 to 100 after normalization."""
     for pod, _, scores in _answers(each, each.snapshot):
         for score in scores if isinstance(scores, tuple) else ():
             assert 0 <= score <= MAX_NODE_SCORE, f"{pod}: a score of {score}"
 
 
 def check_pods_of_one_signature_get_one_verdict(each: Subject) -> None:
-    """The signature holds all of a pod that the verdict depends on.
+    """The signature contains every part of a pod that the result depends on.
 
-    Tried on the pods and nodes of the subject, and on some that carry what the plugin's code looks for.
+    Checked with the pods and nodes of the subject, and with probes that contain values from the plugin's code.
     """
     plugin, table = each.plugin, each.table
 
@@ -348,7 +350,7 @@ def check_pods_of_one_signature_get_one_verdict(each: Subject) -> None:
         snapshot = table.snapshot()
         try:
             return plugin.signature(pod), verdict(plugin, pod, snapshot), ranking(plugin, pod, snapshot)
-        except Exception as error:  # noqa: BLE001 - what it cannot read is no matter of signatures
+        except Exception as error:  # noqa: BLE001 - an error on a probe says nothing about signatures
             return None, error, None
 
     if all(plugin.signature(pod) is None for pod in each.pods):
@@ -365,22 +367,24 @@ def check_pods_of_one_signature_get_one_verdict(each: Subject) -> None:
             if signature is None:
                 continue
             other, expected, expected_scores = kept.setdefault(signature, (pod, found, scores))
-            assert found == expected, f"{pod} and {other} have one signature and two verdicts"
-            assert scores == expected_scores, f"{pod} and {other} have one signature and two scores"
+            assert found == expected, f"{pod} and {other} have the same signature and different results"
+            assert scores == expected_scores, (
+                f"{pod} and {other} have the same signature and different scores"
+            )
     finally:
         for node in nodes:
             table.remove_node(node.name)
 
 
 def _without_unreadable(each: Subject, nodes: Iterable[NodeObject]) -> list[NodeObject]:
-    """Take nodes out that the plugin raises for, as for an annotation that is no number: no verdict would come of any."""
+    """Remove probes for which the plugin raises, for example because an annotation is not a number."""
     left, snapshot = [], each.table.snapshot()
     for node in nodes:
         rows = np.array([snapshot.row_of(node.name)], dtype=np.intp)
         try:
             verdict(each.plugin, each.pods[0], snapshot, rows)
             ranking(each.plugin, each.pods[0], snapshot, rows)
-        except Exception:  # noqa: BLE001 - whatever an author's code raises
+        except Exception:  # noqa: BLE001 - a plugin may raise any exception
             each.table.remove_node(node.name)
         else:
             left.append(node)
@@ -388,7 +392,7 @@ def _without_unreadable(each: Subject, nodes: Iterable[NodeObject]) -> list[Node
 
 
 def check_both_ways_say_the_same(each: Subject) -> None:
-    """Of plugins that judge nodes at once as well as one by one: the two ways are one rule."""
+    """For plugins that evaluate all nodes at once as well as single nodes: both ways return the same."""
     plugin, rows = each.plugin, each.snapshot.all_rows
     for pod in each.pods:
         if isinstance(plugin, FilterPlugin) and _has_both(plugin, FilterPlugin, "filter", "filter_node"):
@@ -399,14 +403,14 @@ def check_both_ways_say_the_same(each: Subject) -> None:
                     status = plugin.filter_node(state, pod, each.snapshot.node_info(row)) or SUCCESS
                     outcome = at_once.of(row)
                     assert (status.code, status.reasons) == (outcome.code, outcome.reasons), (
-                        f"{pod}: filter says {outcome} of {each.snapshot.name_of(row)}, filter_node {status}"
+                        f"{pod}: filter returns {outcome} for {each.snapshot.name_of(row)}, filter_node {status}"
                     )
         if isinstance(plugin, ScorePlugin) and _has_both(plugin, ScorePlugin, "score", "score_node"):
             state = _score_state(plugin, pod, each.snapshot, rows)
             if state is not None:
                 scores = np.broadcast_to(plugin.score(state, pod, each.snapshot, rows), rows.shape).tolist()
                 one_by_one = [plugin.score_node(state, pod, each.snapshot.node_info(row)) for row in rows]
-                assert one_by_one == scores, f"{pod}: score gives {scores}, score_node {one_by_one}"
+                assert one_by_one == scores, f"{pod}: score returns {scores}, score_node {one_by_one}"
 
 
 def _has_both(plugin: Plugin, contract: type[Plugin], *methods: str) -> bool:
@@ -414,7 +418,7 @@ def _has_both(plugin: Plugin, contract: type[Plugin], *methods: str) -> bool:
 
 
 def check_what_does_not_read_pods_says_the_same_whoever_is_there(each: Subject) -> None:
-    """`reads_pods = False` means that pods may come to nodes and leave them, and no verdict changes."""
+    """`reads_pods = False` means that results do not depend on the pods on nodes."""
     if each.plugin.reads_pods:
         return
     snapshot = each.snapshot
@@ -430,26 +434,28 @@ def check_what_does_not_read_pods_says_the_same_whoever_is_there(each: Subject) 
         said = verdict(each.plugin, pod, snapshot), ranking(each.plugin, pod, snapshot)
         for other in (snapshot.overlay(remove=there), snapshot.overlay(add=coming)):
             now = verdict(each.plugin, pod, other), ranking(each.plugin, pod, other)
-            assert now == said, f"{pod}: what is said of a node depends on the pods there"
+            assert now == said, f"{pod}: the result of a node depends on its pods"
 
 
 def check_replicas_share_a_signature(each: Subject) -> None:
-    """Of plugins that give one at all: pods that differ in name and uid only are one class."""
+    """For plugins with signatures: pods that differ only in name and uid have the same signature."""
     for pod in each.pods:
         metadata = msgspec.structs.replace(pod.pod.metadata, name=f"{pod.name}-2", uid=f"{pod.uid}-2")
         replica = type(pod)(msgspec.structs.replace(pod.pod, metadata=metadata), pod.raw)
-        assert each.plugin.signature(replica) == each.plugin.signature(pod), f"{pod}: its replica is another"
+        assert each.plugin.signature(replica) == each.plugin.signature(pod), (
+            f"{pod}: its replica has another signature"
+        )
 
 
 def check_works_from_a_cloned_state(each: Subject) -> None:
-    """What PreFilter and PreScore found is in the state, not in the plugin."""
+    """The results of PreFilter and PreScore are in the state, not in the plugin."""
     for pod, found, scores in _answers(each, each.snapshot):
         assert verdict(each.plugin, pod, each.snapshot, clone=True) == found, f"{pod}: a clone differs"
         assert ranking(each.plugin, pod, each.snapshot, clone=True) == scores, f"{pod}: a clone differs"
 
 
 def check_an_overlay_is_as_good_as_the_pods_themselves(each: Subject) -> None:
-    """Pods are read from the snapshot that was given, assumed and nominated ones included."""
+    """Pods are read from the given snapshot, with assumed and nominated pods."""
     added = [
         (row, pod.placed_on(each.snapshot.name_of(row)))
         for row, pod in zip(range(0, each.snapshot.n_nodes, 3), each.pods, strict=False)
@@ -468,4 +474,4 @@ def check_an_overlay_is_as_good_as_the_pods_themselves(each: Subject) -> None:
 CHECKS: tuple[Callable[[Subject], None], ...] = tuple(
     check for name, check in list(globals().items()) if name.startswith("check_")
 )
-"""All of them."""
+"""All checks."""

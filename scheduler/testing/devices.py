@@ -1,4 +1,4 @@
-"""Devices, their classes and claims to them, for tests, as the API server would send them."""
+"""Devices, DeviceClasses and ResourceClaims for tests, as the API server sends them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 DRIVER = "gpu.example.com"
-"""The driver of all devices here that say no other."""
+"""The default driver of devices."""
 
 CLASS = "gpu"
-"""The class of what is claimed here that says no other."""
+"""The default DeviceClass of requests."""
 
 _GROUP = "resource.k8s.io/v1"
 _PLURALS = {
@@ -30,7 +30,7 @@ _CREATED = "2026-03-01T08:00:00Z"
 
 
 def watch_devices(table: ClusterTable, *objects: Mapping[str, Any]) -> None:
-    """Have a table keep all kinds of devices, and these objects of them."""
+    """Make a table keep all kinds of devices, and add these objects."""
     for plural in _PLURALS.values():
         table.watch_kind(f"{_GROUP}/{plural}")
     for each in objects:
@@ -38,7 +38,7 @@ def watch_devices(table: ClusterTable, *objects: Mapping[str, Any]) -> None:
 
 
 def unsaved(obj: Mapping[str, Any]) -> Json:
-    """Return an object as somebody would write it who has it created: without status, and what the server fills in."""
+    """Return an object as a user would create it: without status and fields that the server sets."""
     filled_in = {"uid", "resourceVersion", "creationTimestamp"}
     metadata = {name: value for name, value in obj["metadata"].items() if name not in filled_in}
     return {name: value for name, value in obj.items() if name != "status"} | {"metadata": metadata}
@@ -56,7 +56,7 @@ def device_class(
     created: str = _CREATED,
     version: int = 1,
 ) -> Json:
-    """Return a DeviceClass; `expressions` are CEL, without any all devices are of the class."""
+    """Return a DeviceClass; `expressions` are CEL; without any, the class contains all devices."""
     spec: Json = {"selectors": [{"cel": {"expression": each}} for each in expressions]}
     if extended_resource is not None:
         spec["extendedResourceName"] = extended_resource
@@ -77,11 +77,11 @@ def resource_slice(
     """Return the only ResourceSlice of a pool.
 
     Args:
-        node: whose devices they are; "" says nothing of nodes, `more` may.
-        devices: as JSON, or how many there are: `gpu-0`, `gpu-1`, ...
-        driver: whose.
-        pool: its name; that of the node if not given.
-        name: of the slice; made from the others if not given.
+        node: the node of the devices; "" for none; `more` may select nodes.
+        devices: the devices as JSON, or their number: `gpu-0`, `gpu-1`, ...
+        driver: their driver.
+        pool: name of the pool; by default that of the node.
+        name: name of the slice; by default made from the others.
         version: its resourceVersion.
         more: other fields of its spec, as in JSON.
     """
@@ -100,13 +100,13 @@ def resource_slice(
 
 
 def exactly(name: str = "r0", count: int = 1, *, device_class: str = CLASS, **more: Any) -> Json:
-    """Return a request for so many devices of a class; `more` are other fields as in JSON."""
+    """Return a request for a number of devices of a class; `more` are other fields, as in JSON."""
     wanted = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count, **more}
     return {"name": name, "exactly": wanted}
 
 
 def first_available(name: str, *classes: str) -> Json:
-    """Return a request for a device of the first of some classes that has one: `s0`, `s1`, ..."""
+    """Return a request for a device of the first class that has one; the subrequests are named `s0`, `s1`, ..."""
     alternatives = [
         {
             "name": f"s{number}",
@@ -131,12 +131,12 @@ def allocation(
     """Return an AllocationResult.
 
     Args:
-        devices: their names.
-        node: the only node where they can be used; "" is everywhere.
-        driver: whose they are.
-        pool: their pool; that of the node if not given.
-        request: of the claim.
-        timestamp: when they were allocated.
+        devices: names of the devices.
+        node: the only node that can use them; "" for all nodes.
+        driver: their driver.
+        pool: their pool; by default that of the node.
+        request: the request of the claim.
+        timestamp: time of the allocation.
         more: other fields of each device's result, as in JSON.
     """
     results = [
@@ -169,16 +169,16 @@ def resource_claim(
 
     Args:
         name: its name.
-        requests: what it is for; one device of the usual class if not given.
+        requests: its requests; by default one device of the default class.
         namespace: its namespace.
-        allocated: what it was given, as `allocation` returns it.
-        reserved_for: the pods that use it.
-        devices: what drivers say of its devices, as in JSON.
-        owner: the pod that it was made for.
+        allocated: its allocation, as `allocation` returns it.
+        reserved_for: pods that use it.
+        devices: status of its devices from drivers, as in JSON.
+        owner: the pod that it was created for.
         deleted: whether it is being deleted.
         version: its resourceVersion.
-        uid: made from namespace and name if not given.
-        metadata: further metadata as in JSON.
+        uid: its uid; made from namespace and name if not given.
+        metadata: other metadata, as in JSON.
     """
     meta: Json = {
         **_metadata(name, version),

@@ -1,4 +1,4 @@
-"""Stand-ins for what plugins may ask of the daemon; each keeps what it was asked, for tests to look at."""
+"""Fakes of the capabilities that plugins may use; each keeps its calls for tests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class FakeBinder:
-    """Implements `PodBinder`; `bound` is (pod's key, node) of every call."""
+    """Implements `PodBinder`; `bound` contains (key of the pod, node) of every call."""
 
     def __init__(self) -> None:
         self.bound: list[tuple[str, str]] = []
@@ -54,7 +54,7 @@ class FakeBinder:
 
 
 class FakeSleep:
-    """Implements `Sleep` without waiting: it moves a clock."""
+    """Implements `Sleep` without waiting: it advances a clock."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -64,18 +64,18 @@ class FakeSleep:
 
 
 class FakeTurns:
-    """Implements `TakeTurns` where nobody else is at anything."""
+    """Implements `TakeTurns` without contention."""
 
     def turn_at(self, what: str) -> AbstractAsyncContextManager[object]:
         return nullcontext()
 
 
 class FakeTurnLimit:
-    """Implements `TurnLimit`: without a limit, and on a clock that stands still, unless a test says otherwise.
+    """Implements `TurnLimit`: by default without a limit, on a clock that stands still.
 
     Attributes:
-        slice_seconds: how long one call may take.
-        each_reading: how many seconds pass from one look at the clock to the next.
+        slice_seconds: maximum duration of one call.
+        each_reading: seconds that pass between two readings of the clock.
     """
 
     def __init__(self) -> None:
@@ -95,11 +95,11 @@ class FakeWeb:
     """Implements `HttpGet` and `ApiGet`.
 
     Args:
-        pages: URL or path -> the body it answers; an OSError is raised. What is not there raises one too.
+        pages: URL or path -> body of the answer; an OSError is raised. An unknown URL raises one too.
 
     Attributes:
-        pages: as given; may be changed.
-        asked: the URLs and paths, oldest first.
+        pages: the same; may be changed.
+        asked: requested URLs and paths, oldest first.
     """
 
     def __init__(self, pages: Mapping[str, bytes | OSError] | None = None) -> None:
@@ -121,11 +121,11 @@ class FakeWeb:
 
 
 class FakeApi:
-    """Implements `ApiWrite`: takes every write for done, and answers with what was sent.
+    """Implements `ApiWrite`: every write succeeds and returns its body.
 
     Attributes:
         written: (method, path, body) of every call, oldest first.
-        refusals: what the next calls raise instead, first to last; None is no refusal.
+        refusals: exceptions that the next calls raise, in order; None for success.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class FakeApi:
 
 
 class FakeBackground:
-    """Implements `Background`: keeps the work for the test to carry out."""
+    """Implements `Background`: keeps the work for the test to run."""
 
     def __init__(self) -> None:
         self.started: list[Coroutine[Any, Any, None]] = []
@@ -152,13 +152,13 @@ class FakeBackground:
         self.started.append(work)
 
     async def carry_out(self) -> None:
-        """Do what was started, in that order."""
+        """Run the work, in order."""
         while self.started:
             await self.started.pop(0)
 
 
 class RecordedEvent(NamedTuple):
-    """An event that a plugin wrote; `pod` is the pod's key."""
+    """An event that a plugin recorded; `pod` is the pod's key."""
 
     pod: str
     type_: str
@@ -168,7 +168,7 @@ class RecordedEvent(NamedTuple):
 
 
 class FakeEvents:
-    """Implements `PodEvents`; `recorded` is what was written, oldest first."""
+    """Implements `PodEvents`; `recorded` contains the events, oldest first."""
 
     def __init__(self) -> None:
         self.recorded: list[RecordedEvent] = []
@@ -178,7 +178,7 @@ class FakeEvents:
 
 
 class FakeClaimMetrics:
-    """Implements `ClaimMetrics`; `told` is (method, its arguments) of every call, oldest first."""
+    """Implements `ClaimMetrics`; `told` contains (method, arguments) of every call, oldest first."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, tuple[object, ...]]] = []
@@ -194,7 +194,7 @@ class FakeClaimMetrics:
 
 
 class FakeActivator:
-    """Implements `PodActivator`; `activated` are the uids."""
+    """Implements `PodActivator`; `activated` contains the uids."""
 
     def __init__(self) -> None:
         self.activated: list[str] = []
@@ -204,7 +204,7 @@ class FakeActivator:
 
 
 class FakeWaitForEvent:
-    """Implements `WaitForEvent`: what will happen is told beforehand; the rest of the time passes at once."""
+    """Implements `WaitForEvent`: the test sets the events that will happen; the timeout passes at once."""
 
     def __init__(self) -> None:
         self.coming: list[tuple[ClusterEvent, Any, Any]] = []
@@ -225,13 +225,13 @@ class FakeWaitForEvent:
 
 
 class FakeQueuedPods:
-    """Implements `QueuedPods`; `waiting` are the pods."""
+    """Implements `QueuedPods`; `waiting` contains the pods."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, QueuedPodInfo] = {}  # uid -> pod
 
     def put(self, pod: PodInfo, *, since: float = 0.0) -> None:
-        """Let a pod wait that was tried first at that time of the monotonic clock."""
+        """Add a pending pod with the time of its first attempt, on the monotonic clock."""
         self.waiting[pod.uid] = QueuedPodInfo(pod, since, initial_attempt_timestamp=since)
 
     def get(self, uid: str) -> QueuedPodInfo | None:
@@ -239,7 +239,7 @@ class FakeQueuedPods:
 
 
 class FakeWaitingPods:
-    """Implements `WaitingPods`; `allowed` and `rejected` say what became of the pods in `held`."""
+    """Implements `WaitingPods`; `allowed` and `rejected` contain the decisions about the pods in `held`."""
 
     def __init__(self) -> None:
         self.held: dict[str, PodInfo] = {}  # uid -> pod
@@ -257,7 +257,7 @@ class FakeWaitingPods:
 
 
 class FakePodGroups:
-    """Implements `PodGroupMembers` and `PodGroupObjects`: the members and groups that a test puts there."""
+    """Implements `PodGroupMembers` and `PodGroupObjects` with the members and groups of a test."""
 
     def __init__(self) -> None:
         self.counts: dict[GroupKey, int] = {}
@@ -283,7 +283,7 @@ class FakeWorkloadFeatures:
 
 
 class Fakes:
-    """One stand-in for each capability; those of a test replace some of them."""
+    """One fake for each capability; a test may replace some of them."""
 
     def __init__(self) -> None:
         self.binder = FakeBinder()
@@ -303,7 +303,7 @@ class Fakes:
         self.workload_features = FakeWorkloadFeatures()
 
     def by_protocol(self) -> dict[type, object]:
-        """Return Protocol -> what fulfils it."""
+        """Return Protocol -> its fake."""
         return {
             PodBinder: self.binder,
             Clock: self.clock,

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that only a test advances."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _EPOCH = datetime(2026, 3, 1, 8, tzinfo=UTC)
 
 
 class ManualClock:
-    """Implements `scheduler.clock.Clock`; `now` is set or advanced by the test."""
+    """Implements `scheduler.clock.Clock`; the test sets or advances `now`."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now

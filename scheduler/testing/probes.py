@@ -1,7 +1,7 @@
-"""Pods and nodes that carry what a plugin looks for: the samples do not know its labels, its taints or its names.
+"""Pods and nodes with the labels, taints and names that a plugin looks for, which the samples do not have.
 
-What it looks for is found in its code: the texts and numbers there, those it was given as arguments, and the keys that it
-asks pods' labels and annotations for when it is run.
+These values come from its code: the texts and numbers in it, its arguments, and the keys of labels and annotations that it
+reads when it runs.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 _VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _KEY: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?" + _VALUE.pattern)
 _ORDINARY: Final = ("yes", "true", "0", "1")
-"""Values that are worth a try of every key."""
+"""Values to try for every key."""
 _MOST_WORDS: Final = 20
 _MOST_PAIRS: Final = 60
 
 
 class _Noting(dict[str, str]):
-    """Labels or annotations that note which keys they are asked for."""
+    """Labels or annotations that note which keys are read."""
 
     def __init__(self, values: Any, asked: dict[str, None]) -> None:
         super().__init__(values)
@@ -53,12 +53,12 @@ class _Noting(dict[str, str]):
 
 
 class Probes:
-    """What a plugin looks for, and objects that have it.
+    """The values that a plugin looks for, and objects that have them.
 
     Args:
-        plugin: whose.
-        pods: which it is run on.
-        run: asks it about a pod, on every node.
+        plugin: the plugin.
+        pods: pods to run it on.
+        run: runs it on a pod, with every node.
     """
 
     def __init__(self, plugin: Plugin, pods: Iterable[PodInfo], run: Callable[[PodInfo], object]) -> None:
@@ -78,7 +78,7 @@ class Probes:
         self._names = list(dict.fromkeys([*self._keys, *words]))
         values = (word for word in words if _VALUE.fullmatch(word))
         self._values = list(dict.fromkeys([*values, *_ORDINARY, *map(str, self._numbers)]))
-        # The first keys with the first values first, so that where there are many none is left out.
+        # The first keys with the first values come first, so that a long list leaves no key out.
         places = itertools.product(range(len(self._keys)), range(len(self._values)))
         first = sorted(places, key=sum)[:_MOST_PAIRS]
         self._pairs = [(self._keys[key], self._values[value]) for key, value in first]
@@ -87,7 +87,7 @@ class Probes:
         """Return a node for each value, with every name as a label and an annotation, and one for each taint.
 
         Args:
-            like: whose labels and annotations they have as well.
+            like: a node whose labels and annotations they have too.
         """
         made: list[NodeObject] = []
         for value in self._values:
@@ -100,7 +100,7 @@ class Probes:
         return made
 
     def pods(self) -> Iterator[PodInfo]:
-        """Yield pods that differ from one that asks for nothing in one field each, and are called by it."""
+        """Yield pods that differ in one field each from a pod without requests; the field is their name."""
         for fields in self._fields():
             [(field, value)] = fields.items()
             yield pod(f"with {field} {msgspec.json.encode(value).decode()}", **fields)
@@ -123,7 +123,7 @@ class Probes:
 
 
 def _found_in(plugin: Plugin) -> Iterator[object]:
-    """Yield texts and numbers: what it was given, those of its class, and those of the module."""
+    """Yield texts and numbers: those of its instance, of its class, and of the module."""
     yield from _constants_in(getattr(plugin, "__dict__", {}))
     for base in type(plugin).__mro__:
         if not base.__module__.startswith("scheduler."):

@@ -1,4 +1,4 @@
-"""A cluster and pods in which every rule has something to say."""
+"""A sample cluster and sample pods to which every rule applies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ZONE = "topology.kubernetes.io/zone"
 
 
 def sample_table(n_nodes: int = 24) -> ClusterTable:
-    """Return a cluster of unlike nodes: sizes, zones, taints, cordons, devices, images, pods with ports and disks."""
+    """Return a cluster of different nodes: sizes, zones, taints, cordons, devices, images, pods with ports and disks."""
     table = ClusterTable()
     for number in range(n_nodes):
         name = f"node-{number}"
@@ -139,7 +139,7 @@ _TERM = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"
 
 
 def sample_pods() -> list[PodInfo]:
-    """Return pending pods, each asking for something else, and some of them alike."""
+    """Return pending pods with different requirements; some of them are identical."""
     app = _container("registry.example/app:1", 8080)
     return [
         pod("asks-for-nothing"),

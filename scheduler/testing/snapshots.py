@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def cache_of(nodes: Iterable[NodeObject | str], pods: Iterable[PodInfo] = ()) -> Cache:
-    """Return a cache that holds nodes, in row order, and bound pods; a name stands for a node of that name."""
+    """Return a cache with nodes, in row order, and bound pods; a name stands for a node of that name."""
     cache = Cache()
     for each in nodes:
         cache.add_node(node(each) if isinstance(each, str) else each)

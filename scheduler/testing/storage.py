@@ -1,4 +1,4 @@
-"""Claims, volumes and what nodes can attach, for tests, as the API server would send them."""
+"""Claims, volumes and attach limits of nodes for tests, as the API server sends them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 DRIVER = "disk.example.com"
-"""The driver of all volumes here that say no other."""
+"""The default driver of volumes."""
 
 _KINDS = {
     "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
@@ -29,7 +29,7 @@ _KINDS = {
 
 
 def watch_storage(table: ClusterTable, *objects: Json) -> None:
-    """Have a table keep all kinds of storage, and these objects of them."""
+    """Make a table keep all kinds of storage, and add these objects."""
     for version, plural in _KINDS.values():
         table.watch_kind(f"{version}/{plural}")
     for each in objects:
@@ -63,11 +63,11 @@ def claim(
         name: its name.
         volume: the PersistentVolume it is bound to; "" for none yet.
         namespace: its namespace.
-        modes: the access modes it asks for.
+        modes: its access modes.
         class_name: its StorageClass.
-        storage: how much it asks for.
-        annotations: beside the one that says it is bound.
-        owner: the pod it was made for.
+        storage: its requested size.
+        annotations: annotations beside the one that marks it as bound.
+        owner: the pod that it was created for.
         more: other fields of its spec, as in JSON.
     """
     spec: Json = {"accessModes": list(modes), "resources": {"requests": {"storage": storage}}, **more}
@@ -99,11 +99,11 @@ def volume(
     """Return a PersistentVolume.
 
     Args:
-        name: its name, and its driver's handle of it.
+        name: its name, and its volume handle.
         labels: its labels.
         driver: its CSI driver.
-        phase: its status; "Available" for one that waits for a claim.
-        source: other fields of its spec, as in JSON; without `csi=None` it keeps its driver.
+        phase: its phase; "Available" for an unbound volume.
+        source: other fields of its spec, as in JSON; `csi=None` removes its driver.
     """
     spec = {
         "capacity": {"storage": "1Gi"},
@@ -118,7 +118,7 @@ def volume(
 
 
 def only_on(key: str, *values: str) -> Json:
-    """Return the node affinity of a volume that is reached from nodes with one of these labels."""
+    """Return the node affinity of a volume that nodes with one of these labels can access."""
     expression = {"key": key, "operator": "In", "values": list(values)}
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
 
@@ -134,9 +134,9 @@ def storage_class(
 
     Args:
         name: its name.
-        mode: when its volumes are bound; None is one that nobody defaulted.
-        provisioner: who makes its volumes.
-        topologies: where: label -> values, any of which is enough.
+        mode: its volumeBindingMode; None for none.
+        provisioner: its provisioner.
+        topologies: allowed topologies: label -> values; one of them is enough.
     """
     allowed = [
         {"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in each.items()]}
@@ -147,14 +147,14 @@ def storage_class(
 
 
 def csi_driver(name: str = DRIVER, *, storage_capacity: bool | None = True) -> Json:
-    """Return a CSIDriver that tells what room it has, or not."""
+    """Return a CSIDriver that reports its storage capacity, or not."""
     return _object("CSIDriver", name) | {"spec": {"storageCapacity": storage_capacity}}
 
 
 def storage_capacity(
     name: str, class_name: str, capacity: str | None, *, labels: Mapping[str, str] | None = None, **more: Any
 ) -> Json:
-    """Return the CSIStorageCapacity of a class on nodes with these labels; None says that no node has access."""
+    """Return the CSIStorageCapacity of a class on nodes with these labels; without labels, no node has access."""
     found = _object("CSIStorageCapacity", name, namespace="kube-system") | {"storageClassName": class_name}
     if labels is not None:
         found["nodeTopology"] = {"matchLabels": dict(labels)}
@@ -165,9 +165,9 @@ def csi_node(name: str, limits: Mapping[str, int | None], *, migrated: Sequence[
     """Return the CSINode of a node.
 
     Args:
-        name: the node's.
-        limits: driver -> how many volumes it can attach, None where it does not say.
-        migrated: the in-tree plugins whose work is done by drivers there.
+        name: name of the node.
+        limits: driver -> number of volumes that it can attach; None for no limit.
+        migrated: in-tree plugins that are migrated to drivers.
     """
     drivers = [
         {"name": driver, "nodeID": name, **({} if limit is None else {"allocatable": {"count": limit}})}
@@ -178,7 +178,7 @@ def csi_node(name: str, limits: Mapping[str, int | None], *, migrated: Sequence[
 
 
 def volume_attachment(name: str, *, node: str, volume: str | None, attacher: str = DRIVER) -> Json:
-    """Return the VolumeAttachment of a PersistentVolume to a node; None is a volume without one."""
+    """Return the VolumeAttachment of a PersistentVolume to a node; None for an inline volume."""
     source = {} if volume is None else {"persistentVolumeName": volume}
     spec = {"attacher": attacher, "nodeName": node, "source": source}
     return _object("VolumeAttachment", name) | {"spec": spec}

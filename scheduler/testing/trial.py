@@ -1,4 +1,4 @@
-"""Your plugins in a whole profile, on a cluster of a few lines: what would happen to this pod, and why."""
+"""Your plugins in a whole profile, on a small cluster: what would happen to a pod, and why."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ class Trial:
         assert trial.schedule(pod("web")) == "b"
         print(trial.explain(pod("db"))["nodes"])
 
-    A pod that found its node stays on it, so that the next pod sees it.
+    A scheduled pod stays on its node, so that the next pod sees it.
 
     Args:
         objects: nodes, and pods on them.
-        plugins: added to the default ones.
-        only: leave the default plugins out, but for the order of pods and the binder.
-        args: plugin's name -> its arguments, as in a configuration.
-        weights: plugin's name -> its weight; 1 where nothing is said.
+        plugins: plugins to add to the default ones.
+        only: leave out the default plugins, except PrioritySort and DefaultBinder.
+        args: name of a plugin -> its arguments, as in a configuration.
+        weights: name of a plugin -> its weight; 1 by default.
         others: kind -> `namespace/name` -> object, for plugins whose `needs` names kinds.
-        fakes: what plugins get that ask for capabilities; new ones if not given.
+        fakes: fakes of the capabilities; new ones if not given.
 
     Attributes:
-        fakes: the same.
+        fakes: fakes of the capabilities.
 
     Raises:
-        PluginLoadError: a plugin is not whole.
-        ConfigurationError: arguments are wrong, or a plugin cannot be built.
+        PluginLoadError: a plugin is incomplete.
+        ConfigurationError: arguments are invalid, or a plugin cannot be built.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Trial:
         )
 
     def refresh(self) -> None:
-        """Let the plugins fetch their background data, as the daemon does at start and then ever again."""
+        """Let the plugins fetch their background data, as the daemon does at start and periodically."""
         asyncio.run(self._refresh())
 
     async def _refresh(self) -> None:
@@ -93,11 +93,11 @@ class Trial:
                 await plugin.refresh()
 
     def explain(self, pod: PodInfo) -> Explanation:
-        """Say what would happen to a pod, as `custom-scheduler explain -o json` does; nothing changes."""
+        """Return what would happen to a pod, like `custom-scheduler explain -o json`; nothing changes."""
         return self._judge(pod)[0]
 
     def schedule(self, pod: PodInfo) -> str | None:
-        """Place a pod on the best node, the first by name of several, and return it; None where none can run it.
+        """Place a pod on the best node (the smallest name among equal ones), and return it; None if no node fits.
 
         Raises:
             RuntimeError: a plugin failed.

@@ -1,1 +1,1 @@
-"""What would the scheduler do with this cluster: the daemon's own objects on state that was read from a file."""
+"""What-if questions: the daemon's own objects, on the state of a cluster that was read from a file or an API server."""

@@ -1,6 +1,6 @@
-"""What the API server would make of planned pods: asked for in a dry run, which creates nothing.
+"""Admission of planned pods by the API server: a dry run, which creates nothing.
 
-What it knows and nobody else does comes with it: quotas, defaults of LimitRanges, overhead of RuntimeClasses, webhooks.
+The answer includes what only the API server knows: quotas, defaults of LimitRanges, overhead of RuntimeClasses, webhooks.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from scheduler.whatif.planned import Planned
 
 _ITS_OWN: Final = ("affinity", "hostname", "subdomain", "volumes")
-"""In what pods of one workload may differ: they are not asked about one by one."""
+"""Fields in which the pods of one workload may differ; only one of these pods is sent."""
 _NO_ANSWER: Final = 0
 _MAY_NOT: Final = 'cannot create resource "pods"'
 
 
 async def admit(connection: ApiConnection, planned: Planned, *, knows_all: bool) -> str:
-    """Give a workload's pods what the API server would give them, or have it say why it would not take them.
+    """Replace a workload's pods by the pods that the API server would admit, or note why it would reject them.
 
     Args:
         connection: to the API server.
-        planned: the workload.
-        knows_all: whether all is there that it needs to say so.
+        planned: the workload; its `pods` and `problem` are changed.
+        knows_all: whether all objects that admission reads exist in the cluster.
 
     Returns:
-        Why it was not asked, or what it said is not believed; "" if it is.
+        Why the API server was not asked, or why its answer does not count; "" if it does.
 
     Raises:
         ApiError: no answer.
@@ -72,7 +72,7 @@ def _identity(pod: Object) -> Object:
 
 
 def _as_written(spec: Object) -> Object:
-    """Return a pod's spec without what the API server fills in and refuses to be told."""
+    """Return a pod's spec without the fields that the API server sets and rejects in requests."""
     return {key: value for key, value in spec.items() if key not in {"priority", "preemptionPolicy"}}
 
 

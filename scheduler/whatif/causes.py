@@ -1,4 +1,4 @@
-"""The causes in the message of a pod that waits, in kube-scheduler's words, without the numbers that differ from pod to pod."""
+"""The causes in a pending pod's message from kube-scheduler, without the numbers that differ between pods."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _HEAD = re.compile(r"0/(\d+) nodes are available: ?")
 _BETWEEN = re.compile(r", (?=\d+ )")
 _COUNTED = re.compile(r"(\d+) (.+)", re.DOTALL)
 _POST_FILTER = re.compile(r"\. (?=no new claims to deallocate|preemption: )")
-"""Where it goes on with what PostFilter plugins said."""
+"""Beginning of the part from PostFilter plugins."""
 
 
 class Cause(NamedTuple):
     """One reason.
 
     Attributes:
-        reason: in the plugin's words.
-        nodes: how many nodes were refused for it; None where it speaks for the pod.
+        reason: the plugin's text.
+        nodes: number of nodes rejected for it; None if it concerns the pod.
     """
 
     reason: str
@@ -28,9 +28,9 @@ class Causes(NamedTuple):
     """Why a pod waits.
 
     Attributes:
-        reasons: ascending.
-        n_nodes: how many nodes there were; None where the message does not say.
-        post_filter: what came of looking for room that could be made; "" where nobody looked.
+        reasons: in ascending order.
+        n_nodes: number of nodes; None if the message does not contain it.
+        post_filter: the message of PostFilter plugins; "" if none.
     """
 
     reasons: tuple[Cause, ...]
@@ -39,10 +39,10 @@ class Causes(NamedTuple):
 
 
 def causes_in(message: str) -> Causes:
-    """Take a message apart; one that is in other words is one cause.
+    """Parse a message; one in another form is a single cause.
 
     Source:
-        kube-scheduler v1.36, framework/types.go, FitError.Error, which puts it together.
+        kube-scheduler v1.36, framework/types.go, FitError.Error, which builds it.
     """
     head = _HEAD.match(message)
     if head is None:

@@ -1,4 +1,4 @@
-"""A cluster as a file: nodes, pods, and whatever else plugins read, checked completely before anything is judged."""
+"""A cluster as a file: nodes, pods, and other objects that plugins read; all errors are found before anything is evaluated."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _MOST_FAULTS_SHOWN = 50
 
 
 class ClusterFileError(SchedulerError):
-    """Everything that is wrong with a file, all at once."""
+    """All errors of a file."""
 
     def __init__(self, source: str, faults: Sequence[FieldError]) -> None:
         self.source = source
         self.faults = tuple(faults)
         lines = [f"{source}: {fault}" for fault in self.faults[:_MOST_FAULTS_SHOWN]]
         if len(self.faults) > _MOST_FAULTS_SHOWN:
-            lines.append(f"{source}: and {len(self.faults) - _MOST_FAULTS_SHOWN} more faults")
+            lines.append(f"{source}: and {len(self.faults) - _MOST_FAULTS_SHOWN} more errors")
         super().__init__("\n".join(lines))
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
-    """What a file says of a cluster.
+    """The content of a file.
 
     Attributes:
         nodes: in the file's order.
-        pods: likewise, on nodes and pending, ended ones too.
-        others: kind, as plugins name it in their `needs` -> `namespace/name` -> JSON.
+        pods: in the file's order: on nodes, pending and ended.
+        others: kind, as in plugins' `needs` -> `namespace/name` -> JSON.
     """
 
     nodes: list[NodeObject] = field(default_factory=list)
@@ -50,16 +50,16 @@ class ClusterFile:
 
 
 def load(path: str) -> ClusterFile:
-    """Read a file, or standard input if it is called `-`.
+    """Read a file, or standard input for `-`.
 
     Raises:
-        ClusterFileError: it cannot be read, or everything that is wrong with what it says.
+        ClusterFileError: all errors of the file.
     """
     return parse(*read(path))
 
 
 def read(path: str) -> tuple[bytes, str]:
-    """Return the bytes of a file, or of standard input if it is called `-`, and what messages call it.
+    """Return the bytes of a file, or of standard input for `-`, and its name for messages.
 
     Raises:
         ClusterFileError: it cannot be read.
@@ -75,12 +75,12 @@ def read(path: str) -> tuple[bytes, str]:
 
 
 def parse(data: bytes, source: str) -> ClusterFile:
-    """Read API objects from JSON or YAML; `source` is what messages call them.
+    """Read API objects from JSON or YAML; `source` is the name for messages.
 
-    Pods that no API server has seen yet, which have no uid, get what it would have filled in.
+    Pods without a uid, which no API server has seen yet, get the API server's defaults.
 
     Raises:
-        ClusterFileError: everything that is wrong with them.
+        ClusterFileError: all errors of the file.
     """
     contents = read_items(data)
     reader = _Reader(contents.errors)
@@ -92,12 +92,12 @@ def parse(data: bytes, source: str) -> ClusterFile:
 
 
 class _Reader:
-    """Items to typed objects; notes faults and goes on."""
+    """Converts items to typed objects, and collects errors."""
 
     def __init__(self, faults: list[FieldError]) -> None:
         self.cluster = ClusterFile()
         self.faults = faults
-        self._places: dict[tuple[str, str], str] = {}  # kind and namespace/name, or "uid" and uid -> where
+        self._places: dict[tuple[str, str], str] = {}  # (kind, namespace/name) or ("uid", uid) -> place
 
     def read(self, item: Item) -> None:
         try:
@@ -106,7 +106,7 @@ class _Reader:
             self._fault(item, str(error))
             return
         item = identity.item
-        if self._is_taken(item, identity.kind, identity.key, f"{item.kind} {identity.key} is given"):
+        if self._is_taken(item, identity.kind, identity.key, f"{item.kind} {identity.key} is defined"):
             return
         try:
             if identity.kind == NODES:
@@ -126,7 +126,7 @@ class _Reader:
         first = self._places.setdefault((kind, key), item.where)
         if first == item.where:
             return False
-        self._fault(item, f"{what} in {first} already")
+        self._fault(item, f"{what} already in {first}")
         return True
 
     def _fault(self, item: Item, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""From a file's bytes to API objects, one by one: JSON or YAML, lists within lists, several documents."""
+"""Splits the bytes of a file into API objects: JSON or YAML, nested lists, several documents."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Item(NamedTuple):
-    """One API object, unread but for what says which one it is. What is no text is None here.
+    """One API object, of which only the identity is decoded; a field that is no text is None.
 
     Attributes:
-        where: its place in the file, as in `items[3]` or `document 2`.
+        where: its place in the file, for example `items[3]` or `document 2`.
         raw: its JSON.
-        api_version: its own, or that of the list it is in; a NodeList does not repeat it.
-        kind: likewise.
+        api_version: its own, or that of its list; the items of a NodeList do not repeat it.
+        kind: its own, or that of its list.
     """
 
     where: str
@@ -38,7 +38,7 @@ class Item(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What a file holds, and what of it cannot be read."""
+    """The objects of a file, and its errors."""
 
     items: list[Item]
     errors: list[FieldError]
@@ -63,13 +63,13 @@ _DOCUMENT = msgspec.json.Decoder(msgspec.Raw)
 
 
 def read_documents(data: bytes) -> tuple[list[bytes], list[FieldError]]:
-    """Read JSON or YAML documents, one or several, whatever they hold.
+    """Read one or more JSON or YAML documents of any content.
 
     Returns:
-        Each document as JSON, and what of the data cannot be read; one of the two is not empty.
+        Each document as JSON, and the errors; one of the two is not empty.
     """
     try:
-        if data.startswith(_UTF16_MARKS):  # what PowerShell's > makes of kubectl's output
+        if data.startswith(_UTF16_MARKS):  # PowerShell's > writes kubectl's output so
             data = data.decode("utf-16").encode()
         data = data.removeprefix(codecs.BOM_UTF8)
         text = data.decode()
@@ -82,23 +82,23 @@ def read_documents(data: bytes) -> tuple[list[bytes], list[FieldError]]:
 
 
 def item_of(raw: bytes, where: str) -> Item:
-    """Return a single API object as an item.
+    """Return one API object as an item.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no API object.
     """
     try:
         return _item(raw, where, _HEADER.decode(raw), None, None)
     except msgspec.ValidationError as error:
         raise ValueError(_what_is_wrong(raw, error)) from error
-    except msgspec.DecodeError as error:  # half a character, or a number that is none
+    except msgspec.DecodeError as error:  # an incomplete character or a malformed number
         raise ValueError(f"not JSON: {error}") from error
 
 
 def read_items(data: bytes) -> Contents:
-    """Read API objects: what `kubectl get ... -o json` or `-o yaml` writes, or several such texts in one.
+    """Read API objects: the output of `kubectl get ... -o json` or `-o yaml`, or several outputs in one file.
 
-    Lists of any kind are opened, however deep; a document may also be a bare list of objects.
+    Lists are expanded at any depth; a document may also be a plain array of objects.
     """
     documents, errors = read_documents(data)
     contents = Contents([], errors)
@@ -112,7 +112,7 @@ def read_items(data: bytes) -> Contents:
 
 
 def _documents(data: bytes, text: str) -> tuple[list[bytes], list[FieldError]]:
-    """Return each document as JSON; `text` is the data decoded."""
+    """Return each document as JSON; `text` is the decoded data."""
     looks_like_json = text.lstrip()[:1] in {"{", "["}
     if looks_like_json:
         try:
@@ -133,7 +133,7 @@ def _documents(data: bytes, text: str) -> tuple[list[bytes], list[FieldError]]:
 
 
 def _json_documents(data: bytes, text: str) -> Iterator[bytes]:
-    """Split JSON texts that follow one another.
+    """Split concatenated JSON texts.
 
     Raises:
         json.JSONDecodeError: not JSON.
@@ -142,7 +142,7 @@ def _json_documents(data: bytes, text: str) -> Iterator[bytes]:
     try:
         _DOCUMENT.decode(data)
     except msgspec.DecodeError:
-        pass  # several, or broken: the slower reader knows which, and where
+        pass  # several texts, or an error: the slower parser finds out which and where
     else:
         yield data
         return
@@ -155,7 +155,7 @@ def _json_documents(data: bytes, text: str) -> Iterator[bytes]:
 
 
 def _open(raw: bytes, where: str, api_version: str | None, kind: str | None, contents: Contents) -> None:
-    """Note an object, or all that are in a list; `api_version` and `kind` are what its list says of it."""
+    """Collect an object or all objects of a list; `api_version` and `kind` are those that the list declares."""
     try:
         if raw.lstrip()[:1] == b"[":
             for index, one in enumerate(_LIST.decode(raw)):
@@ -165,12 +165,14 @@ def _open(raw: bytes, where: str, api_version: str | None, kind: str | None, con
     except msgspec.ValidationError as error:
         contents.errors.append(FieldError(where, _what_is_wrong(raw, error)))
         return
-    except msgspec.DecodeError as error:  # half a character, or a number that is none
+    except msgspec.DecodeError as error:  # an incomplete character or a malformed number
         contents.errors.append(FieldError(where, f"not JSON: {error}"))
         return
     own_kind = _text(header.kind)
     if header.items is not None and (own_kind is None or own_kind.endswith("List")):
-        of_items = (own_kind or "").removesuffix("List") or None  # a plain List says nothing of its items
+        of_items = (own_kind or "").removesuffix(
+            "List"
+        ) or None  # a plain List does not declare the kind of its items
         version = _text(header.api_version) if of_items else None
         for index, one in enumerate(header.items):
             place = entry(f"{where}, items" if where else "items", index)
@@ -193,7 +195,7 @@ def _item(raw: bytes, where: str, header: _Header, api_version: str | None, kind
 
 
 def _what_is_wrong(raw: bytes, error: msgspec.ValidationError) -> str:
-    document = json.loads(raw)  # of all readers the most lenient
+    document = json.loads(raw)  # the most lenient parser
     if not isinstance(document, dict):
         return f"must be an API object, {was(document)}"
     for field, shape, expected in (("metadata", dict, "a mapping"), ("items", list, "a list")):

@@ -1,4 +1,4 @@
-"""How much of what is free nobody can use."""
+"""Free capacity that pods cannot use."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 def fragmentation(
     free: Mapping[str, Float64s], kinds: Iterable[tuple[Mapping[str, float], float]]
 ) -> dict[str, float]:
-    """Return resource -> the share of what is free that lies on nodes where pods do not fit, on average over kinds of them.
+    """Return resource -> the share of free capacity on nodes that pods do not fit, averaged over kinds of pods.
 
     Args:
-        free: resource -> what nobody asks for, float64[nodes].
-        kinds: what a pod of each asks for of these resources, and the kind's share of all pods.
+        free: resource -> free capacity, float64[nodes].
+        kinds: for each kind of pods, its requests of these resources, and its share of all pods.
     """
     lost = dict.fromkeys(free, 0.0)
     for wanted, share in kinds:

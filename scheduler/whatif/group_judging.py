@@ -1,4 +1,4 @@
-"""What would become of groups of pods: decided by the daemon's own cycle of groups, and nothing of it is carried out."""
+"""Evaluates pod groups with the daemon's own group cycle; nothing is carried out."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ T = TypeVar("T")
 
 
 class JudgedGroup:
-    """What is said of one group, and what it came from.
+    """The evaluation of one group.
 
     Attributes:
-        explanation: in words.
-        tried: what became of its members; None if they were not tried.
-        status: what that means for the group.
+        explanation: the explanation.
+        tried: the results of its members; None if there was no attempt.
+        status: the result for the group.
     """
 
     def __init__(self, explanation: GroupExplanation, tried: Pass | None, status: Status) -> None:
@@ -50,12 +50,12 @@ class JudgedGroup:
         self.status = status
 
     def member(self, uid: str) -> Member | None:
-        """Return what became of one of its pods; None if that was not tried."""
+        """Return the result of one of its pods; None if the pod was not tried."""
         members = () if self.tried is None else self.tried.members
         return next((member for member in members if member.attempt.queued.pod.uid == uid), None)
 
     def rejectors(self) -> set[tuple[str, str]]:
-        """Return the profile and the plugin of those whose events get it another try; none of one that is placed."""
+        """Return (profile, plugin) of the plugins whose events requeue it; none if it is placed."""
         if self.tried is None or self.tried.room is None:
             return set()
         return {
@@ -65,21 +65,21 @@ class JudgedGroup:
         }
 
     def before(self, uid: str, snapshot: Snapshot) -> list[tuple[int, PodInfo]]:
-        """Return the rows and pods that were placed before one of its pods was tried and that a cluster is without."""
+        """Return the rows and pods that were placed before one of its pods was tried, and that a snapshot lacks."""
         found = []
         for member in () if self.tried is None else self.tried.members:
             if member.attempt.queued.pod.uid == uid:
                 break
             if member.assumed is not None:
                 row = snapshot.row_of(member.assumed.node_name)
-                assert row is not None, f"node {member.assumed.node_name} has gone"
+                assert row is not None, f"node {member.assumed.node_name} is gone"
                 if all(pod.uid != member.assumed.pod.uid for pod in snapshot.pods_on(row)):
                     found.append((row, member.assumed.pod))
         return found
 
 
 class GroupJudge:
-    """Judges groups against a cluster as it is."""
+    """Evaluates groups in the current state of a cluster."""
 
     def __init__(self, scheduler: OfflineScheduler) -> None:
         parts, nothing = scheduler.parts, NoApiServer()
@@ -109,11 +109,11 @@ class GroupJudge:
         )
 
     def group_of(self, pod: PodInfo) -> GroupKey | None:
-        """Return the group that a pod is scheduled with; None if its profile schedules it by itself."""
+        """Return the group of a pod; None if its profile does not schedule groups of this kind."""
         return self._scheduler.parts.profiles.group_of(pod)
 
     def named(self, key: str) -> list[GroupKey]:
-        """Return the groups called `namespace/name` that have pods or an object here."""
+        """Return the groups named `namespace/name` that have pods or an object."""
         scheduler = self._scheduler
         found = dict.fromkeys(
             group
@@ -131,7 +131,7 @@ class GroupJudge:
         return list(found)
 
     def judge(self, key: GroupKey) -> JudgedGroup:
-        """Say what would become of a group now; the cluster is as before."""
+        """Evaluate a group now; the cluster does not change."""
         scheduler = self._scheduler
         uids = scheduler.parts.cache.groups.pending(key)
         pending = [queued.pod for uid in uids if (queued := scheduler.queue.get(uid)) is not None]
@@ -167,13 +167,15 @@ class GroupJudge:
         group = self._scheduler.parts.profiles.pod_group(key)
         told = {pod: gate.message for pod, gate in kept_back.items()}
         if not kept_back:
-            return JudgedGroup(explain_untried(key, group, "gated", "no pod of it waits", {}), None, SUCCESS)
+            return JudgedGroup(
+                explain_untried(key, group, "gated", "it has no pending pod", {}), None, SUCCESS
+            )
         status = next(iter(kept_back.values()))
         return JudgedGroup(explain_untried(key, group, "gated", status.message, told), None, status)
 
 
 def driven(work: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine comes to that only ever gives way to others, where there are no others."""
+    """Run a coroutine that only yields to other tasks, and return its result; there are no other tasks here."""
     while True:
         try:
             work.send(None)

@@ -1,4 +1,4 @@
-"""Explanations of groups for people: what becomes of the group, its domains, its members, and where it stands."""
+"""Explanations of groups as text: the result, the domains, the members, and the state in the queue."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _PLACEMENTS_SHOWN = 8
 
 
 def member_of(brief: dict[str, Any]) -> str:
-    """Return a sentence about the group of a pod; of a daemon that has not tried it yet there is less to say."""
+    """Return a sentence about the group of a pod; a group without an attempt has no result."""
     result = brief["result"]
     told = (
-        f"It waits for its group, {_named(brief)}" if result != "schedulable" else f"Of group {_named(brief)}"
+        f"It waits for its group {_named(brief)}" if result != "schedulable" else f"Its group {_named(brief)}"
     )
     if result is None:
-        return f"{told}, which was not tried yet."
+        return f"{told}, which had no attempt yet."
     fits = f", {brief['fits']} of {brief['members']} members fit" if result != "gated" else ""
     said = f": {brief['message']}" if brief["message"] else "."
     return f"{told}: {_RESULTS.get(result, result)}{fits}{said}"
 
 
 def show_group(console: Console, explanation: GroupExplanation, *, all_nodes: bool) -> None:
-    """Print what is said of a group, with every domain and member by name or just the first few of each sort."""
+    """Print the explanation of a group, with all domains and members, or only the first ones of each kind."""
     width = console.width
     result: str = explanation["result"]
     members = explanation["members"]
@@ -78,47 +78,47 @@ def _named(told: dict[str, Any]) -> str:
 
 def _attempt(explanation: GroupExplanation) -> Iterator[str]:
     if "at" in explanation:
-        yield f"Last tried at {explanation['at']}, for {explanation['seconds']:.3f} s."
+        yield f"Last attempt at {explanation['at']}, took {explanation['seconds']:.3f} s."
     if searched := explanation["searched"]:
-        yield f"Looking for another order of its members took {searched} decisions."
+        yield f"The search for another order of its members took {searched} decisions."
 
 
 def _standing(explanation: GroupExplanation) -> Iterator[str]:
     place, placed = explanation["place"], explanation["placed"]
     if placed:
-        yield f"{placed} of its pods {'is' if placed == 1 else 'are'} on nodes already."
+        yield f"{placed} of its pods {'is' if placed == 1 else 'are'} already on nodes."
     if place is None:
-        yield "None of its pods waits in the queue."
+        yield "None of its pods is in the queue."
         return
     where = f"In the queue: {place}"
     if explanation["before"] is not None:
         count = explanation["before"]
-        where += f", {count} pod{' is' if count == 1 else 's are'} tried before it" if count else ", next"
+        where += f", {count} pod{' is' if count == 1 else 's are'} ahead of it" if count else ", next"
     if explanation["backoffSeconds"] is not None:
-        where += f", for {explanation['backoffSeconds']:.1f} s more"
+        where += f", backoff ends in {explanation['backoffSeconds']:.1f} s"
     waiting = explanation["waitingGroups"]
-    others = "the only group that waits" if waiting == 1 else f"one of {waiting} groups that wait"
+    others = "the only pending group" if waiting == 1 else f"one of {waiting} pending groups"
     yield f"{where}; {others}."
     for plugin, kinds in explanation["wakes"].items():
-        yield f"Tried again when {plugin} sees help in a change of {some(list(kinds), None)}."
+        yield f"{plugin} requeues it after changes of {some(list(kinds), None)}."
 
 
 def _room(explanation: GroupExplanation, *, all_nodes: bool) -> Iterator[str]:
     victims = explanation["victims"]
     if victims:
         shown = some(victims, None if all_nodes else _VICTIMS_SHOWN)
-        yield f"To make room for it, {len(victims)} would be evicted: {shown}."
+        yield f"Preemption would evict {len(victims)} pod{'' if len(victims) == 1 else 's'}: {shown}."
     refused: dict[str, list[dict[str, Any]]] = {}
     for member in explanation["members"]:
         if "plugin" in member:
             refused.setdefault(member["plugin"], []).append(member)
     for plugin, members in refused.items():
         told = members[0]["message"] or ""
-        yield f"{plugin} refuses {len(members)} of its members, whatever the node: {told}"
+        yield f"{plugin} rejects {len(members)} of its members on every node: {told}"
 
 
 def _domains_head(explanation: GroupExplanation) -> str:
-    return f"Domains of {explanation['topologyKey']}, the most promising first:"
+    return f"Domains of {explanation['topologyKey']}, best first:"
 
 
 def _domains(explanation: GroupExplanation, width: int, *, all_nodes: bool) -> Iterator[str]:
@@ -126,20 +126,20 @@ def _domains(explanation: GroupExplanation, width: int, *, all_nodes: bool) -> I
     shown = placements if all_nodes else placements[:_PLACEMENTS_SHOWN]
     if not shown:
         return
-    longest = max(6, width - 40)
+    longest = max(6, width - 44)
     names = [_cut(each["name"], longest) for each in shown]
     wide = max(6, *map(len, names))
-    yield f"  {'domain':<{wide}}  nodes  room  fit  score"
+    yield f"  {'domain':<{wide}}  nodes  capacity  fit  score"
     for name, each in zip(names, shown, strict=True):
         fits, total = ("-" if each[key] is None else each[key] for key in ("fits", "total"))
-        here = "  goes here" if each["chosen"] else ""
-        yield f"  {name:<{wide}}  {each['nodes']:>5}  {each['room']:>4}  {fits:>3}  {total:>5}{here}"
+        here = "  chosen" if each["chosen"] else ""
+        yield f"  {name:<{wide}}  {each['nodes']:>5}  {each['room']:>8}  {fits:>3}  {total:>5}{here}"
     if len(placements) > len(shown):
-        yield f"  and {len(placements) - len(shown)} more: --all-nodes names all of them"
+        yield f"  and {len(placements) - len(shown)} more: --all-nodes shows them"
 
 
 def _members(members: list[dict[str, Any]], width: int, *, all_nodes: bool) -> Iterator[str]:
-    """Yield the members, those together of which the same is said."""
+    """Yield lines for the members; members with the same result share a line."""
     kinds: dict[tuple[bool, str], list[str]] = {}
     for member in members:
         fits, node = member["fits"], member["node"]

@@ -1,4 +1,4 @@
-"""Which pods of a cluster are judged, and what is said of each: every one alone, or one after another."""
+"""Evaluates pending pods: each alone, or one after another."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 
 def is_pending(pod: PodInfo) -> bool:
-    """Say whether a scheduler has to place a pod: it is on no node, has not ended and is not being deleted."""
+    """Return whether a scheduler has to place a pod: it has no node, has not ended and is not being deleted."""
     return not (pod.node_name or pod.is_terminal or pod.is_terminating)
 
 
 def pods_to_judge(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> list[PodInfo]:
-    """Return the pending pods that one of the scheduler's profiles is responsible for, in the order given."""
+    """Return the pending pods of the scheduler's profiles, in the order given."""
     return [pod for pod in pods if is_pending(pod) and pod.scheduler_name in scheduler.frameworks]
 
 
 class Judged(NamedTuple):
-    """What is said of one pod, and what it came from.
+    """The evaluation of one pod.
 
     Attributes:
-        explanation: in words.
-        status: how its attempt ended, or PreEnqueue's refusal to try it at all.
-        diagnosis: the verdict on every node, if it was that which the attempt ended with.
+        explanation: the explanation.
+        status: the status of the attempt, or of PreEnqueue if that rejects the pod.
+        diagnosis: the result of every node, if the attempt ended with it.
     """
 
     pod: PodInfo
@@ -52,10 +52,10 @@ class Judged(NamedTuple):
 
 
 class _Groups:
-    """The groups of the pods that are judged; each is judged once.
+    """The groups of the evaluated pods; each group is evaluated once.
 
     Args:
-        places: whether the members of a group that fits are on their nodes for those after it.
+        places: whether the members of a group that fits stay on their nodes for later pods.
     """
 
     def __init__(self, scheduler: OfflineScheduler, *, places: bool) -> None:
@@ -65,7 +65,7 @@ class _Groups:
         self._judged: dict[GroupKey, JudgedGroup] = {}
 
     def of(self, pod: PodInfo) -> JudgedGroup | None:
-        """Return what is said of a pod's group; None of one that is on a node, or is scheduled by itself."""
+        """Return the evaluation of a pod's group; None for a pod on a node or without a group."""
         key = None if pod.node_name else self._scheduler.parts.profiles.group_of(pod)
         if key is None:
             return None
@@ -80,9 +80,9 @@ class _Groups:
 
 
 def judge_each(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Judged]:
-    """Judge every pod against the cluster as it is; nothing changes in between.
+    """Evaluate every pod in the cluster as it is; nothing changes in between.
 
-    One that is on a node is judged as if it were not, and what is said of it has `node`, where it is.
+    A pod on a node is evaluated as if it were pending, and its explanation has `node`.
     """
     groups = _Groups(scheduler, places=False)
     for pod in pods:
@@ -90,10 +90,10 @@ def judge_each(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator
 
 
 def judge_sequence(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[Judged]:
-    """Judge pods by priority, then in the order given; each one that fits is on its node for those after it.
+    """Evaluate pods by priority, then in the order given; a pod that fits stays on its node for later pods.
 
-    Ties go to the smallest node name. What is said of a pod that fits has `chosen`. One that a Reserve plugin refuses at
-    the end takes no room. The members of a group are placed together, when it is the turn of the first of them.
+    Among equal nodes, the smallest name is chosen. The explanation of a pod that fits has `chosen`. A pod that a Reserve
+    plugin rejects at the end uses no capacity. The members of a group are placed together, when its first member is reached.
     """
     groups = _Groups(scheduler, places=True)
     for pod in sorted(pods, key=lambda pod: -pod.priority):
@@ -135,9 +135,11 @@ def _judge(scheduler: OfflineScheduler, pod: PodInfo, groups: _Groups) -> tuple[
 
 
 def _as_member(pod: PodInfo, group: JudgedGroup) -> Judged:
-    """Tell of a member what became of it when its group was tried."""
+    """Return the evaluation of a member from the attempt of its group."""
     member, told = group.member(pod.uid), brief(group.explanation)
-    if member is None or group.tried is None:  # the group could not be tried, or not as far as this one
+    if (
+        member is None or group.tried is None
+    ):  # the group could not be tried, or its attempt ended before this member
         status = group.status if group.tried is None else group.tried.refusal
         result = "unschedulable" if status.is_rejected else "error"
         return Judged(pod, {**explain_gated(pod, status), "result": result, "group": told}, status, None)
@@ -156,7 +158,7 @@ def _as_member(pod: PodInfo, group: JudgedGroup) -> Judged:
 
 
 def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explanation) -> Status:
-    """Assume the pod on the first of the best nodes, if Reserve agrees; return what Reserve says."""
+    """Assume the pod on the first of the best nodes, if Reserve accepts it; return the status of Reserve."""
     chosen = explanation["best"][0]
     reserved = place(scheduler, decision, chosen)
     if reserved.is_success:
@@ -168,7 +170,7 @@ def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explana
 
 
 def place(scheduler: OfflineScheduler, decision: Decision, node_name: str) -> Status:
-    """Have a pod on a node from now on, if Reserve agrees; return what Reserve says."""
+    """Assume a pod on a node, if Reserve accepts it; return the status of Reserve."""
     framework = scheduler.frameworks[decision.pod.scheduler_name]
     placed = scheduler.cache.assume(decision.pod, node_name)
     scheduler.nominator.delete(placed.uid)

@@ -1,4 +1,4 @@
-"""A cluster as the API server lists it now, in the shape of one from a file."""
+"""The current state of a cluster, listed from the API server, in the form of a cluster file."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _FORBIDDEN: Final = 403
 
 
 async def read_cluster(connection: ApiConnection, kinds: Iterable[str]) -> ClusterFile:
-    """List nodes, pods, and what plugins read beside.
+    """List nodes, pods, and the other objects that plugins read.
 
-    What is not served, as devices are not everywhere, counts as none. So does, with a warning, what may not be read,
-    but for nodes and pods.
+    A kind that is not served counts as empty. So does, with a warning, a kind that may not be listed, except nodes and
+    pods.
 
     Args:
         connection: to the API server.
-        kinds: the other kinds, as plugins name them in their `needs`.
+        kinds: the other kinds, as in plugins' `needs`.
 
     Raises:
         ApiError: no answer, or nodes or pods may not be listed.
@@ -49,7 +49,7 @@ async def read_cluster(connection: ApiConnection, kinds: Iterable[str]) -> Clust
 
 
 async def read_if_allowed(connection: ApiConnection, resource: Resource) -> dict[str, bytes]:
-    """List the objects of a kind as JSON, none where it is not served or, with a warning, may not be read.
+    """List the objects of a kind as JSON; none if it is not served or, with a warning, may not be listed.
 
     Raises:
         ApiError: no answer.
@@ -58,7 +58,10 @@ async def read_if_allowed(connection: ApiConnection, resource: Resource) -> dict
         return {**await read_objects(connection, resource, bytes)}
     except ApiError as error:
         if error.status == _FORBIDDEN:
-            logger.warning("May not be read, so judged as if there were none", extra={"kind": str(resource)})
+            logger.warning(
+                "No permission to list a kind; evaluating as if there were none",
+                extra={"kind": str(resource)},
+            )
         elif error.status != _NOT_SERVED:
             raise
         return {}
@@ -72,10 +75,10 @@ async def read_objects(
     *,
     namespace: str = "",
 ) -> Mapping[str, T]:
-    """List a kind: `namespace/name` -> object; what cannot be understood is left out with a warning.
+    """List a kind: `namespace/name` -> object; an object that cannot be decoded is skipped with a warning.
 
     Raises:
-        ApiError: refused, or no answer.
+        ApiError: rejected, or no answer.
     """
     store = Store(resource.kind, decode, _Told())
     await list_into(store, connection, resource.path(namespace), selectors or {})
@@ -83,7 +86,7 @@ async def read_objects(
 
 
 class _Told:
-    """Only says what cannot be read."""
+    """A handler that only logs objects that cannot be decoded."""
 
     def on_add(self, obj: Any) -> None:
         return
@@ -95,4 +98,4 @@ class _Told:
         return
 
     def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
-        logger.warning("Left out, as it cannot be understood", extra={"error": str(error)})
+        logger.warning("Skipped an object that cannot be decoded", extra={"error": str(error)})

@@ -1,4 +1,4 @@
-"""The daemon's own objects without an API server: what a file says is all that ever happens."""
+"""The daemon's own objects without an API server; the state comes from a file."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ logger = logging.getLogger(__name__)
 
 
 class OfflineScheduler:
-    """Profiles, cache and queue, filled from a file; with `refresh` plugins fetch their background data.
+    """Profiles, cache and queue, filled from a file; with `refresh`, plugins fetch their background data.
 
     Attributes:
         frameworks: schedulerName -> profile.
-        cache: the nodes and the pods on them.
+        cache: the nodes and their pods.
         queue: the pending pods of these profiles.
-        parts: all of it.
-        nominator: the pods that are expected somewhere.
-        preemptions: that would be begun.
-        needs: what the plugins read beyond the usual.
-        nodes_of_a_kind: about how many nodes that were refused alike details are told.
+        parts: all parts of the scheduler.
+        nominator: the nominated pods.
+        preemptions: the preemptions that would be started.
+        needs: the objects that plugins read beside nodes and pods.
+        nodes_of_a_kind: number of nodes rejected for the same reason that get details.
 
     Args:
-        stops_plugins: whether each call of a plugin that is not ours has the budget of an attempt; in the main thread only,
-            and until the budget's clock is given back.
-        parts: what to build it from, of a clock of one's own for example; those of a daemon if not given.
+        stops_plugins: whether calls of third-party plugins have the budget of an attempt; only in the main thread, and until
+            the budget's clock is given back.
+        parts: the parts to use, for example with another clock; None for the daemon's.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -88,7 +88,7 @@ class OfflineScheduler:
         self.fill(cluster)
 
     def fill(self, cluster: ClusterFile) -> None:
-        """Take a cluster in, beside what is there: for who has to know what plugins need before anything is read.
+        """Add a cluster to the state; for callers that need the plugins' `needs` before they read the cluster.
 
         Raises:
             ObjectError: an object that a plugin needs is malformed.
@@ -110,7 +110,7 @@ class OfflineScheduler:
                 self.queue.add(pod)
 
     def handler_of(self, kind: str) -> EventHandler[Any] | None:
-        """Return who takes changes of a kind in; None where no plugin reads it."""
+        """Return the handler for changes of a kind; None if no plugin reads it."""
         if kind == NODES:
             return NodeHandler(self.parts)
         if kind == PODS:

@@ -1,6 +1,6 @@
-"""What is not created yet: the pods that would come of manifests, as controllers and the API server would make them.
+"""Objects that are not created yet: the pods that controllers and the API server would create from manifests.
 
-The simulator's own stand-ins make them, in a store of their own, so pods have their owners, claims and defaults.
+The simulator's controllers create them in a separate store, so that pods have their owners, claims and defaults.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _TURNS_UNTIL_QUIET: Final = 3
 
 @dataclass(slots=True)
 class Planned:
-    """One object of a manifest that brings pods.
+    """One object of a manifest that creates pods.
 
     Attributes:
-        kind: its own, as in `Deployment`.
-        namespace: where it would be.
-        name: its own.
-        pods: that would come of it, as JSON values.
-        problem: why there are none; "" if there are.
-        in_order: whether each of them waits for the one before to be ready.
+        kind: its kind, for example `Deployment`.
+        namespace: its namespace.
+        name: its name.
+        pods: the pods that it would create, as JSON values.
+        problem: why there are no pods; "" if there are.
+        in_order: whether each pod waits until the previous one is ready.
     """
 
     kind: str
@@ -68,23 +68,22 @@ class Planned:
 
 
 class Plan:
-    """Makes pods of manifests; there must be a running loop.
+    """Creates the pods of manifests; needs a running event loop.
 
     Args:
-        namespace: of what names none.
-        given: what there is already and pods are made from: PriorityClasses, StorageClasses,
-            ResourceClaimTemplates, and nodes.
-        replicas: how many pods of each object, whatever it says itself; None for what it says.
+        namespace: namespace of objects that name none.
+        given: existing objects that affect pods: PriorityClasses, StorageClasses, ResourceClaimTemplates, and nodes.
+        replicas: number of pods of each object; None for its own number.
 
     Attributes:
-        problems: what of the manifests the API server would not take.
+        problems: objects that the API server would reject, with its messages.
     """
 
     def __init__(self, namespace: str, given: Iterable[bytes], replicas: int | None = None) -> None:
         self.problems: list[str] = []
         self._namespace = namespace
         self._replicas = replicas
-        seed = randbits(64)  # uids are to be no other pod's, in a simulated cluster either
+        seed = randbits(64)  # uids differ from those of all other pods, also in a simulated cluster
         registry = Registry(clock=SystemClock(), kinds=builtin_kinds(), seed=seed, history=_HISTORY)
         self._store = Store(registry)
         self._store.bootstrap()
@@ -93,9 +92,9 @@ class Plan:
         self._controllers = [controller(self._store) for controller in _CONTROLLERS]
 
     async def make(self, manifests: Iterable[Object]) -> list[Planned]:
-        """Return what would come of manifests, in their order.
+        """Return the workloads of manifests, in their order.
 
-        What brings no pods is there for those that do, whichever comes first.
+        Objects that create no pods exist before those that do, in any order of the manifests.
         """
         bringing: list[tuple[Object, list[Object]]] = []
         for manifest in manifests:
@@ -116,14 +115,14 @@ class Plan:
                 controller.stop()
 
     def others(self, kinds: Iterable[str]) -> dict[str, dict[str, bytes]]:
-        """Return what would be there beside the pods: kind, as plugins name it -> `namespace/name` -> JSON."""
+        """Return the other objects that would exist: kind, as in plugins' `needs` -> `namespace/name` -> JSON."""
         found: dict[str, dict[str, bytes]] = {}
         for kind in kinds:
             resource = resource_of(kind)[0]
             try:
                 objects = self._store.list(str(resource))
             except (StatusError, LookupError):
-                continue  # of a kind that only plugins know
+                continue  # a kind that only plugins know
             found[kind] = {"/".join(filter(None, key_of(obj))): msgspec.json.encode(obj) for obj in objects}
         return found
 
@@ -150,7 +149,7 @@ class Plan:
         return planned
 
     def _why_no_pod(self, workload: Object) -> str:
-        """Make a pod of a template by hand, and return what is wrong with it."""
+        """Create a pod of a template directly, and return the error."""
         template = workload["spec"]["template"]
         metadata = {**(template.get("metadata") or {}), "name": _name(workload)}
         pod = {"metadata": metadata, "spec": template["spec"]}
@@ -159,10 +158,10 @@ class Plan:
         except StatusError as error:
             return error.message
         self._store.remove(made, grace_period_seconds=0)
-        return "it asks for no pods here"
+        return "it requests no pods in this cluster"
 
     async def _quiet(self) -> None:
-        """Wait until the controllers have nothing more to do."""
+        """Wait until the controllers are idle."""
         version = -1
         while version != self._store.version:
             version = self._store.version
@@ -170,7 +169,7 @@ class Plan:
                 await asyncio.sleep(0)
 
     def _take(self, obj: Object) -> None:
-        """Have an object in the store, if its kind is served and it is not there."""
+        """Add an object to the store, if its kind is served."""
         if not self._store.serves(obj):
             return
         try:
@@ -179,14 +178,14 @@ class Plan:
             self.problems.append(f"{obj['kind']} {obj['metadata'].get('name', '')}: {error.message}")
 
     def _placed(self, manifest: Object) -> Object:
-        """Return an object with the namespace it would be in, if its kind is in any."""
+        """Return an object with its namespace, if its kind is namespaced."""
         metadata = dict(manifest.get("metadata") or {})
         if self._store.is_namespaced(manifest):
             metadata["namespace"] = metadata.get("namespace") or self._namespace
         return {**manifest, "metadata": metadata}
 
     def _workloads(self, manifest: Object) -> list[Object]:
-        """Return an object that brings pods as what the stand-ins understand; nothing of one that brings none."""
+        """Convert an object that creates pods to a kind that the simulated controllers handle; empty if it creates none."""
         manifest = clone(manifest)
         if manifest["kind"] == "Pod":
             return self._copies(manifest)
@@ -199,10 +198,10 @@ class Plan:
             spec = manifest.get("spec")
         if not (isinstance(spec, dict) and _is_pod_template(spec.get("template"))):
             return []
-        spec.pop("suspend", None)  # judged as if they were to begin now
+        spec.pop("suspend", None)  # evaluated as if the workload started now
         spec.pop("paused", None)
         if manifest["kind"] == "StatefulSet":
-            spec["podManagementPolicy"] = "Parallel"  # else the second would not be made here
+            spec["podManagementPolicy"] = "Parallel"  # else only the first pod would be created
         if self._replicas is not None:
             self._scale(manifest["kind"], spec, self._replicas)
         return [manifest if manifest["kind"] in _MADE_AS_THEY_ARE else _as_replica_set(manifest)]
@@ -239,7 +238,7 @@ def _is_pod_template(template: Any) -> bool:
 
 
 def _as_replica_set(workload: Object) -> Object:
-    """Return a ReplicaSet of the pods of some other kind of object with a template."""
+    """Return a ReplicaSet for the pod template of another kind."""
     template = workload["spec"]["template"]
     metadata = template.get("metadata") or {}
     labels = metadata.get("labels") or {"app.kubernetes.io/name": _name(workload)}
@@ -253,7 +252,7 @@ def _as_replica_set(workload: Object) -> Object:
 
 
 def _as_new(obj: Object) -> Object:
-    """Return an object of a cluster without what only its API server may say of it."""
+    """Return an object of a cluster without the fields that only its API server sets."""
     kept = {"name", "namespace", "labels", "annotations"}
     metadata = {key: value for key, value in obj["metadata"].items() if key in kept}
     return {key: value for key, value in obj.items() if key != "status"} | {"metadata": metadata}

@@ -1,4 +1,4 @@
-"""Work side by side, a process each, with one bar of progress."""
+"""Runs calls in parallel processes, with a progress bar."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LOOK_SECONDS: Final = 0.2
-_inherited: dict[str, Any] = {}  # what a process has from the one that began it
+_inherited: dict[str, Any] = {}  # state that a process inherits from its parent
 
 
 class OtherProcessError(SchedulerError):
-    """What went wrong in another process; one text, so that it comes over as it is."""
+    """An error in another process, as one text, because that can be sent between processes."""
 
 
 class Bar(NamedTuple):
-    """How far all of it is.
+    """The progress bar.
 
     Attributes:
-        what: is counted.
-        total: of it.
+        what: the unit that is counted.
+        total: the total number of units.
     """
 
     what: str
@@ -41,13 +41,13 @@ class Bar(NamedTuple):
 def side_by_side(
     given: object, calls: Sequence[Callable[[], T]], *, processes: int | None = None, bar: Bar | None = None
 ) -> Sequence[Future[T]]:
-    """Make calls, some at a time, and return what came of them once all have ended; errors of ours are OtherProcessErrors.
+    """Make calls, some at a time, and return their results after all have ended; our errors become OtherProcessErrors.
 
     Args:
-        given: what all of them work with, by `given()`: processes have it without its being sent.
-        calls: what each does; they and what they return are sent from process to process.
-        processes: how many at a time; as many as there are CPUs if not given.
-        bar: shown on standard error, if given.
+        given: input of all calls, returned by `given()`; processes inherit it, so it is not sent.
+        calls: the calls; they and their results are sent between processes.
+        processes: number of processes; None for one per CPU.
+        bar: the progress bar on standard error, if wanted.
     """
     context = multiprocessing.get_context("fork")
     counter = context.Value("q", 0)
@@ -62,12 +62,12 @@ def side_by_side(
 
 
 def given() -> Any:
-    """Return what all work with, in a process that works."""
+    """Return the input of all calls, inside a call."""
     return _inherited["given"]
 
 
 def progress(more: int) -> None:
-    """Tell from such a process that so much more is done."""
+    """Report progress from inside a call."""
     counter = _inherited["counter"]
     with counter.get_lock():
         counter.value += more

@@ -1,4 +1,4 @@
-"""The nodes that can run a pod, best first, and what makes the difference between them."""
+"""The nodes that fit a pod, best first, with the scores that differ."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*|[^A-Z]+")
 def ranking(
     nodes: Mapping[str, Mapping[str, Any]], weights: Mapping[str, int], width: int, *, all_nodes: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a table, each with the name of its node, "" for a heading.
+    """Yield the lines of a table, each with the name of its node, or "" for a heading.
 
-    Scores that all nodes share are told once. Where the others take more columns than there are, each node has them below
-    its name.
+    Scores that all nodes share are shown once. If the others need too many columns, each node has them below its name.
 
     Args:
-        nodes: name -> verdict, as in an explanation, of those that have a total.
+        nodes: name -> result, as in an explanation, of the nodes with a total.
         weights: as in an explanation.
-        width: how many columns there are.
-        all_nodes: show all of them.
+        width: number of columns of the terminal.
+        all_nodes: whether to show all of them.
     """
     ranked = sorted(nodes.items(), key=lambda item: (-item[1]["total"], item[0]))
     shown = ranked if all_nodes else ranked[:_SHOWN]
@@ -37,11 +36,11 @@ def ranking(
     if len(ranked) == 1:
         same = []
     telling = [plugin for plugin in first if plugin not in same]
-    heading = "Nodes by rank" + (", score x weight of each plugin:" if first else ":")
+    heading = "Nodes by rank" + (", with score x weight of each plugin:" if first else ":")
     yield filled(heading, width, hanging=2), ""
     if same:
         words = ", ".join(f"{plugin} {_score(first[plugin], weights.get(plugin, 1))}" for plugin in same)
-        yield filled(f"the same on all: {words}", width, indent=2, hanging=4), ""
+        yield filled(f"the same on all nodes: {words}", width, indent=2, hanging=4), ""
     rows = [
         [name, str(verdict["total"]), *(_score(scores[name][each], weights.get(each, 1)) for each in telling)]
         for name, verdict in shown
@@ -63,7 +62,7 @@ def _score(weighted: int, weight: int) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]], plugins: Sequence[str]) -> list[str]:
-    """Return lines of columns; the headings are as high as the plugin with the most words."""
+    """Return the lines of a table; a plugin's name in the heading has one line per word."""
     stacks = [["Node"], ["Total"], *(_WORDS.findall(plugin) for plugin in plugins)]
     height = max(map(len, stacks))
     cells = [[*[""] * (height - len(stack)), *stack] for stack in stacks]
@@ -76,7 +75,7 @@ def _table(rows: Sequence[Sequence[str]], plugins: Sequence[str]) -> list[str]:
 
 
 def _one(row: Sequence[str], plugins: Sequence[str], width: int) -> Iterator[tuple[str, str]]:
-    """Yield a node with its scores below."""
+    """Yield a node with its scores below its name."""
     name, total, *scores = row
     yield f"  {name}  total {total}", name
     if scores:

@@ -1,4 +1,4 @@
-"""The nodes that cannot run a pod: by who refused them and why, with what each of them lacks."""
+"""The nodes that do not fit a pod: by plugin and reason, with details of each node."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 Kinds = dict[tuple[str, ...] | None, list[str]]
-"""What a plugin says beyond its reason -> the nodes of which it says that; None of which it says nothing."""
+"""Details from a plugin -> the nodes that have them; None for nodes without details."""
 
 _NAMES_SHOWN = 3
 _KINDS_SHOWN = 3
-_NOT_ANY_MORE = "nothing is in the way any more; it was when this was decided"
+_NOT_ANY_MORE = "the reason no longer applies; it did at the time of the decision"
 _CODES = {
     Code.UNSCHEDULABLE.value: "",
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE.value: " (evicting pods would not help)",
@@ -23,12 +23,12 @@ _CODES = {
 
 
 def refusals(nodes: Mapping[str, Mapping[str, Any]], width: int, *, all_nodes: bool) -> Iterator[str]:
-    """Yield lines; who refused most nodes comes first.
+    """Yield lines; the plugin and reason with the most nodes come first.
 
     Args:
-        nodes: name -> verdict, as in an explanation, of those that are not feasible.
-        width: how many columns there are.
-        all_nodes: name all of them.
+        nodes: name -> result, as in an explanation, of the nodes that are not feasible.
+        width: number of columns of the terminal.
+        all_nodes: whether to show all of them.
     """
     groups: dict[tuple[str, str, tuple[str, ...]], Kinds] = {}
     for name, verdict in nodes.items():
@@ -44,11 +44,11 @@ def refusals(nodes: Mapping[str, Mapping[str, Any]], width: int, *, all_nodes: b
         yield from _nodes(groups[key], width, counts + 4, all_nodes=all_nodes)
         is_cut |= len(groups[key]) > _KINDS_SHOWN or max(map(len, groups[key].values())) > _NAMES_SHOWN
     if is_cut and not all_nodes:
-        yield "  --all-nodes names all of them"
+        yield "  --all-nodes shows all of them"
 
 
 def _nodes(kinds: Kinds, width: int, indent: int, *, all_nodes: bool) -> Iterator[str]:
-    """Yield the names of nodes, those together of which plugins say the same; last those of which they say nothing."""
+    """Yield the names of nodes, grouped by equal details; nodes without details come last."""
     most = None if all_nodes else _NAMES_SHOWN
     telling = [(said, names) for said, names in kinds.items() if said is not None]
     shown = telling if all_nodes else telling[:_KINDS_SHOWN]
@@ -70,7 +70,7 @@ def _with_details(names: str, details: Sequence[str], width: int, indent: int) -
 
 
 def detailed(details: Iterable[str], width: int, indent: int) -> Iterator[str]:
-    """Yield what a plugin says, a line or more for each sentence."""
+    """Yield a plugin's details, with a new line for each sentence."""
     for detail in details:
         own = len(detail) - len(detail.lstrip(" "))
         yield filled(detail, width, indent=indent, hanging=indent + own + 2)

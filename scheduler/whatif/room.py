@@ -1,4 +1,4 @@
-"""Where a pod could go if others were sent away, in sentences."""
+"""Possible preemptions for a pod, as sentences."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _VICTIMS_SHOWN = 10
 
 
 def room(explanation: Explanation, *, all_nodes: bool) -> Iterator[str]:
-    """Yield a sentence for each node that would run a pod without some of its pods, the best first."""
+    """Yield a sentence for each node on which preemption would make a pod fit, the best first."""
     preemption = explanation["preemption"] or {"candidates": {}, "nominated": []}
     candidates, best = preemption["candidates"], preemption["nominated"]
     going = explanation.get("nominates")
     if going in candidates:
-        yield f"Room is made for it on {going} {_by_evicting(candidates[going], all_nodes=all_nodes)}."
+        yield f"Nominated node: {going}, {_by_evicting(candidates[going], all_nodes=all_nodes)}."
     others = [name for name in dict.fromkeys([*best, *sorted(candidates)]) if name != going]
     shown = others if all_nodes else [name for name in others if name in best][:_NODES_SHOWN]
     for name in shown:
-        could = "Could go" if going is None else "Could also go"
-        yield f"{could} to {name} {_by_evicting(candidates[name], all_nodes=all_nodes)}."
+        could = "Preemption could use" if going is None else "Preemption could also use"
+        yield f"{could} {name}, {_by_evicting(candidates[name], all_nodes=all_nodes)}."
     if len(others) > len(shown):
-        yield f"Other pods could be evicted on {len(others) - len(shown)} more nodes: --all-nodes shows them."
+        yield f"Preemption could use {len(others) - len(shown)} more nodes: --all-nodes shows them."
 
 
 def _by_evicting(candidate: Mapping[str, Any], *, all_nodes: bool) -> str:
     victims, violations = candidate["victims"], candidate["pdbViolations"]
-    who = some(victims, None if all_nodes else _VICTIMS_SHOWN) or "nobody"
-    against = f", against the PodDisruptionBudget of {violations} of them" if violations else ""
-    return f"by evicting {who}{against}"
+    who = some(victims, None if all_nodes else _VICTIMS_SHOWN) or "no pods"
+    against = f", violating the PodDisruptionBudgets of {violations} of them" if violations else ""
+    return f"evicting {who}{against}"

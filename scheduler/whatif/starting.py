@@ -1,4 +1,4 @@
-"""How many of the pods that are not created yet would start now: decided one after the other, each on its node for the next."""
+"""How many of the pods that are not created yet would start now: each is placed on its node before the next."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from scheduler.whatif.planned import Planned
 
 
-_ITS_TURN: Final = "the one before it has to be ready first"
+_ITS_TURN: Final = "the previous pod has to be ready first"
 
 
 class Started(NamedTuple):
-    """What came of one pod.
+    """The result of one pod.
 
     Attributes:
-        node: where it would start; "" if it would wait.
-        victims: `namespace/name` of the pods that would have to go for it.
-        explanation: why it would wait.
+        node: the node on which it would start; "" if it would be pending.
+        victims: `namespace/name` of the pods that would be evicted for it.
+        explanation: why it would be pending.
     """
 
     pod: PodInfo
@@ -45,14 +45,14 @@ class Started(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of the pods of one workload.
+    """The results of the pods of one workload.
 
     Attributes:
         planned: the workload.
-        nodes: node -> how many of them would start there.
-        victims: `namespace/name` -> the node it would have to leave.
-        waiting: message -> how many would wait because of it.
-        first: the explanation of the first that would wait.
+        nodes: node -> number of pods that would start there.
+        victims: `namespace/name` of a pod that would be evicted -> its node.
+        waiting: message -> number of pods that would be pending with it.
+        first: the explanation of the first pod that would be pending.
     """
 
     planned: Planned
@@ -62,7 +62,7 @@ class Outcome:
     first: Explanation | None = None
 
     def add(self, started: Started) -> None:
-        """Count a pod."""
+        """Add the result of a pod."""
         if started.node:
             self.nodes[started.node] += 1
             self.victims |= dict.fromkeys(started.victims, started.node)
@@ -73,10 +73,10 @@ class Outcome:
 
 
 def start(scheduler: OfflineScheduler, planned: Iterable[Planned]) -> list[Outcome]:
-    """Decide about all pods by priority, then in the order given; who would have to go for one is gone for the next.
+    """Decide about all pods by priority, then in the order given; victims of one pod are gone for the next.
 
     Raises:
-        ObjectError: a pod cannot be understood.
+        ObjectError: a pod cannot be decoded.
     """
     outcomes = [Outcome(each) for each in planned]
     pods = [
@@ -84,7 +84,7 @@ def start(scheduler: OfflineScheduler, planned: Iterable[Planned]) -> list[Outco
         for outcome in outcomes
         for pod in outcome.planned.pods
     ]
-    waits: Started | None = None  # the pod before, if nothing was placed since
+    waits: Started | None = None  # the previous pod, if none was placed since
     for outcome, pod in sorted(pods, key=lambda each: -each[1].priority):
         if outcome.waiting and outcome.planned.in_order:
             outcome.waiting[_ITS_TURN] += 1
@@ -97,7 +97,7 @@ def start(scheduler: OfflineScheduler, planned: Iterable[Planned]) -> list[Outco
 
 
 def _start(scheduler: OfflineScheduler, pod: PodInfo) -> Started:
-    if pod.node_name:  # no scheduler is asked
+    if pod.node_name:  # no scheduler is involved
         scheduler.cache.add_pod(pod)
         return Started(pod, pod.node_name)
     gate = scheduler.frameworks[pod.scheduler_name].run_pre_enqueue(pod)
@@ -125,7 +125,7 @@ def _decide(scheduler: OfflineScheduler, pod: PodInfo) -> Decision:
 
 
 def _place(scheduler: OfflineScheduler, decision: Decision) -> Started:
-    """Have a pod on the node that was chosen for it, if there is one and Reserve agrees."""
+    """Assume a pod on its chosen node, if there is one and Reserve accepts it."""
     status = decision.status
     if status.is_success:
         status = place(scheduler, decision, decision.node_name)
@@ -138,7 +138,7 @@ def _place(scheduler: OfflineScheduler, decision: Decision) -> Started:
 
 
 def _evict(scheduler: OfflineScheduler, decision: Decision) -> list[PodInfo]:
-    """Let those go that would have to for a pod to fit; return them."""
+    """Remove and return the victims of a pod's preemption."""
     if REPORT not in decision.state:
         return []
     report = decision.state.read(REPORT, PreemptionReport)
@@ -149,7 +149,7 @@ def _evict(scheduler: OfflineScheduler, decision: Decision) -> list[PodInfo]:
 
 
 def _are_alike(one: PodInfo, other: PodInfo) -> bool:
-    """Whether the same must be said of both: they differ in their names at most, and have no claims of their own."""
+    """Return whether two pods have the same result: they differ only in their names, and have no claims of their own."""
     a, b = one.pod, other.pod
     return (
         (a.spec, a.metadata.namespace, a.metadata.labels, a.metadata.annotations)

@@ -1,4 +1,4 @@
-"""Explanations for people: the verdict, the nodes by rank, and the refused ones by reason."""
+"""Explanations as text: the result, the feasible nodes by rank, and the rejected nodes by reason."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NAMES_SHOWN = 3
 
 
 def show(console: Console, explanation: Explanation, *, all_nodes: bool, drawn: bool = False) -> None:
-    """Print one explanation, with every node by name or just the first few of each sort.
+    """Print an explanation, with all nodes, or only the first ones of each kind.
 
     Args:
-        console: where.
-        explanation: as `judging` or a daemon gives it.
-        all_nodes: leave no node out.
-        drawn: whether the node that was chosen was drawn among the best, as a daemon does.
+        console: the console.
+        explanation: the explanation, from `judging` or a daemon.
+        all_nodes: whether to show all nodes.
+        drawn: whether the chosen node was drawn among the best ones, as a daemon does.
     """
     width = console.width
     nodes = explanation["nodes"]
@@ -38,14 +38,14 @@ def show(console: Console, explanation: Explanation, *, all_nodes: bool, drawn: 
     refused = {name: verdict for name, verdict in nodes.items() if not verdict["feasible"]}
     ranked = {name: verdict for name, verdict in feasible.items() if "total" in verdict}
     if "node" in explanation:
-        where = f"{explanation['pod']} is on node {explanation['node']}; where it would go now:"
+        where = f"{explanation['pod']} is on node {explanation['node']}; evaluated as if it were pending:"
         _print(console, [filled(where, width, hanging=2)])
-    # In one line for whoever searches it; a terminal would break it within words.
+    # One line, so that it can be searched; a terminal would break it within words.
     console.print(_verdict(explanation, len(feasible)), soft_wrap=not console.is_terminal)
     if "group" in explanation:
         _print(console, [filled(member_of(explanation["group"]), width, hanging=2)])
     if "wakes" in explanation:
-        console.print("The event wakes it." if explanation["wakes"] else "It sleeps on after the event.")
+        console.print(f"The event {'requeues' if explanation['wakes'] else 'does not requeue'} it.")
     if explanation["message"]:
         console.print(Text(explanation["message"]), soft_wrap=not console.is_terminal)
     goes = _goes(explanation, drawn=drawn)
@@ -58,7 +58,7 @@ def show(console: Console, explanation: Explanation, *, all_nodes: bool, drawn: 
     _print(console, [filled(each, width, hanging=2) for each in sentences])
     if explanation["preFilter"]:
         details = explanation["preFilter"].get("details", ())
-        told = f"{explanation['preFilter']['plugin']} refuses the pod, whatever the node{':' if details else '.'}"
+        told = f"{explanation['preFilter']['plugin']} rejects the pod on every node{':' if details else '.'}"
         _print(console, [filled(told, width), *detailed(details, width, 2)])
     chosen = explanation.get("chosen")
     if ranked:
@@ -67,7 +67,7 @@ def show(console: Console, explanation: Explanation, *, all_nodes: bool, drawn: 
             console.print(Text(line, style=style), soft_wrap=True)
     _print(console, _not_ranked(feasible, ranked, chosen, width, all_nodes=all_nodes))
     if refused:
-        console.print(Text("Nodes refused:", style="bold"))
+        console.print(Text("Rejected nodes:", style="bold"))
         _print(console, refusals(refused, width, all_nodes=all_nodes))
     console.print()
 
@@ -81,60 +81,59 @@ def _verdict(explanation: Explanation, feasible: int) -> Text:
     result, judged = explanation["result"], len(explanation["nodes"])
     text = Text.assemble((explanation["pod"], "bold"), ": ", (result, f"bold {_STYLES[result]}"))
     if judged:
-        which = "nodes that were looked at" if "notExamined" in explanation else "nodes"
-        text.append(f", {feasible} of {judged} {which} can run it")
+        which = "examined nodes" if "notExamined" in explanation else "nodes"
+        counted = f"{feasible} of {judged}"
+        text.append(f", {counted} {which} fit" if feasible else f", no node fits ({counted} {which})")
     return text
 
 
 def _goes(explanation: Explanation, *, drawn: bool) -> str:
-    """Say where a pod goes, and whether by chance."""
+    """Return the chosen node, and how it was chosen among equal ones."""
     if "group" in explanation and explanation["result"] != "schedulable":
-        return ""  # a node would do, and the others of its group are waited for
+        return ""  # a node fits, but the pod waits for the others of its group
     chosen, best = explanation.get("chosen"), explanation.get("best", [])
     if chosen is None and len(best) > 1:
-        return (
-            f"Goes to one of {some(best, _NAMES_SHOWN)}, drawn among the {len(best)} with the highest total."
-        )
+        return f"Chosen node: one of {some(best, _NAMES_SHOWN)}, at random among the {len(best)} with the highest total."
     if chosen is None:
-        return f"Goes to {best[0]}." if best else ""
+        return f"Chosen node: {best[0]}." if best else ""
     if len(best) > 1:
-        how = "drawn among" if drawn else "the first of"
-        return f"Goes to {chosen}, {how} the {len(best)} with the highest total."
+        how = "at random among" if drawn else "the first of"
+        return f"Chosen node: {chosen}, {how} the {len(best)} with the highest total."
     if "total" not in explanation["nodes"].get(chosen, {}) and explanation.get("nominatedNodeName") == chosen:
-        return f"Goes to {chosen}, which it was nominated to."
-    return f"Goes to {chosen}."
+        return f"Chosen node: {chosen}, the nominated node."
+    return f"Chosen node: {chosen}."
 
 
 def _where_it_is(explanation: Explanation) -> Iterable[str]:
-    """Tell of a pod that is on a node already how that node compares."""
+    """Compare the current node of a pod on a node with the result."""
     name, nodes = explanation.get("node"), explanation["nodes"]
     verdict = nodes.get(name)
     if verdict is None:
         return
     if not verdict["feasible"]:
-        yield f"{name}, where it is, would be refused by {verdict['plugin']}: {', '.join(verdict['reasons'])}."
+        yield f"Its current node {name} would be rejected by {verdict['plugin']}: {', '.join(verdict['reasons'])}."
     elif (best := explanation.get("best")) and name not in best:
-        yield f"{name}, where it is, has {nodes[best[0]]['total'] - verdict['total']} less."
+        yield f"Its current node {name} has a total that is {nodes[best[0]]['total'] - verdict['total']} lower."
     elif best:
-        yield "That is where it is." if len(best) == 1 else f"{name}, where it is, is one of them."
+        yield f"Its current node {name} is {'the same' if len(best) == 1 else 'one of them'}."
 
 
 def _left_out(explanation: Explanation, *, all_nodes: bool) -> Iterable[str]:
     if "notExamined" in explanation:
-        yield f"Nodes that nobody looked at: {explanation['notExamined']}."
+        yield f"Nodes not examined: {explanation['notExamined']}."
     if "preFilterNodes" in explanation:
         names = some(explanation["preFilterNodes"], None if all_nodes else _NAMES_SHOWN)
-        yield f"Only these nodes come into question: {names}"
+        yield f"PreFilter limits the nodes to: {names}"
 
 
 def _not_ranked(
     feasible: dict[str, Any], ranked: dict[str, Any], chosen: str | None, width: int, *, all_nodes: bool
 ) -> Iterable[str]:
-    """Yield the nodes that would do and have no total: those that were avoided, by why, or all of them."""
+    """Yield the feasible nodes without a total: those that were avoided, by reason, or all of them."""
     kinds: dict[str, list[str]] = {}
     for name, verdict in feasible.items():
         if name not in ranked and name != chosen:
             kinds.setdefault(verdict.get("avoided", ""), []).append(name)
     for why, names in kinds.items():
-        told = f"Not ranked{f', since avoided ({why})' if why else ''}: "
+        told = f"Not scored{f', avoided ({why})' if why else ''}: "
         yield filled(told + some(names, None if all_nodes else _NAMES_SHOWN), width, hanging=2)

@@ -1,4 +1,4 @@
-"""From an API object that was found in a file to the typed value that the daemon would hold of it."""
+"""Converts an API object of a file to the typed value that the daemon would hold."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _KNOWN = {
 
 
 class Identity(NamedTuple):
-    """Which object an item is.
+    """The identity of an item.
 
     Attributes:
-        item: the item, with the namespace it is in if its kind has one.
-        kind: as plugins name it in their `needs`.
+        item: the item, with its namespace if its kind is namespaced.
+        kind: its kind, as in plugins' `needs`.
         key: `namespace/name`, or `name`.
-        is_complete: whether it says its uid and namespace itself.
+        is_complete: whether it has its own uid and namespace.
     """
 
     item: Item
@@ -47,15 +47,15 @@ class Identity(NamedTuple):
 
 
 def identify(item: Item) -> Identity:
-    """Return which object an item is.
+    """Return the identity of an item.
 
     Raises:
-        ValueError: it does not say.
+        ValueError: a part of it is missing.
     """
     if item.kind is None or item.name is None or item.api_version is None:
         given = {"apiVersion": item.api_version, "kind": item.kind, "metadata.name": item.name}
         missing = ", ".join(field for field, value in given.items() if value is None)
-        raise ValueError(f"{missing}: must be text and not empty")
+        raise ValueError(f"{missing}: must be a string that is not empty")
     name = item.name
     resource = _KNOWN.get((item.api_version, item.kind))
     kind = f"{item.api_version}/{resource.plural if resource else plural(item.kind)}"
@@ -67,24 +67,24 @@ def identify(item: Item) -> Identity:
 
 
 def is_known(item: Item) -> bool:
-    """Say whether an item's kind is one of Kubernetes' own that schedulers read or write."""
+    """Return whether an item's kind is one of Kubernetes' kinds that schedulers read or write."""
     return (item.api_version, item.kind) in _KNOWN
 
 
 def decoded_pod(identity: Identity) -> PodInfo:
-    """Read a pod; one that no API server has seen yet, which has no uid, gets what it would have filled in.
+    """Decode a pod; a pod without uid, which no API server has seen yet, gets the API server's defaults.
 
     Raises:
-        ObjectError: it cannot be understood.
+        ObjectError: it cannot be decoded.
     """
     return decode_pod(identity.item.raw) if identity.is_complete else _completed_pod(identity.item)
 
 
 def decoded(identity: Identity) -> NodeObject | PodInfo | dict[str, object]:
-    """Read an object: a node or pod typed, any other kind as it is.
+    """Decode an object: a node or pod to its type, any other kind to JSON.
 
     Raises:
-        ObjectError: it cannot be understood.
+        ObjectError: it cannot be decoded.
     """
     if identity.kind == PODS:
         return decoded_pod(identity)
@@ -94,10 +94,10 @@ def decoded(identity: Identity) -> NodeObject | PodInfo | dict[str, object]:
 
 
 def decoded_object(raw: bytes, kind: str, key: str) -> dict[str, object]:
-    """Read an object of another kind, which is in the namespace of its key, whether it says so or not.
+    """Decode an object of another kind; its namespace is that of its key.
 
     Raises:
-        ObjectError: it cannot be understood.
+        ObjectError: it cannot be decoded.
     """
     found = decode_object(raw, STRUCTS.get(kind))
     namespace = key.rpartition("/")[0]
@@ -116,13 +116,15 @@ def _completed_pod(item: Item) -> PodInfo:
     obj = without_nulls(obj, Pod)
     try:
         default_pod(obj)
-    except (AttributeError, TypeError) as error:  # in parts of a pod that scheduling does not read
-        raise ObjectError("Pod", pod.key, "spec", f"is not shaped as a pod's: {error}") from error
+    except (AttributeError, TypeError) as error:  # in a part that scheduling does not read
+        raise ObjectError(
+            "Pod", pod.key, "spec", f"does not have the shape of a pod's spec: {error}"
+        ) from error
     return decode_pod(msgspec.json.encode(obj))
 
 
 def plural(kind: str) -> str:
-    """Return what a kind is most likely called in URLs.
+    """Return the most likely plural of a kind in URLs.
 
     Source:
         apimachinery v0.36, pkg/api/meta/restmapper.go, UnsafeGuessKindToResource.

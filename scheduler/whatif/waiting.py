@@ -1,4 +1,4 @@
-"""Pods that wait, grouped by what their schedulers said of them."""
+"""Pending pods, grouped by the messages of their schedulers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _SCHEDULED: Final = "PodScheduled"
 
 @dataclass(slots=True)
 class Waiting:
-    """Pods that wait for one scheduler and the same causes.
+    """Pending pods of one scheduler with the same causes.
 
     Attributes:
-        scheduler: whose `spec.schedulerName` they have.
-        causes: reasons of nodes, or what was said as a whole.
-        nodes: of each cause the fewest and the most nodes it was said of; of others than nodes (0, 0).
-        of: of how many nodes, at most; 0 where no nodes were looked at.
-        is_expected: whether they are nominated to a node, where room is being made for them.
-        pods: `namespace/name`, those that wait longest first.
-        since: when the first of them was created, as RFC 3339.
+        scheduler: their `spec.schedulerName`.
+        causes: reasons of nodes, or the whole message.
+        nodes: for each cause, the smallest and largest number of nodes with it; (0, 0) for other causes.
+        of: the largest number of nodes; 0 if the message does not contain it.
+        is_expected: whether they are nominated to a node and wait for its preemption.
+        pods: `namespace/name`, by waiting time.
+        since: creation time of the first pod, RFC 3339.
     """
 
     scheduler: str
@@ -65,21 +65,21 @@ def by_cause(pods: Iterable[PodInfo]) -> list[Waiting]:
 
 
 def _said_of(pod: PodInfo) -> tuple[dict[str, int], int]:
-    """Return cause -> nodes it was said of, and of how many; what is about no nodes is of 0."""
+    """Return cause -> number of nodes, and the number of all nodes; 0 for causes without nodes."""
     gates = [gate.name for gate in pod.pod.spec.scheduling_gates]
     if gates:
         return {f"scheduling gate {gate}": 0 for gate in gates}, 0
     message = said(pod)
     if not message and pod.group is not None:
-        return {f"nothing was said of them yet: --group {pod.group.key} tells of their group": 0}, 0
+        return {f"no message yet: --group {pod.group.key} shows their group": 0}, 0
     if not message:
-        return {"nothing was said of them yet: does their scheduler run?": 0}, 0
+        return {"no message yet: is their scheduler running?": 0}, 0
     causes = causes_in(message)
     return {cause.reason: cause.nodes or 0 for cause in causes.reasons}, causes.n_nodes or 0
 
 
 def said(pod: PodInfo) -> str:
-    """Return what its scheduler said last of why a pod waits; "" where nothing was said."""
+    """Return the last message of the pod's scheduler; "" if there is none."""
     for condition in pod.pod.status.conditions:
         if condition.type == _SCHEDULED and condition.status != "True":
             return condition.message or condition.reason

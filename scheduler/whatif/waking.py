@@ -1,7 +1,7 @@
-"""Which of the pods that wait an event would wake: the daemon's queue is shown attempts, then the event.
+"""Finds the pending pods that an event would requeue: the daemon's queue receives attempts, then the event.
 
-First every pending pod gets the place in the queue that its attempt earned, then the event happens, by way of the
-daemon's own event handlers. What has left its place for activeQ or backoffQ by then was woken.
+First every pending pod gets the place in the queue that follows from its attempt. Then the event goes through the daemon's
+own event handlers. A pod that moves to activeQ or backoffQ was requeued.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 _WAITING = frozenset({Place.UNSCHEDULABLE, Place.GATED})
 _RETRIED = frozenset({Place.ACTIVE, Place.BACKOFF})
 _WAITS = frozenset({"unschedulable", "gated"})
-"""The results of pods that wait for something to happen."""
+"""Results of pods that wait for an event."""
 
 
 def with_wakes(
     scheduler: OfflineScheduler, judged: Iterable[Judged], event: WatchEvent | None
 ) -> Iterator[Explanation]:
-    """Add to what is said of every pod that has to wait whether an event would wake it: `wakes`.
+    """Add `wakes` to the explanation of every pending pod: whether an event would requeue it.
 
     Args:
-        scheduler: who judges; the event happens to it when the last pod is judged.
-        judged: as `judging.judge_each` or `judge_sequence` finds it.
-        event: what happens next; with None nothing is added.
+        scheduler: the scheduler; the event changes it after the last pod is evaluated.
+        judged: the results of `judging.judge_each` or `judge_sequence`.
+        event: the next event; with None, nothing is added.
     """
     if event is None:
         yield from (each.explanation for each in judged)
         return
     attempts = _Attempts(scheduler.queue)
-    explanations = []  # all of them first: an event changes the cluster
+    explanations = []  # all of them first, because an event changes the cluster
     for each in judged:
         attempts.end(each)
         explanations.append((each.pod.uid, each.explanation))
@@ -55,7 +55,7 @@ def with_wakes(
 
 
 class _Attempts:
-    """One attempt at every pod of the queue that is not gated; what each came to decides what can wake the pod.
+    """One attempt for every pod of the queue that is not gated; its result decides which events requeue the pod.
 
     A pod that fits stays in flight, as if it were being bound.
     """
@@ -67,10 +67,10 @@ class _Attempts:
             self._popped[queued.pod.uid] = queued
 
     def end(self, judged: Judged) -> None:
-        """Take a pod back whose attempt ended in a rejection or an error."""
+        """Return a pod to the queue after its attempt was rejected or failed."""
         status, diagnosis = judged.status, judged.diagnosis
         queued = self._popped.get(judged.pod.uid)
-        if queued is None or status.is_success:  # gated, or placed
+        if queued is None or status.is_success:  # gated or placed
             return
         self._queue.add_unschedulable(
             queued,
@@ -81,14 +81,14 @@ class _Attempts:
 
 
 def _woken_by(scheduler: OfflineScheduler, event: WatchEvent) -> frozenset[str]:
-    """Let an event happen, and return the uids of the pods that waited and are tried again because of it."""
+    """Process an event, and return the uids of the pending pods that it requeued."""
     queue = scheduler.queue
     waiting = [each.pod.uid for each in queue.pods() if queue.place_of(each.pod.uid) in _WAITING]
     _let_happen(scheduler, event)
     woken = {uid for uid in waiting if queue.place_of(uid) in _RETRIED}
     groups = scheduler.parts.cache.groups
     keys = {scheduler.parts.profiles.group_of(each.pod) for each in queue.pods() if each.pod.uid in woken}
-    for key in keys:  # who is tried first takes the others of its group along
+    for key in keys:  # the first member takes the others of its group along
         if key is None:
             continue
         woken |= {uid for uid in groups.pending(key) if queue.place_of(uid) is not Place.GATED}

@@ -1,8 +1,8 @@
-"""One watch event from a file: what a cluster might see next.
+"""One watch event from a file.
 
     {"type": "ADDED" | "MODIFIED" | "DELETED", "object": {...}, "oldObject": {...} (of MODIFIED only)}
 
-This is what the API server sends, and beside it the object as it was, which a watch leaves to its reader to remember.
+The format is the API server's, with the previous object, which a watch does not send.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RAW_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class EventType(Enum):
-    """What happened to the object."""
+    """Type of the change."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -44,11 +44,11 @@ class WatchEvent:
     """One event.
 
     Attributes:
-        type: what happened.
-        kind: of the object, as plugins name it in their `needs`.
-        key: of the object, `namespace/name` or `name`.
-        obj: the object now; of a deletion, its last state. A PodInfo, a NodeObject, or JSON of another kind.
-        old: the object before, of a modification; else None.
+        type: type of the change.
+        kind: kind of the object, as in plugins' `needs`.
+        key: `namespace/name` or `name` of the object.
+        obj: the object; for a deletion, its last state. A PodInfo, a NodeObject, or JSON.
+        old: the previous object for a modification; else None.
     """
 
     type: EventType
@@ -59,20 +59,20 @@ class WatchEvent:
 
 
 def load(path: str, cluster: ClusterFile, *, kinds: Container[str] = ()) -> WatchEvent:
-    """Read a file, or standard input if it is called `-`; see `parse`.
+    """Read a file, or standard input for `-`; see `parse`.
 
     Raises:
-        ClusterFileError: it cannot be read, or everything that is wrong with what it says.
+        ClusterFileError: all errors of the file.
     """
     data, source = read(path)
     return parse(data, source, cluster, kinds=kinds)
 
 
 def parse(data: bytes, source: str, cluster: ClusterFile, *, kinds: Container[str] = ()) -> WatchEvent:
-    """Read one watch event from JSON or YAML; `kinds` are those that plugins read beyond Kubernetes' own.
+    """Read one watch event from JSON or YAML; `kinds` are the kinds that plugins read beside Kubernetes' own.
 
     Raises:
-        ClusterFileError: everything that is wrong with it.
+        ClusterFileError: all errors of the file.
     """
     reader = _Reader(cluster, kinds)
     event = reader.read(data)
@@ -82,7 +82,7 @@ def parse(data: bytes, source: str, cluster: ClusterFile, *, kinds: Container[st
 
 
 class _Reader:
-    """Notes faults and goes on as far as it makes sense."""
+    """Collects errors, and continues as far as possible."""
 
     def __init__(self, cluster: ClusterFile, kinds: Container[str]) -> None:
         self.faults: list[FieldError] = []
@@ -90,13 +90,13 @@ class _Reader:
         self._kinds = kinds
 
     def read(self, data: bytes) -> WatchEvent | None:
-        """Return the event; None if there are faults."""
+        """Return the event; None if there are errors."""
         fields = self._fields(data)
         if fields is None:
             return None
         for name in fields:
             if name not in _FIELDS:
-                self._fault(name, f"unknown field, a watch event has {', '.join(_FIELDS)}")
+                self._fault(name, f"unknown field; a watch event has {', '.join(_FIELDS)}")
         type_ = self._type(fields)
         new = self._object(_OBJECT, fields)
         if type_ is None or new is None:
@@ -149,7 +149,7 @@ class _Reader:
             self._fault(
                 field,
                 f"{identity.item.kind} of {identity.item.api_version} is a kind that no plugin of the profiles reads "
-                "and no scheduler knows; are kind and apiVersion spelt right?",
+                "and Kubernetes does not have; check kind and apiVersion",
             )
             return None
         return identity
@@ -165,10 +165,12 @@ class _Reader:
     def _old_object(self, fields: dict[str, bytes], type_: EventType, new: Identity) -> Identity | None:
         if type_ is not EventType.MODIFIED:
             if _OLD_OBJECT in fields:
-                self._fault(_OLD_OBJECT, f"must be absent, for {type_.value} has no object before")
+                self._fault(_OLD_OBJECT, f"must be absent: {type_.value} has no previous object")
             return None
         if _OLD_OBJECT not in fields:
-            self._fault(_OLD_OBJECT, "must be the object before: what MODIFIED wakes depends on the change")
+            self._fault(
+                _OLD_OBJECT, "must be the previous object: requeueing after MODIFIED depends on the change"
+            )
             return None
         old = self._object(_OLD_OBJECT, fields)
         if old is not None and (old.kind, old.key) != (new.kind, new.key):
@@ -178,22 +180,20 @@ class _Reader:
     def _check_against_cluster(self, type_: EventType, new: Identity) -> None:
         is_there = new.key in _keys(self._cluster, new.kind)
         if type_ is EventType.ADDED and is_there:
-            self._fault(_OBJECT, f"{_name(new)} is in the cluster already, so it cannot be {type_.value}")
+            self._fault(_OBJECT, f"{_name(new)} is already in the cluster, so it cannot be {type_.value}")
         if type_ is not EventType.ADDED and not is_there:
             self._fault(_OBJECT, f"{_name(new)} is not in the cluster, so it cannot be {type_.value}")
 
     def _check_uid(self, field: str, pod: PodInfo) -> None:
-        """Pods are told apart by uid: one of another uid would be another pod, and whatever happens to it help nobody."""
+        """Check the uid: a pod with another uid is another pod, so the event would requeue nothing."""
         uid = next(each.uid for each in self._cluster.pods if each.key == pod.key)
         if pod.uid != uid:
             self._fault(f"{field}.metadata.uid", f"must be {uid} as in the cluster, was {pod.uid}")
 
     def _check_version(self, old: PodInfo | None, new: PodInfo) -> None:
-        """The scheduler takes a pod of the same version for one it has seen, whatever else is new in it."""
+        """Check the version: the scheduler ignores an update with the resourceVersion that it knows."""
         if old is not None and old.resource_version and old.resource_version == new.resource_version:
-            problem = (
-                f"must be another than oldObject's, as after every change, was {new.resource_version} too"
-            )
+            problem = f"must differ from oldObject's, was {new.resource_version} too"
             self._fault(f"{_OBJECT}.metadata.resourceVersion", problem)
 
     def _decoded(self, field: str, identity: Identity) -> Any:

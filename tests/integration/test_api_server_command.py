@@ -38,7 +38,7 @@ def test_somebodys_kubeconfig_is_not_overwritten(tmp_path: Path, content: str) -
     said = refused("--kubeconfig", path)
 
     assert said == [
-        f"error: --kubeconfig: {path} is there already, and leads to something else; name another file"
+        f"error: --kubeconfig: {path} exists already, and is the kubeconfig of another cluster; name another file"
     ]
     assert path.read_text() == content
 

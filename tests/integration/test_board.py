@@ -105,7 +105,7 @@ def test_a_cluster_whose_pods_others_place_is_watched_once_somebody_looks(tmp_pa
 
                 board = await watched()
                 assert [group["causes"][0]["reason"] for group in (await told(board, "waiting"))[-1]] == [
-                    "not tried yet"
+                    "no attempt yet"
                 ]
                 server.store.patch(
                     "pods", "web", {"status": {"conditions": [condition]}}, subresource="status"
@@ -213,7 +213,7 @@ def test_a_command_says_where_its_board_is(command: str, tmp_path: Path) -> None
                 while not url:
                     line = (await started.stdout.readline()).decode()
                     assert line, "it ended"
-                    url = line.removeprefix("The board is at ").strip() if "The board is at" in line else ""
+                    url = line.removeprefix("Board: ").strip() if "Board: " in line else ""
             async with aiohttp.ClientSession() as session:
                 async with session.get(url) as response:
                     assert response.status == 200

@@ -107,13 +107,13 @@ def test_the_map_what_waits_and_decisions_come_as_they_happen(tmp_path: Path) ->
                 await expect(decisions.get_by_role("row", name=re.compile("default.web"))).to_contain_text(
                     "→ node-"
                 )
-                waiting = panel(page, "Pods that wait")
+                waiting = panel(page, "Pending pods")
                 await expect(waiting).to_contain_text("3 pods wait")
                 await expect(waiting).to_contain_text("Insufficient cpu on 5 of 5 nodes")
 
                 add(server, "nodes", node_object("node-large", cpu="64"))
 
-                await expect(waiting).to_contain_text("No pod waits")
+                await expect(waiting).to_contain_text("No pending pods")
                 await expect(panel(page, "Nodes")).to_contain_text("6 nodes; 4 pods on them")
                 assert complaints == []
 
@@ -142,7 +142,7 @@ def test_a_pods_page_says_why_this_node_and_not_that_one(tmp_path: Path) -> None
                 await expect(beside.get_by_role("row", name=re.compile("^NodeResourcesFit"))).to_be_visible()
                 await expect(beside.get_by_role("row", name=re.compile("^total"))).to_be_visible()
                 await expect(panel(page, "Attempts")).to_contain_text("→ node-")
-                await expect(panel(page, "Way through the queue")).to_contain_text("in flight")
+                await expect(panel(page, "Queue history")).to_contain_text("in flight")
                 event = panel(page, "Events").get_by_role("row").nth(1)
                 await expect(event).to_contain_text(
                     re.compile(r"1ScheduledSuccessfully assigned default/web to node-\dcustom-scheduler$")
@@ -212,10 +212,10 @@ def test_whatever_names_labels_and_messages_hold_is_shown_as_text(path: str) -> 
                 await expect(page.get_by_role("heading", name=f"default/{HOSTILE}")).to_be_visible()
                 await expect(panel(page, "Verdicts")).to_contain_text(HOSTILE)
             else:
-                await expect(panel(page, "Pods that wait")).to_contain_text(
-                    f"kept back by SchedulingGates: {HOSTILE}"
+                await expect(panel(page, "Pending pods")).to_contain_text(
+                    f"gated by SchedulingGates: {HOSTILE}"
                 )
-                await expect(panel(page, "Pods that wait")).to_contain_text(
+                await expect(panel(page, "Pending pods")).to_contain_text(
                     f"in 1 pod group: default/{HOSTILE} (1)"
                 )
                 await expect(panel(page, "Decisions")).to_contain_text(f"default/{HOSTILE}")
@@ -240,7 +240,7 @@ def test_a_page_that_is_open_finds_the_daemon_again(tmp_path: Path) -> None:
             async with board_of_a_daemon(server, tmp_path, port) as (_, url):
                 await page.goto(url)
                 await expect(panel(page, "Nodes")).to_contain_text("3 nodes")
-            await expect(page.get_by_role("status")).to_have_text("no answer; trying again")
+            await expect(page.get_by_role("status")).to_have_text("no answer; reconnecting")
             server.store.delete("nodes", "node-2")
             add(server, "pods", pod_object("web", cpu="1"))
             asked = asyncio.Event()
@@ -339,7 +339,7 @@ def test_all_of_it_can_be_done_by_keyboard(tmp_path: Path) -> None:
                 await page.keyboard.press("Escape")
                 await expect(panel(page, "Node node-1")).to_have_count(0)
 
-                more = panel(page, "Pods that wait").get_by_role("button", name="1", exact=True)
+                more = panel(page, "Pending pods").get_by_role("button", name="1", exact=True)
                 await more.focus()
                 await page.keyboard.press("Enter")
                 await expect(more).to_have_attribute("aria-expanded", "true")
@@ -369,11 +369,11 @@ def test_no_page_bars_those_who_listen_use_keys_or_see_little(tmp_path: Path, sc
             add(server, "pods", pod_object("web", cpu="2"), pod_object("big", cpu="9"))
             async with browsing(color_scheme=scheme) as (page, _):
                 await page.goto(url)
-                await expect(panel(page, "Pods that wait")).to_contain_text("1 pod waits")
+                await expect(panel(page, "Pending pods")).to_contain_text("1 pod waits")
                 await expect(panel(page, "Decisions")).to_contain_text("default/web")
                 await bars_nobody(page)
 
-                await panel(page, "Pods that wait").get_by_role("button", name="1", exact=True).click()
+                await panel(page, "Pending pods").get_by_role("button", name="1", exact=True).click()
                 await page.get_by_role("button", name="As a table").click()
                 await page.get_by_role("button", name="dear").click()
                 await expect(panel(page, "Node dear")).to_be_visible()
@@ -405,7 +405,7 @@ def test_five_thousand_nodes_and_two_thousand_pods_are_shown_and_answer_at_once(
             judging = asyncio.create_task(shown.judge())
             await page.goto(url)
             await expect(panel(page, "Nodes")).to_contain_text("5,000 nodes")
-            await expect(panel(page, "Pods that wait")).to_contain_text(
+            await expect(panel(page, "Pending pods")).to_contain_text(
                 "Insufficient cpu on 5,000 of 5,000 nodes"
             )
             await page.get_by_role("application").hover(position={"x": 300, "y": 200})

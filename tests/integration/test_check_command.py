@@ -84,13 +84,13 @@ def write(tmp_path: Path) -> Written:
 def test_what_is_shipped_can_be_run(name: str) -> None:
     done = check(f"config/{name}")
     assert done.code == 0, done.told
-    assert done.out.startswith(f"config/{name}: can be run, with the profiles ")
+    assert done.out.startswith(f"config/{name}: valid, profiles ")
 
 
 def test_a_good_file_is_told_its_profiles(write: Written) -> None:
     path = write("profiles: [{schedulerName: a}, {schedulerName: b}]")
     done = check(path)
-    assert (done.code, done.out) == (0, f"{path}: can be run, with the profiles a, b\n")
+    assert (done.code, done.out) == (0, f"{path}: valid, profiles a, b\n")
 
 
 def test_faults_of_fields_and_of_plugins_come_at_once(write: Written) -> None:
@@ -210,7 +210,7 @@ def test_notes_are_told_and_no_fault(write: Written) -> None:
     assert [
         line for line in done.told if line.startswith(f"warning: {path}: healthzBindAddress: has no effect: ")
     ]
-    assert done.out.endswith(f"; it is of {GROUP}/v1beta2, --convert prints it as {GROUP}/v1\n")
+    assert done.out.endswith(f"; apiVersion {GROUP}/v1beta2, --convert prints it as {GROUP}/v1\n")
 
 
 def test_an_old_file_is_printed_in_todays_form(write: Written) -> None:
@@ -229,9 +229,7 @@ def test_a_faulty_file_is_not_converted(write: Written) -> None:
 def test_a_file_may_be_standard_input() -> None:
     done = check("-", stdin=POLICY.encode())
     assert done.code == 0
-    assert done.out.startswith(
-        "standard input: can be run, with the profiles custom-scheduler; it is of v1, "
-    )
+    assert done.out.startswith("standard input: valid, profiles custom-scheduler; it is of v1, ")
     assert check("-", stdin=b"\xff").told == ["error: standard input: not UTF-8: byte 0"]
 
 
@@ -362,7 +360,7 @@ def test_a_plugin_that_may_call_the_api_server_and_names_no_right_is_told(
     done = check("--rbac", write("profiles: [{plugins: {multiPoint: {enabled: [{name: mine.py}]}}}]"))
     assert done.code == 0
     assert done.told == [
-        "warning: plugin Mine asks the API server for what its `needs` do not name as rights"
+        "warning: plugin Mine sends requests to the API server, but its `needs` list no rights"
     ]
 
 
@@ -379,14 +377,14 @@ def test_a_size_is_printed_as_a_patch() -> None:
 def test_what_cannot_be_said_together_is_refused(arguments: tuple[str, ...]) -> None:
     done = check(*arguments)
     assert (done.code, done.out) == (2, "")
-    assert "cannot be given beside" in done.told[0]
+    assert "cannot be combined with" in done.told[0]
 
 
 def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1", None, "nobody")
     done = check("--live", "--kubeconfig", kubeconfig)
     assert (done.code, done.out) == (1, "")
-    assert done.told[0].startswith("error: the API server cannot be asked: POST ")
+    assert done.told[0].startswith("error: the API server does not answer: POST ")
 
 
 def test_rights_that_are_missing_and_a_lease_that_is_taken_end_it_with_their_status(tmp_path: Path) -> None:
@@ -411,7 +409,7 @@ def test_rights_that_are_missing_and_a_lease_that_is_taken_end_it_with_their_sta
                 in lines
             )
             advice = lines.index(
-                "add to the rules of the ClusterRole custom-scheduler, or apply all that --rbac prints:"
+                "add these rules to the ClusterRole custom-scheduler, or apply the output of --rbac:"
             )
             assert lines[advice + 1 : advice + 3] == ["# the cluster", "- apiGroups: ['']"]
 
@@ -421,8 +419,8 @@ def test_rights_that_are_missing_and_a_lease_that_is_taken_end_it_with_their_sta
             well = await live()
             assert (well.code, well.told) == (0, [])
             assert well.out.splitlines() == [
-                "rights: all are there",
-                "names: nobody else has the lease or places pods of these schedulerNames",
+                "rights: complete",
+                "names: no other scheduler uses the lease or these schedulerNames",
             ]
 
             account = {"serviceAccountName": "other"}

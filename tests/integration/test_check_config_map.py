@@ -34,7 +34,7 @@ def test_the_one_of_a_kustomization_is_right_with_its_plugin_and_nothing_is_left
 
     assert (done.code, done.told) == (0, [])
     assert done.out == (
-        "ConfigMap kube-system/custom-scheduler, config.yaml: can be run, with the profiles custom-scheduler\n"
+        "ConfigMap kube-system/custom-scheduler, config.yaml: valid, profiles custom-scheduler\n"
     )
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - its names, whatever they are
 
@@ -46,7 +46,7 @@ def test_a_file_may_hold_one(tmp_path: Path) -> None:
 
     assert (done.code, done.out) == (
         0,
-        "ConfigMap kube-system/it, a.yaml: can be run, with the profiles mine\n",
+        "ConfigMap kube-system/it, a.yaml: valid, profiles mine\n",
     )
 
 

@@ -62,7 +62,7 @@ def test_of_a_pod_on_a_node_is_said_where_it_would_go_now(cluster: Path) -> None
 
     assert (runs["node"], runs["best"]) == ("n1", ["n1"])
     assert text.startswith("default/runs is on node n1; where it would go now:\n")
-    assert "Goes to n1.\nThat is where it is.\n" in text
+    assert "Chosen node: n1.\nIts current node n1 is the same.\n" in text
 
 
 def test_who_could_be_evicted_and_how_much_is_short_is_told() -> None:
@@ -72,7 +72,7 @@ def test_who_could_be_evicted_and_how_much_is_short_is_told() -> None:
     text = explain("--cluster", "-", stdin=stdin).stdout.decode()
 
     assert "0/1 nodes are available: 1 Insufficient cpu.\n" in text
-    assert "Could go to n1 by evicting default/low.\n" in text
+    assert "Preemption could use n1, evicting default/low.\n" in text
     assert "n1: needs 2 cpu, 1.5 free of 4\n" in text
 
 
@@ -171,7 +171,7 @@ def test_people_are_told_what_an_event_does(cluster: Path, tmp_path: Path) -> No
     done = explain("--cluster", cluster, "--sequence", "--pod", "web", "--event", event)
 
     assert done.returncode == 0, done.stderr.decode()
-    assert "It sleeps on after the event." in done.stdout.decode()
+    assert "The event does not requeue it." in done.stdout.decode()
 
 
 def test_the_command_says_what_events_do_in_kube_scheduler(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_the_command_says_what_events_do_in_kube_scheduler(tmp_path: Path) -> No
     [
         pytest.param(
             ["--server", "https://localhost", "--pod", "web", "--event", "-"],
-            "--event needs a --cluster FILE to happen to",
+            "--event needs --cluster FILE",
             id="a running daemon",
         ),
         pytest.param(
@@ -233,7 +233,7 @@ def test_people_get_tables(cluster: Path) -> None:
 
     text = done.stdout.decode()
     assert done.returncode == 0
-    assert "default/web: schedulable, 1 of 2 nodes can run it" in text
+    assert "default/web: schedulable, 1 of 2 nodes fit" in text
     assert "node(s) had untolerated taint(s)" in text
 
 
@@ -265,7 +265,10 @@ def test_without_pods_of_the_profile_the_others_are_named() -> None:
     assert done.returncode == 0
     assert json.loads(done.stdout) == []
     assert "no pending pod whose spec.schedulerName is default-scheduler" in done.stderr.decode()
-    assert "Pending are 2 of custom-scheduler: --scheduler-name NAME" in done.stderr.decode()
+    assert (
+        "Pending pods of other schedulers: 2 with custom-scheduler. --scheduler-name NAME"
+        in done.stderr.decode()
+    )
 
 
 def test_a_group_of_another_scheduler_is_not_told_as_if_none_of_it_waited() -> None:
@@ -277,8 +280,8 @@ def test_a_group_of_another_scheduler_is_not_told_as_if_none_of_it_waited() -> N
 
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == (
-        b"error: pods of group default/train name the scheduler custom-scheduler, "
-        b"the profiles here are default-scheduler\n"
+        b"error: pods of group default/train have schedulerName custom-scheduler; "
+        b"the profiles are default-scheduler\n"
     )
     assert b"group default/train" in shown.stdout
 
@@ -322,13 +325,13 @@ def test_who_has_no_pending_pod_is_told_that_others_can_be_judged() -> None:
         pytest.param(
             ["--cluster", "-", "--pod", "web", "--sequence"],
             a_cluster(default_pod("web", node="n1")),
-            "pod default/web is on node n1 already: --sequence and --event are for pods that wait\n",
+            "pod default/web is already on node n1: --sequence and --event are for pending pods\n",
             id="a pod that has been placed, in a sequence",
         ),
         pytest.param(
             ["--cluster", "-", "--pod", "web"],
             a_cluster(pod_object("web")),
-            "pod default/web names the scheduler custom-scheduler, the profiles here are default-scheduler\n",
+            "pod default/web has schedulerName custom-scheduler; the profiles are default-scheduler\n",
             id="a pod of somebody else's",
         ),
         pytest.param(

@@ -157,7 +157,7 @@ def test_a_daemon_schedules_by_a_policy_and_takes_a_changed_one(tmp_path: Path) 
             ) as started:
                 assert await it.place("first") == "b"
                 (told,) = started.said(
-                    "Configuration is of an old version; `custom-scheduler check --convert` prints today's form"
+                    "Configuration has an old apiVersion; `custom-scheduler check --convert` converts it"
                 )
                 assert told["api_version"] == "kubescheduler.config.k8s.io/v1alpha1"
 

@@ -330,7 +330,7 @@ def test_a_plugin_file_that_ends_its_process_ends_no_scheduler_and_a_restart_nei
                 it.store.delete("events.events.k8s.io", event["metadata"]["name"], "default")
             async with running(kubeconfig, tmp_path / "log", *flags) as run:
                 assert await it.place("third") == "b"
-                (told,) = run.said("Configuration cannot be used; the last good one is used instead")
+                (told,) = run.said("Configuration is invalid; using the last good one")
                 assert "prefer_a.py" in told["error"]
                 await until(lambda: it.notes("ConfigurationRejected"))
                 assert (await run.metrics())["last_reload_successful"] == 0

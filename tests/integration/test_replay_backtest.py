@@ -121,9 +121,9 @@ def test_it_fits_into_a_terminal_of_80_columns(folder: Path) -> None:
 
     assert (said.returncode, said.stderr) == (0, "")
     assert max(len(line) for line in said.stdout.splitlines()) <= 80
-    assert "as recorded  the same again  packing  spreading" in said.stdout
-    assert "another node scored higher, tipped by NodeResourcesFit" in said.stdout
-    assert f"the same again: 0 pods placed elsewhere, {PODS} where they were" in said.stdout
+    assert "as recorded  recorded configuration  packing  spreading" in said.stdout
+    assert "another node scored higher, decided by NodeResourcesFit" in said.stdout
+    assert f"recorded configuration: 0 pods on another node, {PODS} on the recorded node" in said.stdout
 
 
 def test_a_torn_recording_is_taken_up_to_the_tear(folder: Path, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_the_page_needs_nobody_and_has_a_table_beside_each_chart(result: Backtes
             page.on("request", lambda request: asked.append(request.url))
             await page.goto(written(tmp_path / "page.html", result))
 
-            figures = page.get_by_role("region", name="In figures", exact=True)
+            figures = page.get_by_role("region", name="Figures", exact=True)
             await expect(figures.get_by_role("row", name="placed 24 24 24", exact=True)).to_be_visible()
             charts = page.locator("figure")
             assert await charts.count() == await page.locator("figure canvas").count() >= 9
@@ -219,12 +219,12 @@ def test_names_are_text(result: Backtest, tmp_path: Path) -> None:
             by=HOSTILE,
             scores={HOSTILE: (1, 2)},
         )
-        result.runs[0].moves.causes["tipped"] = {HOSTILE: 1}
+        result.runs[0].moves.causes["higher score"] = {HOSTILE: 1}
         result.recorded.source = HOSTILE
         async with browsing() as (page, complaints):
             await page.goto(written(tmp_path / "page.html", result))
 
-            await page.get_by_text("pods that are elsewhere").first.click()
+            await page.get_by_text("pods on another node").first.click()
             await expect(page.get_by_role("rowheader", name=HOSTILE, exact=True).first).to_be_visible()
             assert await page.title() == f"Backtest of {HOSTILE}"
             assert await page.locator("img").count() == 0

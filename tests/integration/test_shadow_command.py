@@ -79,6 +79,8 @@ def test_it_takes_its_configuration_from_a_file_only(flag: str) -> None:
         asked = await asyncio.create_subprocess_exec(*COMMAND, "run", "--shadow", THEIRS, flag, stderr=pipe)
         _, said = await asked.communicate()
         assert asked.returncode == 2
-        assert "--shadow: goes with --config, and with no other origin" in " ".join(said.decode().split())
+        assert "--shadow: cannot be combined with --config-map and --scheduler-profiles" in " ".join(
+            said.decode().split()
+        )
 
     asyncio.run(scenario())

@@ -120,7 +120,7 @@ def test_the_daemon_that_leads_is_asked_behind_a_forwarded_port(tmp_path: Path) 
 
             said = await world.why("big")
             assert (said.code, said.err) == (0, "")
-            assert f"As pod kube-system/{LEADER} tells it" in said.out
+            assert f"From pod kube-system/{LEADER}" in said.out
             assert "in the queue: unschedulable" in said.out
 
             told = await world.told("pod/big", "--node", "n2")
@@ -158,7 +158,7 @@ def test_why_a_group_waits_is_told_by_the_daemon_and_decided_without_one(tmp_pat
 
             said = await world.why("--group", "train")
             assert (said.code, said.err) == (0, "")
-            assert f"As pod kube-system/{LEADER} tells it" in said.out
+            assert f"From pod kube-system/{LEADER}" in said.out
             assert "group default/train (minCount 3): unschedulable, 1 of 3 members fit" in said.out
             member = await world.why("train-0")
             assert "It waits for its group, default/train (minCount 3)" in " ".join(member.out.split())
@@ -178,7 +178,7 @@ def test_why_a_group_waits_is_told_by_the_daemon_and_decided_without_one(tmp_pat
 
         nobody = await world.why("--group", "nobody")
         assert nobody.code == 1
-        assert "no pod of a group default/nobody waits" in nobody.err
+        assert "there is no pending pod of group default/nobody" in nobody.err
 
     in_a_world(tmp_path, scenario)
 
@@ -241,7 +241,7 @@ def test_where_no_daemon_answers_it_says_why_and_decides_itself(
 
         assert said.code == 0
         assert reason in said.err
-        assert "default/web: schedulable, 2 of 3 nodes can run it" in said.out
+        assert "default/web: schedulable, 2 of 3 nodes fit" in said.out
 
     in_a_world(tmp_path, scenario)
 
@@ -259,8 +259,8 @@ def test_a_watch_tells_what_is_new_until_the_pod_is_on_a_node(tmp_path: Path) ->
                 world.add("nodes", node_object("n4", cpu="32"))
                 rest = await watching.stdout.read()
 
-            assert b"n1 cannot run default/big: Insufficient cpu" in first
-            assert rest.count(b"n1 cannot run default/big: Insufficient cpu") == 1, (
+            assert b"n1 does not fit default/big: Insufficient cpu" in first
+            assert rest.count(b"n1 does not fit default/big: Insufficient cpu") == 1, (
                 "told anew as it was tried anew"
             )
             assert await watching.wait() == 0
@@ -324,7 +324,7 @@ def test_what_is_not_created_yet_is_judged_with_what_it_would_cost(tmp_path: Pat
         assert waiting["message"].startswith("0/3 nodes are available: 3 Insufficient cpu.")
         assert (few["pods"], few["starting"], few["victims"]) == (2, 2, [])
         assert "Deployment kube-system/web: 3 of 4 pods would start now" in said.out
-        assert "at the cost of 1 that would have to go: default/low (n1)" in said.out
+        assert "pods that would be evicted: 1: default/low (n1)" in said.out
         written = [request for request in world.server.requests if request.method != "GET"]
         assert written
         assert all(request.query == {"dryRun": "All"} for request in written)

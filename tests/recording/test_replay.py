@@ -216,7 +216,7 @@ def test_what_follows_notes_that_were_lost_is_gone_through_by_itself(
 
     told = CliRunner().invoke(replay, [str(tmp_path / "recording")])
 
-    assert (told.exit_code, told.output.count("all as recorded")) == (0, 2), told.output
+    assert (told.exit_code, told.output.count("identical to the recording")) == (0, 2), told.output
 
 
 def test_what_follows_a_damaged_file_is_gone_through_by_itself(tmp_path: Path) -> None:
@@ -227,8 +227,8 @@ def test_what_follows_a_damaged_file_is_gone_through_by_itself(tmp_path: Path) -
 
     told = CliRunner().invoke(replay, [str(folder)])
 
-    assert (told.exit_code, told.output.count("all as recorded")) == (0, 2), told.output
-    assert "up to where some notes are missing" in told.output
+    assert (told.exit_code, told.output.count("identical to the recording")) == (0, 2), told.output
+    assert "until some entries are missing" in told.output
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_a_recording_is_told_of(recorded: Path) -> None:
 def test_runs_are_gone_through_one_after_another(recorded: Path) -> None:
     told = CliRunner().invoke(replay, [str(recorded)])
     assert told.exit_code == 0
-    assert told.output.count("all as recorded") == 2
+    assert told.output.count("identical to the recording") == 2
 
 
 def test_a_decision_is_explained_at_its_moment(recorded: Path) -> None:
@@ -296,7 +296,7 @@ def test_a_torn_recording_is_gone_through_up_to_the_tear(recorded: Path) -> None
     first.write_bytes(first.read_bytes()[:-200])
     told = CliRunner().invoke(replay, [str(recorded)])
     assert told.exit_code == 0
-    assert "its end is missing; gone through up to there" in told.output
+    assert "its end is missing; replayed up to there" in told.output
 
 
 def test_a_folder_without_a_recording_is_refused(tmp_path: Path) -> None:

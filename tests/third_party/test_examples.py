@@ -44,7 +44,7 @@ def test_an_example_that_signs_nothing_of_what_it_reads_breaks_the_contract():
     forgetful = type("Forgetful", (PLUGINS["keep_off_spot"],), {"signature": lambda _self, _pod: ""})
 
     with pytest.raises(
-        AssertionError, match=r'"example.com/tier":"gold".* have one signature and two verdicts'
+        AssertionError, match=r'"example.com/tier":"gold".* have the same signature and different results'
     ):
         check_pods_of_one_signature_get_one_verdict(subject(forgetful))
 

@@ -68,7 +68,7 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path):
     done = new_plugin("QuietRacks", "--folder", tmp_path / "mine", folder=tmp_path)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: --folder: {tmp_path}/mine is there already, and not empty\n"
+    assert done.stderr == f"error: --folder: {tmp_path}/mine exists already and is not empty\n"
     assert [each.name for each in (tmp_path / "mine").iterdir()] == ["notes"]
 
 
@@ -92,10 +92,12 @@ def test_a_name_is_written_as_each_place_wants_it(text: str, expected: tuple[str
         pytest.param("", "letters and digits are expected", id="nothing"),
         pytest.param("../etc", "letters and digits are expected", id="a path"),
         pytest.param("2fast", "letters and digits are expected", id="a digit first"),
-        pytest.param("node-affinity", "NodeAffinity is a plugin that there is already", id="a plugin"),
-        pytest.param("Queue", "queue is a module of Python or of a package already", id="a module of Python"),
-        pytest.param("numpy", "numpy is a module of Python or of a package already", id="a package"),
-        pytest.param("Class", "class is a word of Python", id="a keyword"),
+        pytest.param("node-affinity", "NodeAffinity is a plugin that exists already", id="a plugin"),
+        pytest.param(
+            "Queue", "queue is a module of Python or of an installed package", id="a module of Python"
+        ),
+        pytest.param("numpy", "numpy is a module of Python or of an installed package", id="a package"),
+        pytest.param("Class", "class is a keyword of Python", id="a keyword"),
     ],
 )
 def test_a_name_that_is_none_or_something_elses_is_refused(text: str, told: str):

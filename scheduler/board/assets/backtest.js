@@ -1,4 +1,4 @@
-// The charts of a backtest's page, drawn from the data that is in it.
+// The charts of a backtest's page, drawn from the data in the page.
 {
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const short = (number) => number === null ? "" : number.toLocaleString("en", { maximumSignificantDigits: 4 });

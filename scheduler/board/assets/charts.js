@@ -9,12 +9,12 @@ const CHARTS = [
     ["unschedulable", (sample) => sample.attempts?.unschedulable ?? (sample.attempts ? 0 : null), "--line-2"],
     ["error", (sample) => sample.attempts?.error ?? (sample.attempts ? 0 : null), "--line-3"]] },
   { title: "Time of a decision", unit: seconds, series: [
-    ["half within", (sample) => sample.algorithm?.half ?? null, "--line-1"],
-    ["99% within", (sample) => sample.algorithm?.most ?? null, "--line-2"]] },
+    ["p50", (sample) => sample.algorithm?.half ?? null, "--line-1"],
+    ["p99", (sample) => sample.algorithm?.most ?? null, "--line-2"]] },
   { title: "Time of a Binding", unit: seconds, series: [
-    ["half within", (sample) => sample.bind?.half ?? null, "--line-1"],
-    ["99% within", (sample) => sample.bind?.most ?? null, "--line-2"]] },
-  { title: "Pods that wait", unit: short, series: [
+    ["p50", (sample) => sample.bind?.half ?? null, "--line-1"],
+    ["p99", (sample) => sample.bind?.most ?? null, "--line-2"]] },
+  { title: "Pending pods", unit: short, series: [
     ["active", (sample) => sample.pending.active, "--line-1"],
     ["backoff", (sample) => sample.pending.backoff, "--line-2"],
     ["unschedulable", (sample) => sample.pending.unschedulable, "--line-3"],

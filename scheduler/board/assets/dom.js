@@ -1,4 +1,4 @@
-// What every part of the page is written with. Text from the cluster is only ever put in as text.
+// Elements of the page. Text from the cluster is only ever inserted as text.
 import { h, render } from "./preact.js";
 import htm from "./htm.js";
 

@@ -1,4 +1,4 @@
-// Numbers and times in words.
+// Numbers and times as text.
 
 const UNITS = ["", " KiB", " MiB", " GiB", " TiB", " PiB"];
 const BYTES = /^(memory|ephemeral-storage|storage)$|^hugepages-/;
@@ -38,5 +38,5 @@ export function age(since) {
 
 export const many = (n, one, more = `${one}s`) => `${count(n)} ${n === 1 ? one : more}`;
 
-// Where a pod is found, by `namespace/name`.
+// Path of a pod, by `namespace/name`.
 export const pathOf = (pod) => `pods/${pod.split("/").map(encodeURIComponent).join("/")}`;

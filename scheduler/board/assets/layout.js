@@ -1,4 +1,4 @@
-// Where each node's tile is on the map: zone by zone, as large as fits.
+// The place of each node's tile on the map: zone by zone, as large as fits.
 
 const LARGEST = 44;
 const SMALLEST = 4;

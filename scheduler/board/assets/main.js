@@ -1,4 +1,4 @@
-// The page: what is shown, by the part of the address behind the #.
+// The page: its view depends on the part of the address after the #.
 import { html, render, useEffect, useRef, useState } from "./dom.js";
 import { Charts } from "./charts.js";
 import { Decisions } from "./decisions.js";
@@ -11,8 +11,8 @@ import { Pod } from "./pod.js";
 import { ask, connect, useTopic } from "./store.js";
 import { Waiting } from "./waiting.js";
 
-const LINKS = { live: "live", connecting: "no answer; trying again", refused: "signed out" };
-const KINDS = { daemon: "", cluster: "a cluster whose pods others place", file: "a cluster in a file" };
+const LINKS = { live: "live", connecting: "no answer; reconnecting", refused: "signed out" };
+const KINDS = { daemon: "", cluster: "a cluster with another scheduler", file: "a cluster in a file" };
 const PATIENCE_MS = 200;
 
 const here = () => location.hash.slice(1) || "/";
@@ -32,7 +32,7 @@ function Board() {
   const main = useRef(null);
   const isFirst = useRef(true);
   useEffect(() => {
-    if (!isFirst.current) main.current.focus({ preventScroll: true }); // so that what is read aloud is what is new
+    if (!isFirst.current) main.current.focus({ preventScroll: true }); // so that a screen reader reads the new view
     isFirst.current = false;
     scrollTo(0, 0);
   }, [place]);
@@ -44,12 +44,12 @@ function Board() {
 function Top({ place, skip }) {
   const { link, kind, version, samples } = useTopic("link", "rates");
   const last = samples[samples.length - 1];
-  return html`<header class="top"><a class="skip" href="#/" onClick=${(event) => { event.preventDefault(); skip(); }}>To the content</a>
+  return html`<header class="top"><a class="skip" href="#/" onClick=${(event) => { event.preventDefault(); skip(); }}>Skip to content</a>
     <h1>custom-scheduler</h1>
-    <nav aria-label="Views"><a href="#/" aria-current=${place === "/" ? "page" : undefined}>Cluster</a><a href="#/force" aria-current=${place === "/force" ? "page" : undefined}>In force</a></nav>
+    <nav aria-label="Views"><a href="#/" aria-current=${place === "/" ? "page" : undefined}>Cluster</a><a href="#/force" aria-current=${place === "/force" ? "page" : undefined}>Configuration</a></nav>
     <${Find} />
     <span class="state"><span class="dim">${KINDS[kind] ?? ""} ${version}</span>
-      ${last && kind === "daemon" && html`<span>${last.leading ? "leads" : "stands by"}</span>`}
+      ${last && kind === "daemon" && html`<span>${last.leading ? "leader" : "standby"}</span>`}
       <span role="status" class=${`link ${link}`}>${LINKS[link]}</span>${link === "refused" && html`<a href="/board">sign in</a>`}</span></header>`;
 }
 
@@ -90,7 +90,7 @@ function Overview() {
   };
   return html`<div class=${chosen ? "split" : ""}>
       <section class="panel" aria-label="Nodes"><header><h2>Nodes</h2><${Numbers} />
-        <span><label>coloured by <select value=${shown} onChange=${pick}>${resources.map((each) => html`<option value=${each}>${each}</option>`)}<option value="any">whichever is scarcest</option></select></label>
+        <span><label>coloured by <select value=${shown} onChange=${pick}>${resources.map((each) => html`<option value=${each}>${each}</option>`)}<option value="any">the scarcest resource</option></select></label>
         <button aria-pressed=${asTable} onClick=${() => setAsTable(!asTable)}>${asTable ? "As a map" : "As a table"}</button></span></header>
         ${asTable ? html`<${NodeTable} resource=${shown} choose=${choose} />` : html`<${ClusterMap} resource=${shown} chosen=${chosen} choose=${choose} /><${Legend} />`}</section>
       ${chosen && html`<${Node} key=${chosen} name=${chosen} close=${() => choose(null)} />`}

@@ -1,4 +1,4 @@
-// The cluster as a map: a tile a node, coloured by what is asked of it, shaped by whether pods may come.
+// The cluster as a map: one tile for each node, coloured by its requested share, shaped by its state.
 import { html, useEffect, useRef, useState } from "./dom.js";
 import { count, many } from "./format.js";
 import { laidOut, neighbour, placeOf, tileAt } from "./layout.js";
@@ -144,7 +144,7 @@ export function ClusterMap({ resource, chosen, choose }) {
   const over = hover && store.nodes.get(hover.name);
   return html`<div class="map">
     <canvas ref=${canvas} tabindex="0" role="application" aria-roledescription="map of the nodes"
-      aria-label="Nodes by zone, coloured by what is asked of them. Arrow keys go from node to node; the table beside tells the same."
+      aria-label="Nodes by zone, coloured by requested share. Arrow keys select a node; the table shows the same data."
       onMouseMove=${moved} onMouseLeave=${() => setHover(null)} onClick=${clicked} onKeyDown=${pressed}></canvas>
     ${over && html`<div class="tip" style=${{ left: `${Math.max(0, Math.min(hover.x + 14, (canvas.current?.clientWidth ?? 0) - 350))}px`, top: `${hover.y + 14}px` }}>
       <${Brief} tile=${over} /></div>`}
@@ -159,15 +159,15 @@ function Brief({ tile }) {
     <${Usage} resources=${store.resources.slice(0, 5)} tile=${tile} />
     <span>${many(pods, "pod")}</span>
     ${states(tile).map((state) => html`<span class="warn">${state}</span>`)}
-    ${rests && html`<span class="warn">avoided for a while: ${rests}</span>`}`;
+    ${rests && html`<span class="warn">paused: ${rests}</span>`}`;
 }
 
 export function Legend() {
   return html`<div class="legend" aria-hidden="true">
-    <span>0%</span><span class="ramp">${Array.from({ length: STEPS + 1 }, (_, step) => html`<i class=${`load-${step}`}></i>`)}</span><span>100% asked for</span>
-    <span><i class="tile"></i> open</span><span><i class="tile round"></i> tainted</span>
+    <span>0%</span><span class="ramp">${Array.from({ length: STEPS + 1 }, (_, step) => html`<i class=${`load-${step}`}></i>`)}</span><span>100% requested</span>
+    <span><i class="tile"></i> schedulable</span><span><i class="tile round"></i> tainted</span>
     <span><i class="tile struck"></i> cordoned</span><span><i class="tile crossed"></i> not ready</span>
-    <span><i class="tile framed"></i> avoided for a while</span>
+    <span><i class="tile framed"></i> paused</span>
   </div>`;
 }
 
@@ -179,5 +179,5 @@ export function Numbers() {
     pods += tile[6];
     if (tile[2] & (CORDONED | NOT_READY)) closed += 1;
   }
-  return html`<p class="numbers">${many(nodes.size, "node")}${closed ? `, ${count(closed)} of them closed` : ""}; ${many(pods, "pod")} on them</p>`;
+  return html`<p class="numbers">${many(nodes.size, "node")}${closed ? `, ${count(closed)} of them unschedulable` : ""}; ${many(pods, "pod")} on them</p>`;
 }

@@ -1,4 +1,4 @@
-// One node: what it has, what is asked of it, and the pods on it.
+// One node: its resources, their requested share, and its pods.
 import { html, useEffect, useRef, useState } from "./dom.js";
 import { amount, many, pathOf } from "./format.js";
 import { ask, store, useTopic } from "./store.js";
@@ -8,7 +8,7 @@ const AGAIN_MS = 3000;
 
 export const states = (tile) => FLAGS.filter(([flag]) => tile[2] & flag).map(([, word]) => word);
 
-// What share of a resource is asked for, 0 to 1 and beyond; null where the node has none of it. "any" is the largest.
+// Returns the requested share of a resource, from 0 to above 1; null if the node has none of it. "any" is the largest.
 export function sharesOf(tile, resource) {
   const [, , , , allocatable, requested] = tile;
   const places = resource === "any" ? allocatable.keys() : [store.resources.indexOf(resource)];
@@ -22,7 +22,7 @@ export function sharesOf(tile, resource) {
 export function Usage({ resources, tile }) {
   return html`<table class="usage"><tbody>${resources.map((resource, place) =>
     tile[4][place] > 0 && html`<tr><th scope="row">${resource}</th>
-      <td><meter min="0" max=${tile[4][place]} value=${tile[5][place]} aria-label=${`${resource} asked for`}></meter></td>
+      <td><meter min="0" max=${tile[4][place]} value=${tile[5][place]} aria-label=${`${resource} requested`}></meter></td>
       <td class="n">${amount(resource, tile[4][place] - tile[5][place])} free of ${amount(resource, tile[4][place])}</td></tr>`)}
   </tbody></table>`;
 }
@@ -48,14 +48,14 @@ export function Node({ name, close }) {
   }, [name]);
   return html`<section class="panel" aria-label=${`Node ${name}`}>
     <header><h2 ref=${heading}>${name}</h2><button onClick=${close} aria-label="Close the node">✕</button></header>
-    ${!tile && html`<p>This node is gone.</p>`}
+    ${!tile && html`<p>This node was deleted.</p>`}
     ${tile && html`<p>${tile[1] || "no zone"}${states(tile).map((state) => html`, <span class="warn">${state}</span>`)}</p>
       <${Usage} resources=${resources} tile=${tile} />`}
-    ${told?.rests && html`<p class="warn">Avoided for a while: ${told.rests}</p>`}
+    ${told?.rests && html`<p class="warn">Paused: ${told.rests}</p>`}
     ${told?.taints?.length > 0 && html`<p>Taints: ${told.taints.map((taint) => html`<code>${taint.key}${taint.value && "="}${taint.value}:${taint.effect}</code> `)}</p>`}
     ${told?.problem && html`<p class="warn">${told.problem}</p>`}
-    ${told?.pods && html`<div class="scroll low"><table><caption>${many(told.pods.length, "pod")}, those of high priority first</caption>
-      <thead><tr><th scope="col">pod</th><th scope="col" class="n">priority</th><th scope="col">asks for</th></tr></thead>
+    ${told?.pods && html`<div class="scroll low"><table><caption>${many(told.pods.length, "pod")} by priority</caption>
+      <thead><tr><th scope="col">pod</th><th scope="col" class="n">priority</th><th scope="col">requests</th></tr></thead>
       <tbody>${told.pods.slice(0, 300).map((pod) => html`<tr key=${pod.pod}><td><${PodLink} pod=${pod.pod} /></td><td class="n">${pod.priority}</td>
         <td>${asked(pod.requests)}</td></tr>`)}</tbody></table></div>`}
     ${told?.labels && html`<details><summary>${many(Object.keys(told.labels).length, "label")}</summary>
@@ -64,6 +64,6 @@ export function Node({ name, close }) {
 }
 
 export const asked = (requests) =>
-  Object.entries(requests).map(([resource, value]) => `${amount(resource, value)} ${resource}`).join(", ") || "nothing";
+  Object.entries(requests).map(([resource, value]) => `${amount(resource, value)} ${resource}`).join(", ") || "none";
 
 export const PodLink = ({ pod }) => html`<a href=${`#/${pathOf(pod)}`}>${pod}</a>`;

@@ -1,4 +1,4 @@
-// The nodes as a table: what the map shows, for those who read or listen.
+// The nodes as a table with the data of the map.
 import { html, useState } from "./dom.js";
 import { amount, count } from "./format.js";
 import { compare } from "./layout.js";
@@ -22,7 +22,7 @@ export function NodeTable({ resource, choose }) {
         <${Sorted} name="share" by=${by} setBy=${setBy} n>${resource}<//><${Sorted} name="pods" by=${by} setBy=${setBy} n>pods<//><${Column}>state<//>`}
       row=${(tile) => html`<tr key=${tile[0]}><td><button class="plain" onClick=${() => choose(tile[0])}>${tile[0]}</button></td><td>${tile[1]}</td>
         <td class="n">${share(tile, resource)}${place >= 0 && tile[4][place] > 0 ? ` (${amount(resource, tile[4][place] - tile[5][place])} free)` : ""}</td>
-        <td class="n">${tile[6]}</td><td>${[...states(tile), tile[3] && "avoided"].filter(Boolean).join(", ")}</td></tr>`} />`;
+        <td class="n">${tile[6]}</td><td>${[...states(tile), tile[3] && "paused"].filter(Boolean).join(", ")}</td></tr>`} />`;
 }
 
 const order = (one, other) => (typeof one === "number" ? one - other : compare(one, other));

@@ -1,4 +1,4 @@
-// Lines drawn by uPlot, in the size and the colours of their place. A plain script, so that a page of its own can have it in it.
+// Line charts by uPlot, in the size and colours of their element. A plain script, so that a standalone page can contain it.
 window.plot = (element, { height, x, unit, lines, data }) => {
   let chart = null;
   const make = () => {

@@ -1,4 +1,4 @@
-// One pod: its attempts, its way through the queue, and what was said of every node.
+// One pod: its attempts, its history in the queue, and the result of every node.
 import { html, useEffect, useMemo, useState } from "./dom.js";
 import { age, count, many, pathOf, seconds, time } from "./format.js";
 import { compare } from "./layout.js";
@@ -8,7 +8,7 @@ import { Column, Paged } from "./table.js";
 
 export function Pod({ pod }) {
   const [told, setTold] = useState(null);
-  const [number, setNumber] = useState(null); // of the attempt; null for the last one
+  const [number, setNumber] = useState(null); // number of the attempt; null for the last one
   useEffect(() => {
     let isHere = true;
     const look = async () => {
@@ -17,14 +17,14 @@ export function Pod({ pod }) {
     };
     setTold(null);
     look();
-    // Looked at again when something was decided about it; where others decide that is a word in its status.
+    // Loaded again after each decision about it; for another scheduler, after a new message in its status.
     const end = listen("fresh", (keys) => keys.has(pod) && look());
     return () => {
       isHere = false;
       end();
     };
   }, [pod, number]);
-  if (told === null) return html`<p class="dim">Asking…</p>`;
+  if (told === null) return html`<p class="dim">Loading…</p>`;
   if (told.problem) return html`<section class="panel"><h2>${pod}</h2><p class="warn">${told.problem}</p></section>`;
   return html`<${Facts} told=${told} />
     ${told.attempt && html`<${Verdicts} key=${`${pod} ${told.attempt.number} ${told.attempt.at}`} told=${told} />`}
@@ -37,47 +37,47 @@ function Facts({ told }) {
   const message = attempt?.message ?? told.said[0]?.message;
   return html`<section class="panel" aria-label=${`Pod ${told.pod}`}>
     <header><h2>${told.pod}</h2><a href="#/">Back to the map</a></header>
-    <dl><dt>is</dt><dd>${told.node ? html`on <strong>${told.node}</strong>` : html`<strong>${told.place === "outside" || (told.judged && told.place === "active") ? "waiting" : told.place}</strong>`}${told.nominated ? `, expected on ${told.nominated}` : ""}</dd>
-      <dt>asks for</dt><dd>${asked(told.requests)}</dd>
+    <dl><dt>state</dt><dd>${told.node ? html`on <strong>${told.node}</strong>` : html`<strong>${told.place === "outside" || (told.judged && told.place === "active") ? "pending" : told.place}</strong>`}${told.nominated ? `, nominated to ${told.nominated}` : ""}</dd>
+      <dt>requests</dt><dd>${asked(told.requests)}</dd>
       <dt>priority</dt><dd>${told.priority}</dd>
       <dt>scheduler</dt><dd>${told.scheduler}</dd>
-      <dt>made</dt><dd>${told.since ? `${age(told.since)} ago` : "unknown"}</dd></dl>
+      <dt>created</dt><dd>${told.since ? `${age(told.since)} ago` : "unknown"}</dd></dl>
     ${!told.node && message && html`<p class="message">${message}</p>`}
-    ${told.attempt?.number === 0 && html`<p class="dim">Another scheduler places this pod; what follows is what would be decided now.</p>`}
+    ${told.attempt?.number === 0 && html`<p class="dim">Another scheduler places this pod. This is an evaluation in the current state of the cluster.</p>`}
   </section>`;
 }
 
 function Attempts({ told, setNumber }) {
   const current = told.attempt?.at;
   return html`<section class="panel" aria-label="Attempts"><header><h2>Attempts</h2></header>
-    ${!told.attempts.length && html`<p class="dim">None is remembered.</p>`}
-    ${told.attempts.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Attempts that are remembered, the last one first</caption>
-      <thead><tr><${Column} n>attempt<//><${Column}>at<//><${Column} n>took<//><${Column}>came to<//></tr></thead>
+    ${!told.attempts.length && html`<p class="dim">None in memory.</p>`}
+    ${told.attempts.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Attempts in memory, newest first</caption>
+      <thead><tr><${Column} n>attempt<//><${Column}>time<//><${Column} n>duration<//><${Column}>result<//></tr></thead>
       <tbody>${told.attempts.map((each) => html`<tr class=${each.at === current ? "chosen" : ""}><td class="n"><button class="plain" aria-pressed=${each.at === current} onClick=${() => setNumber(each.number)}>${each.number || "now"}</button></td>
         <td class="w">${time(each.at)}</td><td class="n">${seconds(each.seconds)}</td><td>${each.chosen ? html`<span class="good">→ ${each.chosen}</span>` : each.message}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 
 function Story({ told }) {
-  return html`<section class="panel" aria-label="Way through the queue"><header><h2>Way through the queue</h2></header>
-    ${!told.story.length && html`<p class="dim">Nothing is known of it.</p>`}
-    ${told.story.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Moves as a table"><table><caption class="unseen">Moves between queues, the last one first</caption>
-      <thead><tr><${Column}>at<//><${Column}>from<//><${Column}>to<//><${Column}>why<//></tr></thead>
+  return html`<section class="panel" aria-label="Queue history"><header><h2>Queue history</h2></header>
+    ${!told.story.length && html`<p class="dim">None in memory.</p>`}
+    ${told.story.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Queue history as a table"><table><caption class="unseen">Moves between queues, newest first</caption>
+      <thead><tr><${Column}>time<//><${Column}>from<//><${Column}>to<//><${Column}>reason<//></tr></thead>
       <tbody>${[...told.story].reverse().map((move) => html`<tr><td class="w">${time(move.at)}</td><td class="w">${move.from}</td><td class="w">${move.to}</td><td>${move.why}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 
 function Events({ events: { told, problem } }) {
   return html`<section class="panel" aria-label="Events"><header><h2>Events</h2></header>
-    ${problem && html`<p class="warn">They cannot be read: ${problem}</p>`}
-    ${told?.length === 0 && html`<p class="dim">None lately.</p>`}
-    ${told?.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Events as a table"><table><caption class="unseen">Events about the pod, the last one first</caption>
-      <thead><tr><${Column}>at<//><${Column} n>times<//><${Column}>reason<//><${Column}>what was said<//><${Column}>by<//></tr></thead>
+    ${problem && html`<p class="warn">Cannot read events: ${problem}</p>`}
+    ${told?.length === 0 && html`<p class="dim">No recent events.</p>`}
+    ${told?.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Events as a table"><table><caption class="unseen">Events about the pod, newest first</caption>
+      <thead><tr><${Column}>time<//><${Column} n>count<//><${Column}>reason<//><${Column}>message<//><${Column}>from<//></tr></thead>
       <tbody>${told.map((each) => html`<tr><td class="w">${time(each.at)}</td><td class="n">${count(each.times)}</td><td class="w">${each.reason}</td><td>${each.note}</td><td class="dim">${each.by}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 
-// The verdict on every node.
+// The result of every node.
 
 function Verdicts({ told }) {
   const { attempt, weights } = told;
@@ -93,35 +93,35 @@ function Verdicts({ told }) {
     && (!verdict || (verdict === "fits" ? node.feasible : node.plugin === verdict)));
   const turn = (name) => setPair(pair.includes(name) ? pair.filter((each) => each !== name) : [...pair, name].slice(-2));
   const nominated = new Set(attempt.preemption?.nominated ?? []);
-  return html`<section class="panel" aria-label="Verdicts">
+  return html`<section class="panel" aria-label="Results">
     <header><h2>${verdictTitle(attempt, fits, rows.length)}</h2>
       <span><label>find <input value=${words} onInput=${(event) => setWords(event.target.value)} placeholder="node or reason" /></label>
         <label>show <select value=${verdict} onChange=${(event) => setVerdict(event.target.value)}><option value="">all</option>
-          <option value="fits">those that fit (${count(fits)})</option>
-          ${refusing.map(([plugin, n]) => html`<option value=${plugin}>refused by ${plugin} (${count(n)})</option>`)}</select></label></span></header>
-    ${attempt.preFilter && html`<p class="warn">${attempt.preFilter.plugin} refused the pod on every node: ${attempt.preFilter.reasons.join(", ")}</p>
+          <option value="fits">nodes that fit (${count(fits)})</option>
+          ${refusing.map(([plugin, n]) => html`<option value=${plugin}>rejected by ${plugin} (${count(n)})</option>`)}</select></label></span></header>
+    ${attempt.preFilter && html`<p class="warn">${attempt.preFilter.plugin} rejects the pod on every node: ${attempt.preFilter.reasons.join(", ")}</p>
       ${attempt.preFilter.details?.map((detail) => html`<p>${detail}</p>`)}`}
     ${plugins.length > 0 && html`<p class="keys">${plugins.map((plugin, place) => html`<span class="key"><i class=${`part part-${place % 12}`}></i>${plugin}${weights[plugin] > 1 ? ` ×${weights[plugin]}` : ""}</span>`)}</p>`}
     ${pair.length === 2 && html`<${Beside} names=${pair} attempt=${attempt} plugins=${plugins} weights=${weights} close=${() => setPair([])} />`}
     <${Paged} rows=${shown} caption=${`${count(shown.length)} of ${many(rows.length, "node")}${pair.length === 1 ? "; choose a second one to see them side by side" : "; choose two to see them side by side"}`}
-      head=${html`<${Column}><span class="unseen">side by side</span><//><${Column}>node<//><${Column} fill>verdict<//><${Column} n>total<//>`}
+      head=${html`<${Column}><span class="unseen">side by side</span><//><${Column}>node<//><${Column} fill>result<//><${Column} n>total<//>`}
       row=${([name, node]) => html`<tr key=${name} class=${name === attempt.chosen ? "chosen" : ""}>
         <td><input type="checkbox" checked=${pair.includes(name)} onChange=${() => turn(name)} aria-label=${`${name} side by side`} /></td>
-        <td>${name}${name === attempt.chosen ? html` <span class="good">chosen</span>` : ""}${nominated.has(name) ? html` <span class="good">best to make room</span>` : ""}</td>
+        <td>${name}${name === attempt.chosen ? html` <span class="good">chosen</span>` : ""}${nominated.has(name) ? html` <span class="good">best for preemption</span>` : ""}</td>
         <td>${node.feasible ? html`${node.avoided && html`<span class="warn">avoided: ${node.avoided} </span>`}<${Bar} node=${node} plugins=${plugins} most=${most} />`
           : html`<strong>${node.plugin}</strong>: ${node.reasons.join(", ")}${node.details?.map((detail) => html`<div class="dim">${detail}</div>`)}`}</td>
         <td class="n">${node.total ?? ""}</td></tr>`} />
-    ${attempt.notExamined > 0 && html`<p class="dim">${many(attempt.notExamined, "more node was", "more nodes were")} not looked at.</p>`}
+    ${attempt.notExamined > 0 && html`<p class="dim">${many(attempt.notExamined, "more node was", "more nodes were")} not examined.</p>`}
     ${attempt.preemption && html`<${Preemption} preemption=${attempt.preemption} />`}
   </section>`;
 }
 
 function verdictTitle(attempt, fits, all) {
-  if (attempt.chosen) return `${attempt.chosen}, of ${many(fits, "node")} that fit`;
-  return fits ? `${many(fits, "node")} of ${count(all)} would do` : `None of ${many(all, "node")} would do`;
+  if (attempt.chosen) return `${attempt.chosen}, chosen from ${many(fits, "feasible node")}`;
+  return fits ? `${count(fits)} of ${many(all, "node")} fit` : `No node fits (0 of ${count(all)})`;
 }
 
-// Those that fit first, the highest total on top.
+// Sorts the nodes: feasible nodes first, by total.
 function rowsOf(attempt) {
   return Object.entries(attempt.nodes).sort(([name, node], [other, another]) =>
     (another.feasible - node.feasible) || (another.total ?? 0) - (node.total ?? 0) || (other === attempt.chosen) - (name === attempt.chosen) || compare(name, other));
@@ -149,8 +149,8 @@ function Beside({ names, attempt, plugins, weights, close }) {
   const [one, other] = names.map((name) => attempt.nodes[name]);
   const fit = one.total !== undefined && other.total !== undefined;
   return html`<div class="panel inner" role="region" aria-label="Two nodes side by side"><header><h3>${names[0]} beside ${names[1]}</h3><button onClick=${close} aria-label="Close the comparison">✕</button></header>
-    <table><caption class="unseen">What was said of the two</caption><thead><tr><${Column}>${fit ? "score" : html`<span class="unseen">what</span>`}<//><${Column} n>${names[0]}<//><${Column} n>${names[1]}<//>${fit && html`<${Column} n>difference<//>`}</tr></thead>
-    <tbody><tr><th scope="row">verdict</th>${[one, other].map((node) => html`<td class="n">${node.feasible ? "fits" : `${node.plugin}: ${node.reasons.join(", ")}`}</td>`)}${fit && html`<td></td>`}</tr>
+    <table><caption class="unseen">Results of the two nodes</caption><thead><tr><${Column}>${fit ? "score" : html`<span class="unseen">what</span>`}<//><${Column} n>${names[0]}<//><${Column} n>${names[1]}<//>${fit && html`<${Column} n>difference<//>`}</tr></thead>
+    <tbody><tr><th scope="row">result</th>${[one, other].map((node) => html`<td class="n">${node.feasible ? "fits" : `${node.plugin}: ${node.reasons.join(", ")}`}</td>`)}${fit && html`<td></td>`}</tr>
       ${(one.scores ?? other.scores) && plugins.map((plugin) => html`<tr><th scope="row">${plugin}${weights[plugin] > 1 ? html` <span class="dim">×${weights[plugin]}</span>` : ""}</th>
         ${[one, other].map((node) => html`<td class="n">${node.scores ? scored(node.scores[plugin], weights[plugin]) : "–"}</td>`)}
         ${fit && html`<td class="n">${signed((one.scores?.[plugin] ?? 0) - (other.scores?.[plugin] ?? 0))}</td>`}</tr>`)}
@@ -164,10 +164,10 @@ function Preemption({ preemption }) {
   const rows = Object.entries(preemption.candidates);
   const best = new Set(preemption.nominated);
   rows.sort(([name, one], [other, another]) => best.has(other) - best.has(name) || one.pdbViolations - another.pdbViolations || one.victims.length - another.victims.length || compare(name, other));
-  return html`<h3>Room could be made</h3>
-    ${!rows.length && html`<p class="dim">On no node, whatever pods of lower priority were to go.</p>`}
-    ${rows.length > 0 && html`<${Paged} rows=${rows} size=${20} caption=${`${many(rows.length, "node")} would do without some of the pods there`}
-      head=${html`<${Column}>node<//><${Column} n>disruption budgets broken<//><${Column}>pods that would have to go<//>`}
+  return html`<h3>Possible preemptions</h3>
+    ${!rows.length && html`<p class="dim">None: evicting pods of lower priority does not help on any node.</p>`}
+    ${rows.length > 0 && html`<${Paged} rows=${rows} size=${20} caption=${`${many(rows.length, "node")} would fit after evictions`}
+      head=${html`<${Column}>node<//><${Column} n>PodDisruptionBudgets violated<//><${Column}>victims<//>`}
       row=${([name, candidate]) => html`<tr key=${name} class=${best.has(name) ? "chosen" : ""}><td>${name}${best.has(name) ? html` <span class="good">best</span>` : ""}</td>
         <td class="n">${candidate.pdbViolations}</td><td>${candidate.victims.join(", ")}</td></tr>`} />`}`;
 }

@@ -1,4 +1,4 @@
-// What was told so far, and who is to be drawn again when more is.
+// The data received so far, and the listeners that draw it.
 import { useEffect, useReducer } from "./hooks.js";
 
 const DECISIONS = 200;
@@ -10,9 +10,9 @@ export const store = {
   kind: "",
   version: "",
   resources: [],
-  nodes: new Map(), // name -> [name, zone, flags, why it rests, allocatable, requested, pods]
+  nodes: new Map(), // name -> [name, zone, flags, why it is paused, allocatable, requested, pods]
   waiting: [],
-  decisions: [], // the latest first
+  decisions: [], // newest first
   samples: [],
   force: null,
 };
@@ -27,7 +27,7 @@ export function listen(topic, listener) {
   return () => listeners.get(topic).delete(listener);
 }
 
-// However much is told, the page is drawn again once a frame at most. Where it is hidden there are no frames.
+// However many messages arrive, the page is drawn at most once per frame. A hidden page has no frames.
 function changed(topic) {
   due.add(topic);
   if (isDue) return;
@@ -95,14 +95,14 @@ export function connect() {
   }
   source.onerror = async () => {
     linked("connecting");
-    if (source.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+    if (source.readyState !== EventSource.CLOSED) return; // the browser reconnects by itself
     const answer = await fetch("/board/data/pods?find=", { method: "HEAD" }).catch(() => null);
     if (answer && (answer.status === 401 || answer.status === 403)) return linked("refused");
     setTimeout(connect, AGAIN_MS);
   };
 }
 
-// Asks for one thing; what is not there is {problem}.
+// Requests one object; an object that does not exist is {problem}.
 export async function ask(path) {
   try {
     const answer = await fetch(`/board/data/${path}`);

@@ -1,4 +1,4 @@
-// A table of which some rows are shown at a time, however many there are.
+// A table that shows some of its rows at a time.
 import { html, useState } from "./dom.js";
 import { count } from "./format.js";
 
@@ -9,12 +9,12 @@ export function Paged({ rows, size = 50, caption, head, row }) {
   return html`<div class="scroll"><table><caption>${caption}</caption><thead><tr>${head}</tr></thead>
       <tbody>${shown.map(row)}</tbody></table></div>
     ${rows.length > size && html`<p class="pages">
-      <button disabled=${from === 0} onClick=${() => setStart(from - size)}>Before</button>
+      <button disabled=${from === 0} onClick=${() => setStart(from - size)}>Previous</button>
       <span>${count(from + 1)} to ${count(from + shown.length)} of ${count(rows.length)}</span>
       <button disabled=${from + size >= rows.length} onClick=${() => setStart(from + size)}>Next</button></p>`}`;
 }
 
-// n: of numbers; fill: takes what room is left.
+// n: a column of numbers; fill: a column that takes the rest of the width.
 export const Column = ({ children, n, fill }) => html`<th scope="col" class=${n ? "n" : fill ? "fill" : ""}>${children}</th>`;
 
 export function Sorted({ children, name, by, setBy, n }) {

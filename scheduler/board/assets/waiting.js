@@ -1,4 +1,4 @@
-// What waits, and for what.
+// Pending pods by cause.
 import { html, useEffect, useState } from "./dom.js";
 import { age, count, many } from "./format.js";
 import { PodLink } from "./node.js";
@@ -19,15 +19,15 @@ export function Waiting() {
   const groups = waiting.filter((group) => (!place || group.places[place]) && (!over || new Date(group.oldest) < old));
   groups.sort((one, other) => (KEYS[by.name](one) - KEYS[by.name](other)) * (by.down ? -1 : 1));
   const all = waiting.reduce((sum, group) => sum + group.count, 0);
-  return html`<section class="panel" aria-label="Pods that wait">
-    <header><h2>${all ? `${many(all, "pod waits", "pods wait")}` : "No pod waits"}</h2>
+  return html`<section class="panel" aria-label="Pending pods">
+    <header><h2>${all ? many(all, "pending pod") : "No pending pods"}</h2>
       <span><label>in <select value=${place} onChange=${(event) => setPlace(event.target.value)}>
-          <option value="">any queue</option>${PLACES.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>
-        <label>waiting <select value=${over} onChange=${(event) => setOver(Number(event.target.value))}>
+          <option value="">any queue</option>${PLACES.map((each) => html`<option value=${each}>${each === "waits" ? "pending" : each}</option>`)}</select></label>
+        <label>pending for <select value=${over} onChange=${(event) => setOver(Number(event.target.value))}>
           ${AGES.map(([words, seconds]) => html`<option value=${seconds}>${words}</option>`)}</select></label></span></header>
-    ${groups.length > 0 && html`<div class="scroll"><table><caption class="unseen">Pods by what they wait for</caption>
-      <thead><tr><${Sorted} name="count" by=${by} setBy=${setBy} n>pods<//><${Column}>wait for<//><${Column}>queue<//>
-        <${Sorted} name="age" by=${by} setBy=${setBy}>oldest<//><${Column}>tried again by a change of<//></tr></thead>
+    ${groups.length > 0 && html`<div class="scroll"><table><caption class="unseen">Pending pods by cause</caption>
+      <thead><tr><${Sorted} name="count" by=${by} setBy=${setBy} n>pods<//><${Column}>cause<//><${Column}>queue<//>
+        <${Sorted} name="age" by=${by} setBy=${setBy}>oldest<//><${Column}>requeued by changes of<//></tr></thead>
       <tbody>${groups.map((group) => html`<${Group} key=${group.name} group=${group} isOpen=${open === group.name}
         turn=${() => setOpen(open === group.name ? null : group.name)} />`)}</tbody></table></div>`}
   </section>`;
@@ -44,7 +44,7 @@ function Group({ group, isOpen, turn }) {
       <td class="w">${age(group.oldest)}</td>
       <td class="dim">${kinds.join(", ")}</td></tr>
     ${isOpen && html`<tr><td></td><td colspan="4"><${Pods} group=${group} />
-      ${Object.entries(group.wakes).map(([plugin, events]) => html`<p class="dim">${plugin} is asked whether it helps when there is:
+      ${Object.entries(group.wakes).map(([plugin, events]) => html`<p class="dim">${plugin} checks these events:
         ${" "}${events.map(([resource, actions]) => `${resource} ${actions.join(" or ")}`).join("; ")}</p>`)}</td></tr>`}`;
 }
 
@@ -71,7 +71,7 @@ function Pods({ group }) {
   if (told.problem) return html`<p>${told.problem}</p>`;
   const end = told.start + told.pods.length;
   return html`<ul class="pods">${told.pods.map(({ pod, since }) => html`<li key=${pod}><${PodLink} pod=${pod} /> <span class="dim">${since ? age(since) : ""}</span></li>`)}</ul>
-    ${told.count > told.pods.length && html`<p class="pages"><button disabled=${!told.start} onClick=${() => setStart(Math.max(0, told.start - 200))}>Before</button>
-      <span>${count(told.start + 1)} to ${count(end)} of ${count(told.count)}, the oldest first</span>
+    ${told.count > told.pods.length && html`<p class="pages"><button disabled=${!told.start} onClick=${() => setStart(Math.max(0, told.start - 200))}>Previous</button>
+      <span>${count(told.start + 1)} to ${count(end)} of ${count(told.count)}, oldest first</span>
       <button disabled=${end >= told.count} onClick=${() => setStart(end)}>Next</button></p>`}`;
 }

@@ -1,7 +1,7 @@
-"""What happened to a cluster while it was recorded, in one line of time: objects that came, changed and went.
+"""The changes of a cluster while it was recorded, in the order of time: objects added, changed and deleted.
 
-Runs of the scheduler in one folder follow each other by the wall clock. What happened while nobody listened is found when the
-next run lists everything, and dated there.
+Runs of the scheduler in one folder follow one another by wall clock. A change while no scheduler recorded is found in the
+next run's lists, and dated there.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from scheduler.whatif.replay.script import Stretch
 
 _PREEMPTED: Final = "patch "
-"""What is asked of the API server of each victim before it is deleted."""
+"""Beginning of the external call for each victim, before its deletion."""
 _IN_FORCE: Final = "in force"
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """An object came, changed or went.
+    """An object was added, changed or deleted.
 
     Attributes:
         at: seconds since the beginning.
-        kind: of objects.
+        kind: kind of the object.
         key: `namespace/name`, or `name`.
-        obj: as it is from now on: a PodInfo, a NodeObject, or JSON; None if it is gone.
+        obj: the object from now on: a PodInfo, a NodeObject, or JSON; None if it was deleted.
     """
 
     at: float
@@ -50,26 +50,26 @@ class Happening:
 
 @dataclass(kw_only=True)
 class History:
-    """What was recorded, from when the scheduler began to place pods.
+    """The content of a recording, from the time when the scheduler began to place pods.
 
     Attributes:
         source: the folder.
-        began: when.
-        seconds: how long it lasted.
-        there: what was there when it began: other kinds, nodes, and pods last.
-        happenings: what came then, in order.
-        configuration: that was in force when it began, as YAML.
-        folder: what relative paths in it start from.
-        reconfigured: how often another came into force later.
-        preempted: uid -> when, of pods that were sent away for others.
-        preemptions: how often room was made for a pod by that.
-        messages: uid -> why it was not placed, as it was decided last.
-        decision_seconds: what a decision took of the scheduler's time, with all that it did beside it, on average.
-        asked: uid -> when it was asked to bind the pod, the last time.
-        stretches: runs, and parts of runs, without a gap.
-        unheard_seconds: how long nobody listened, between them.
+        began: the time of the beginning.
+        seconds: the duration.
+        there: the objects at the beginning: other kinds, then nodes, then pods.
+        happenings: the later changes, in order.
+        configuration: the active configuration at the beginning, as YAML.
+        folder: the folder of its relative paths.
+        reconfigured: how often another configuration became active later.
+        preempted: uid -> time, of preempted pods.
+        preemptions: number of decisions that preempted pods.
+        messages: uid -> why the pod was not placed, from its last decision.
+        decision_seconds: average time that a decision took of the scheduler's event loop, with the work that belongs to it.
+        asked: uid -> time of the last Binding request for the pod.
+        stretches: number of runs, and parts of runs, without a gap.
+        unheard_seconds: duration of the gaps between them.
         torn: names of files whose end is missing.
-        unreadable: how many versions of objects could not be understood.
+        unreadable: number of versions of objects that could not be decoded.
     """
 
     source: str
@@ -92,20 +92,20 @@ class History:
 
 
 def read_history(folder: Path) -> History:
-    """Read a recording, as far as it is whole.
+    """Read a recording, as far as its files are complete.
 
     Raises:
-        RecordingError: there is none, it cannot be read, or no pod was placed in it.
-        OSError: likewise.
+        RecordingError: there is no recording, it cannot be read, or no pod was placed in it.
+        OSError: a file cannot be read.
     """
     return history_of(stretches(folder), str(folder))
 
 
 def history_of(found: Sequence[Stretch], source: str) -> History:
-    """Bring stretches of a recording into one line of time.
+    """Combine segments of a recording into one history.
 
     Raises:
-        RecordingError: the scheduler never began to place pods in it.
+        RecordingError: the scheduler never began to place pods.
     """
     reader = HistoryReader(source)
     for stretch in found:
@@ -115,7 +115,7 @@ def history_of(found: Sequence[Stretch], source: str) -> History:
 
 
 class HistoryReader:
-    """Takes notes in and knows how things stand.
+    """Reads entries and tracks the state of the cluster.
 
     Attributes:
         torn: names of files whose end is missing.
@@ -125,28 +125,28 @@ class HistoryReader:
         self.torn: list[str] = []
         self._source = source
         self._known: dict[str, dict[str, Any]] = {}  # kind -> key -> object
-        self._wall = 0.0  # seconds since 1970 of the last note
+        self._wall = 0.0  # seconds since 1970 of the last entry
         self._history: History | None = None
         self._pace = Pace()
         self._began = 0.0
         self._configuration: tuple[str, str] = ("", ".")
         self._listed: set[tuple[str, str]] | None = (
-            None  # what a list has shown so far; None where changes are told
+            None  # objects of the running list; None while changes are recorded
         )
-        self._pods: dict[str, str] = {}  # key -> uid, of pods that are there
+        self._pods: dict[str, str] = {}  # key -> uid, of existing pods
         self._stretches = self._unreadable = 0
         self._unheard = 0.0
         self._is_deaf = self._by_state = False
 
     def history(self) -> History:
-        """Return all of it.
+        """Return the history that was read.
 
         Raises:
             RecordingError: the scheduler never began to place pods.
         """
         if self._history is None:
             raise RecordingError(
-                f"{self._source}: nothing to backtest: the scheduler did not place pods while it was recorded"
+                f"{self._source}: nothing to backtest: the recorded scheduler placed no pods"
             )
         history = self._history
         history.seconds = self._wall - self._began
@@ -156,7 +156,7 @@ class HistoryReader:
         return history
 
     def read(self, base: float, notes: Iterable[list[Any]]) -> None:
-        """Take the notes of a run in, which began at `base`, or of a part of it."""
+        """Read the entries of a run that began at `base`, or of a part of it."""
         self._stretches += 1
         self._begin_list(by_state=False)
         self._is_deaf = self._history is not None
@@ -164,7 +164,7 @@ class HistoryReader:
         for note in notes:
             kind = note[0]
             if is_lost and kind != Note.STATE:
-                continue  # it does not go on from what was before
+                continue  # it does not continue the state before the gap
             if kind in BEGIN_STEPS or kind == Note.STATE:
                 self._go_on(max(self._wall, base + note[1] / SECOND))
             if kind == Note.LOST:
@@ -185,13 +185,13 @@ class HistoryReader:
         self._listed, self._by_state = set(), by_state
 
     def _go_on(self, at: float) -> None:
-        """Let time pass; nobody listened to what happened meanwhile where the one who did had to begin anew."""
+        """Advance the time; after a gap, count the time in which no scheduler recorded."""
         if self._is_deaf:
             self._unheard += at - self._wall
         self._wall, self._is_deaf = at, False
 
     def _work(self, kind: int, note: list[Any]) -> None:
-        """Take a note in; what was there is told when the scheduler goes to work, or all that stood in a state."""
+        """Read an entry; the objects at the beginning are complete when scheduling begins, or after a saved state."""
         begins = kind == Note.STARTED and note[3] == SCHEDULING
         if self._by_state or begins:
             self._end_list()
@@ -231,7 +231,7 @@ class HistoryReader:
         if self._listed is not None:
             self._listed.add((kind, key))
         if obj is None:
-            self._unreadable += 1  # what was known of it holds
+            self._unreadable += 1  # the version before stays
             return
         if kind == POD_KIND and not self._is_alive(key, known.get(key), obj):
             return
@@ -239,7 +239,7 @@ class HistoryReader:
         self._note(kind, key, obj)
 
     def _is_alive(self, key: str, before: PodInfo | None, pod: PodInfo) -> bool:
-        """Take note of which pod has a name, and say whether it has not ended."""
+        """Track the pod of a name; return whether the pod has not ended."""
         if before is not None and (before.uid != pod.uid or pod.is_terminal):
             self._gone(POD_KIND, key)
         if pod.is_terminal:
@@ -258,7 +258,7 @@ class HistoryReader:
             self._history.happenings.append(Happening(self._wall - self._began, kind, key, obj))
 
     def _end_list(self) -> None:
-        """Take note that all that is there was told: what was known and was not told is gone."""
+        """End a list: an object that was known and is not in the list was deleted."""
         if self._listed is None:
             return
         for kind, known in self._known.items():
@@ -267,7 +267,7 @@ class HistoryReader:
         self._listed = None
 
     def _begin(self) -> None:
-        """Take note that the scheduler goes to work."""
+        """Begin the history when scheduling begins."""
         self._began = self._wall
         history = self._history = History(source=self._source, began=datetime.fromtimestamp(self._began, UTC))
         history.configuration, history.folder = self._configuration
@@ -278,7 +278,7 @@ class HistoryReader:
 
 
 def _unpacked_or_none(kind: str, said: Any) -> Any:
-    """Return an object that was written down; None if it cannot be understood."""
+    """Return a recorded object; None if it cannot be decoded."""
     try:
         if kind == POD_KIND:
             return unpacked_pod(said)

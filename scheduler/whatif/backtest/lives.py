@@ -1,4 +1,4 @@
-"""What the pods of a recording wanted: when each came, how long it ran once it was placed, and who came in its place."""
+"""Lifetimes of the pods of a recording: when each arrived, how long it ran, and which pod replaced it."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
     from scheduler.whatif.backtest.history import Happening, History
 
 _SUCCESSION_SECONDS: Final = 60.0
-"""So long after a pod is gone a pod of the same owner may come in its place."""
+"""Maximum time between the deletion of a pod and the arrival of its replacement, a pod of the same owner."""
 _LINGERS_SECONDS: Final = 300.0
-"""So long a pod may take to go, or stay without its node."""
+"""Maximum time that a pod takes to stop, or stays without its node."""
 _STARTS_OVER: Final = "Job"
 
 
 @dataclass(slots=True, kw_only=True)
 class Life:
-    """A pod that the backtest places.
+    """A recorded pod that the backtest places.
 
     Attributes:
-        pod: as it came.
-        came: seconds since the beginning.
-        ready: likewise, when it was gated no more; infinity if it never was.
-        asked: likewise, when it was asked to bind it; infinity if that is not known.
-        bound: likewise, when it was bound; infinity if it never was.
-        node: where; "" nowhere.
-        leaves: when it was asked to go, or was gone; infinity if it was there at the end.
-        gone: when it was gone.
-        is_cut: whether it was made to go by where it was, so that how long it would have run is not known: for another pod,
-            with its node, or by who empties nodes.
-        heir: who came in its place then, as far as that is known.
-        is_heir: whether it is such a one itself.
+        pod: as it arrived.
+        came: arrival, in seconds since the beginning.
+        ready: time at which its last scheduling gate was removed, in the same unit; infinity if never.
+        asked: time of the Binding request; infinity if unknown.
+        bound: time at which it was bound; infinity if never.
+        node: its node; "" for none.
+        leaves: time at which its deletion was requested or it was gone; infinity if it existed at the end.
+        gone: time at which it was gone.
+        is_cut: whether its node was the reason for its end (preemption, deleted node, drain), so that its full run time is
+            unknown.
+        heir: its replacement pod, if known.
+        is_heir: whether it is a replacement pod itself.
     """
 
     pod: PodInfo
@@ -56,22 +56,22 @@ class Life:
 
     @property
     def is_there(self) -> bool:
-        """Whether it was on a node before the first moment."""
+        """Whether it was on a node at the beginning."""
         return bool(self.pod.node_name)
 
     @property
     def waited(self) -> float:
-        """Seconds until it was bound; infinity if it never was."""
+        """Seconds until it was bound; infinity if never."""
         return self.bound - min(self.ready, self.bound) if self.bound < inf else inf
 
     @property
     def binding_seconds(self) -> float | None:
-        """How long it took until its Binding was seen; None if that is not known."""
+        """Time from the Binding request to the observed binding; None if unknown."""
         return self.bound - self.asked if self.asked <= self.bound < inf else None
 
     @property
     def last(self) -> Life:
-        """The last of those who came in its place; itself if nobody did."""
+        """Return the last of its replacement pods; itself if it was not replaced."""
         life = self
         while life.heir is not None:
             life = life.heir
@@ -79,7 +79,7 @@ class Life:
 
     @property
     def runs(self) -> float:
-        """Seconds from its binding until it goes by itself; infinity if it was there at the end, or that is not known."""
+        """Seconds from its binding until it ends by itself; infinity if it existed at the end, or if unknown."""
         last = self.last
         if last.is_cut:
             return inf
@@ -87,26 +87,26 @@ class Life:
 
     @property
     def stops_in(self) -> float:
-        """Seconds that it takes to go once it is asked to; 0 if it ends by itself."""
+        """Seconds from the deletion request to the end; 0 if it ends by itself."""
         last = self.last
         return last.gone - last.leaves if last.gone < inf else 0.0
 
 
 def controller_of(pod: PodInfo) -> OwnerReference | None:
-    """Return who makes another in a pod's place, None if nobody does."""
+    """Return the owner that replaces a pod; None if there is none."""
     return next((owner for owner in pod.pod.metadata.owner_references if owner.controller), None)
 
 
 def starts_over(pod: PodInfo) -> bool:
-    """Say whether a pod's work begins again in the one that comes in its place."""
+    """Return whether the replacement of a pod starts the work again."""
     owner = controller_of(pod)
     return owner is not None and owner.kind == _STARTS_OVER
 
 
 def lives_of(history: History, scheduler_names: Collection[str]) -> dict[str, Life]:
-    """Return uid -> the pods that are placed by one of these names, in the order they came.
+    """Return uid -> pods of these scheduler names, in the order of arrival.
 
-    Those that were bound when they were seen first are among them if that was at the beginning.
+    Pods that were bound when they were first seen are included only if that was at the beginning.
     """
     reader = _Lives(history, scheduler_names)
     for happening in history.there:
@@ -122,7 +122,7 @@ class _Lives:
         self.lives: dict[str, Life] = {}
         self._names = scheduler_names
         self._preempted, self._asked = history.preempted, history.asked
-        self._uids: dict[str, str] = {}  # key -> uid, of those that are there
+        self._uids: dict[str, str] = {}  # key -> uid, of existing pods
         self._last: dict[str, PodInfo] = {}
 
     def take(self, happening: Happening) -> None:
@@ -136,7 +136,7 @@ class _Lives:
                 self._see(happening.obj, happening.at)
 
     def _node_gone(self, name: str, at: float) -> None:
-        for uid in self._uids.values():  # once for a node
+        for uid in self._uids.values():  # once for each node
             life = self.lives[uid]
             if life.node == name:
                 life.leaves, life.is_cut = min(life.leaves, at), True
@@ -169,19 +169,19 @@ class _Lives:
 
 
 def is_disrupted(pod: PodInfo) -> bool:
-    """Say whether Kubernetes says of a pod that it was made to go."""
+    """Return whether a pod has the condition DisruptionTarget."""
     return any(
         each.type == "DisruptionTarget" and each.status == "True" for each in pod.pod.status.conditions
     )
 
 
 def takes_pods(node: NodeObject) -> bool:
-    """Say whether a node is neither cordoned nor tainted so that its pods have to go."""
+    """Return whether a node is neither cordoned nor tainted NoExecute."""
     return not node.unschedulable and all(taint.effect != "NoExecute" for taint in node.taints)
 
 
 def _find_heirs(lives: Iterable[Life]) -> None:
-    """Find who came in the place of those that were made to go: each time the first of the same owner."""
+    """Find the replacement of each pod whose end its node caused: the next pod of the same owner."""
     by_owner: dict[tuple[str, str], list[Life]] = {}
     for life in lives:
         owner = controller_of(life.pod)

@@ -1,4 +1,4 @@
-"""What is counted while a backtest runs."""
+"""Measures that a backtest takes."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 ZONE: Final = "topology.kubernetes.io/zone"
 SAMPLES: Final = 200
 _KINDS: Final = 20
-"""So many of the most frequent kinds of pods count for fragmentation."""
+"""Number of the most frequent kinds of pods that count for fragmentation."""
 _NAMES: Final = 100
 _EXAMPLES: Final = 50
 _USUAL: Final = ("cpu", "memory")
 _GO_WITH_NODE: Final = frozenset({"DaemonSet", "Node"})
 
 Kinds = list[tuple[dict[str, int], float]]
-"""What pods of a kind ask for, and how frequent it is."""
+"""Requests of a kind of pods, and its share of all pods."""
 
 
 def kinds_of(pods: Iterable[PodInfo]) -> tuple[Kinds, list[str]]:
-    """Return the most frequent kinds of pods, and the resources that matter: cpu, memory, and what else they ask for by name."""
+    """Return the most frequent kinds of pods, and the resources to measure: cpu, memory, and requested extended resources."""
     asked = [pod.resources.requests for pod in pods]
     extended = sorted({name for each in asked for name in each if "/" in name})
     resources = [*_USUAL, *extended]
@@ -44,13 +44,13 @@ def kinds_of(pods: Iterable[PodInfo]) -> tuple[Kinds, list[str]]:
 
 
 class Samples:
-    """Looks at a cluster from time to time.
+    """Takes samples of a cluster.
 
     Args:
-        parts: that know it.
-        nodes: name -> node, as they are.
-        kinds: of pods.
-        resources: that matter.
+        parts: the state of the cluster.
+        nodes: name -> node, kept current.
+        kinds: kinds of pods.
+        resources: resources to measure.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Samples:
         self._empty: list[str] = []
 
     def take(self, at: float, waiting: int) -> None:
-        """Note how things stand."""
+        """Take a sample."""
         snapshot, in_use = self._parts.cache.snapshot(), self._in_use()
         self._empty = sorted(self._nodes.keys() - in_use)
         total = {name: snapshot.allocatable[name].astype(np.float64) for name in self._resources}
@@ -80,7 +80,7 @@ class Samples:
         )
 
     def _in_use(self) -> set[str]:
-        """Return the nodes that run a pod which would be missed."""
+        """Return the nodes with a pod other than the node's own."""
         return {
             pod.node_name
             for pod in self._parts.pods.values()
@@ -91,7 +91,7 @@ class Samples:
         self, snapshot: Snapshot, used: Mapping[str, Float64s], total: Mapping[str, Float64s]
     ) -> dict[str, dict[str, float]]:
         rows: dict[str, list[int]] = {}
-        for row, name in enumerate(snapshot.names):  # only as often as samples are taken
+        for row, name in enumerate(snapshot.names):  # once for each sample
             node = self._nodes.get(name)
             rows.setdefault("" if node is None else node.labels.get(ZONE, ""), []).append(row)
         return {
@@ -100,7 +100,7 @@ class Samples:
         }
 
     def nodes(self) -> Nodes:
-        """Return what became of nodes."""
+        """Return the statistics of nodes."""
         in_use = [each.in_use for each in self.taken]
         all_time = sum(each.nodes for each in self.taken)
         return Nodes(
@@ -120,7 +120,7 @@ class Samples:
 
 
 def goes_with_node(pod: PodInfo) -> bool:
-    """Say whether a pod is no reason to keep a node: another is made on each, or it is the node's own."""
+    """Return whether a pod belongs to its node, as a DaemonSet's or a static pod does."""
     owner = controller_of(pod)
     return owner is not None and owner.kind in _GO_WITH_NODE
 
@@ -134,7 +134,7 @@ def figures(
     evictions: int,
     others_evicted: int = 0,
 ) -> Figures:
-    """Return what was counted; `waits` are those of placed pods."""
+    """Return all figures; `waits` are those of placed pods."""
     never = sorted(unplaced, key=lambda each: (-each.waited, each.pod))
     return Figures(
         arrived=len(waits) + len(never),

@@ -1,4 +1,4 @@
-"""Which pods are placed elsewhere than in the recording, and for what reason."""
+"""Pods that are placed on other nodes than in the recording, with the cause."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EXAMPLES: Final = 200
 
 
 class RecordedTies(TieBreaker):
-    """Of equally good nodes takes the recorded one, so that no pod is elsewhere by chance; any other by the seed."""
+    """Chooses the recorded node among equally good nodes, so that no pod moves by chance; else a node by the seed."""
 
     def __init__(self, seed: int, lives: Mapping[str, Life]) -> None:
         super().__init__(seed)
@@ -39,14 +39,14 @@ class RecordedTies(TieBreaker):
 
 
 class Decisions(NoObserver):
-    """Hears decisions, and compares each with where the recording has the pod.
+    """Observes decisions, and compares each with the recorded node of the pod.
 
     Args:
-        lives: uid -> the pod as recorded; a pod that came again is none of them.
+        lives: uid -> the recorded pod; replacement pods of the backtest are not in it.
 
     Attributes:
-        preemptions: decisions that made room.
-        messages: uid -> why it was not placed, as it was told last.
+        preemptions: number of decisions that preempted pods.
+        messages: uid -> why the pod was not placed, from its last decision.
     """
 
     def __init__(self, lives: Mapping[str, Life]) -> None:
@@ -60,7 +60,7 @@ class Decisions(NoObserver):
         self._same = 0
 
     def watch(self, cache: Cache, loop: VirtualTimeLoop, decision_seconds: float) -> None:
-        """Say which cluster it is about, by whose time, and how much of that a decision takes."""
+        """Set the cluster, its loop, and the time that a decision takes."""
         self._cache, self._loop, self._decision_seconds = cache, loop, decision_seconds
 
     def decided(self, queued: QueuedPodInfo, decision: Decision, seconds: float) -> None:
@@ -86,7 +86,7 @@ class Decisions(NoObserver):
         )
 
     def placed(self, pod: PodInfo) -> None:
-        """Take note that a pod was bound; the first time counts."""
+        """Note that a pod was bound; only the first binding counts."""
         life = self._lives.get(pod.uid)
         if life is None or pod.uid in self._placed or life.is_there:
             return
@@ -96,7 +96,7 @@ class Decisions(NoObserver):
             self._same += 1
         elif move is not None and move.now == pod.node_name:
             self._moves.append(move)
-        else:  # bound by somebody else than who decided: an extender, a plugin
+        else:  # bound elsewhere by an extender or a plugin
             self._moves.append(
                 Move(
                     at=round(self._loop.time(), 6),
@@ -109,7 +109,7 @@ class Decisions(NoObserver):
             )
 
     def moves(self, lives: Iterable[Life]) -> Moves:
-        """Return what became of these pods."""
+        """Return the moves of these pods."""
         elsewhere = [move for move in self._moves if move.cause != Cause.NEW]
         causes: dict[str, Counter[str]] = {}
         for move in elsewhere:
@@ -129,7 +129,7 @@ class Decisions(NoObserver):
 def _cause(
     decision: Decision, snapshot: Snapshot, recorded: str
 ) -> tuple[str, str, dict[str, tuple[int, int]]]:
-    """Return why a pod is not on its recorded node: the cause, who it was, and the scores of both nodes by plugin."""
+    """Return why a pod is not on its recorded node: the cause, the plugin, and the scores of both nodes by plugin."""
     row, now = snapshot.row_of(recorded), snapshot.row_of(decision.node_name)
     if not recorded or row is None or now is None:
         return (Cause.GONE if recorded else Cause.NEW), "", {}
@@ -145,7 +145,7 @@ def _cause(
 
 
 def _scores(decision: Decision, *rows: int) -> dict[str, tuple[int, int]] | None:
-    """Return plugin -> the weighted scores of two rows; None where they were not ranked both."""
+    """Return plugin -> the weighted scores of two rows; None if one of them was not scored."""
     ranked = decision.scores
     if ranked is None or not np.isin(rows, ranked.rows).all():
         return None

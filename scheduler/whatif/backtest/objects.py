@@ -1,6 +1,6 @@
-"""Other objects than pods and nodes, as recorded, but for what came of where pods were placed then.
+"""Objects other than pods and nodes, as recorded, without the effects of the recorded placements.
 
-A claim that waited for its pod's node is bound anew, where the pod is placed now; so are claims for devices.
+A claim that waited for its pod's node is bound again, to where the pod is placed now; so are ResourceClaims.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WAITS: Final = "WaitForFirstConsumer"
 
 
 class ObjectPlace(Protocol):
-    """Where objects of other kinds are put, as `MemoryCluster` is."""
+    """A store for objects of other kinds, for example a `MemoryCluster`."""
 
     def put_object(self, kind: str, obj: Object, /) -> object: ...
 
@@ -33,29 +33,25 @@ class ObjectPlace(Protocol):
 
 
 class RecordedObjects:
-    """Brings objects of other kinds into a cluster, as far as they do not follow from placements.
+    """Adds recorded objects of other kinds to a cluster, without those that follow from placements.
 
     Args:
-        cluster: where to.
-        follows: whether also those are brought that do: where placements are as recorded.
+        cluster: the cluster.
+        follows: whether to add those too, because placements are as recorded.
     """
 
     def __init__(self, cluster: ObjectPlace, *, follows: bool) -> None:
         self._cluster, self._follows = cluster, follows
         self._classes: dict[str, Object] = {}
-        self._open: set[str] = (
-            set()
-        )  # claims for volumes, `namespace/name`, that are bound by where their pods go
-        self._made: set[str] = set()  # volumes that were made for them then
-        self._free: set[str] = set()  # volumes that nobody had when they were seen first
-        self._unallocated: set[str] = (
-            set()
-        )  # claims for devices that nobody had allocated when they were seen first
-        self._held: set[str] = set()  # claims for volumes that an earlier placement has bound
-        self._allocated: set[str] = set()  # likewise, for devices
+        self._open: set[str] = set()  # PersistentVolumeClaims, `namespace/name`, that placements bind
+        self._made: set[str] = set()  # volumes that were provisioned for them in the recording
+        self._free: set[str] = set()  # volumes that were unbound when first seen
+        self._unallocated: set[str] = set()  # ResourceClaims that were not allocated when first seen
+        self._held: set[str] = set()  # PersistentVolumeClaims that an earlier placement bound
+        self._allocated: set[str] = set()  # ResourceClaims that an earlier placement allocated
 
     def take(self, kind: str, key: str, obj: Object | None) -> None:
-        """Bring an object's new version, or take the object away."""
+        """Add a new version of an object, or remove the object."""
         if obj is None:
             if key not in self._made or kind != VOLUMES:
                 self._cluster.remove_object(kind, key)
@@ -77,7 +73,7 @@ class RecordedObjects:
             self._cluster.put_object(kind, obj)
 
     def hold(self, pod: PodInfo) -> bool:
-        """Say whether where a pod may go follows from where it or another was placed in the recording."""
+        """Return whether a recorded placement limits the nodes of a pod."""
         if any(claim.key in self._held for claim in pod.claims):
             return True
         status = pod.pod.status
@@ -108,12 +104,12 @@ class RecordedObjects:
             self._made.add(key)
             return
         if claim in self._open:
-            return  # chosen for the claim by where its pod went
+            return  # the recorded placement chose it for the claim
         if held is None:
             self._free.add(key)
             known = self._cluster.find(VOLUMES, key)
             if known is not None and known["spec"].get("claimRef"):
-                return  # a pod of now has it
+                return  # a pod of the backtest uses it
         self._cluster.put_object(VOLUMES, volume)
 
     def _take_device_claim(self, key: str, claim: Object) -> None:

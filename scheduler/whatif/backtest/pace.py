@@ -1,4 +1,4 @@
-"""How fast the recorded scheduler was: what a decision took of its loop's time, and when it asked for Bindings."""
+"""Speed of the recorded scheduler: the time of a decision, and the times of Binding requests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _BIND: Final = "bind "
 
 
 class Pace:
-    """Learns from notes, in their order.
+    """Measures the entries of a recording, in their order.
 
-    Between two attempts the loop gives everybody else a turn. So from the step that decides to the next step of the
-    same task it is as long as a decision takes with all that has to be done beside it.
+    Between two attempts the event loop runs other tasks. So the time from the step that decides to the next step of the
+    same task is the time of the decision with the work that belongs to it.
 
     Attributes:
-        asked: uid -> when it was asked to bind the pod, the last time.
+        asked: uid -> time of the last Binding request for the pod.
     """
 
     def __init__(self) -> None:
@@ -33,11 +33,11 @@ class Pace:
 
     @property
     def decision_seconds(self) -> float:
-        """What one decision took on average; 0 if there was none."""
+        """Average time of a decision; 0 if there was none."""
         return self._seconds / self._decisions if self._decisions else 0.0
 
     def take(self, note: list[Any], at: float, uids: Mapping[str, str]) -> None:
-        """Take a note in, made so many seconds after the beginning; `uids` has those of the pods that are there by key."""
+        """Read an entry, `at` seconds after the beginning; `uids` maps the keys of existing pods to uids."""
         match note[0]:
             case Note.STARTED if note[3] == SCHEDULING:
                 self._task, self._decided = note[2], 0

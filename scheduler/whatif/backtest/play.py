@@ -1,4 +1,4 @@
-"""Plays a recording to a scheduler: what others did happens as it did, and pods run where they are placed now."""
+"""Plays a recording against a scheduler: changes by others happen as recorded, and pods run where they are placed now."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ _FIRST_VERSION = 10**12
 
 
 class Play:
-    """One recording, one scheduler.
+    """One recording and one scheduler.
 
     Args:
-        lives: uid -> pods that the scheduler is to place; with none, all is as recorded.
-        samples: takes a look from time to time.
-        decisions: hears where pods are bound.
-        waiting: how many pods wait at a time, if that is known otherwise.
-        progress: is told how many more happenings are over.
+        lives: uid -> pods that the scheduler is to place; if empty, all happens as recorded.
+        samples: takes samples of the cluster.
+        decisions: observes bindings.
+        waiting: returns the number of pending pods at a time, if known otherwise.
+        progress: called with the number of changes that were played since the last call.
 
     Attributes:
-        waits: seconds, of those that were placed.
-        evictions: pods that were made to go.
-        others_evicted: likewise, of other schedulers.
-        held: pods whose place follows from where the recording has placed them or others.
-        run_on: pods that ran on though the recording does not say for how long.
-        dropped: pods of the recording that did not come, since those in whose place they came did not go.
-        renamed: pods of profiles that the scheduler does not have.
+        waits: seconds that placed pods waited.
+        evictions: number of evicted pods.
+        others_evicted: number of evicted pods of other schedulers.
+        held: number of pods whose possible nodes follow from recorded placements.
+        run_on: number of pods that run to the end because the recording does not tell their run time.
+        dropped: number of recorded replacement pods that did not arrive, because the pods they replaced run on.
+        renamed: number of pods of profiles that the scheduler does not have.
     """
 
     def __init__(
@@ -76,25 +76,27 @@ class Play:
         self._names = list(daemon.frameworks)
         self._waiting: dict[
             str, tuple[PodInfo, float]
-        ] = {}  # uid -> a pod that is on no node, and since when it may be
-        self._life_of: dict[str, Life] = {}  # uid -> whose it is, of pods that are there
-        self._stands: dict[str, str] = {}  # uid of a life's own pod -> key of the one that is there now
-        self._runs: dict[str, float] = {}  # uid -> seconds, of pods that have less to run than their life
+        ] = {}  # uid -> pending pod, and since when it can be placed
+        self._life_of: dict[str, Life] = {}  # uid of an existing pod -> its recorded pod
+        self._stands: dict[str, str] = {}  # uid of a recorded pod -> key of the pod that exists for it
+        self._runs: dict[str, float] = {}  # uid -> seconds to run, of pods that run shorter than recorded
         self._bound_at: dict[str, float] = {}
-        self._back: dict[str, float] = {}  # uid of one that comes back once it is gone -> seconds left to run
-        self._driven_out: set[str] = set()  # uids of recorded pods that were made to go here
-        self._uids: dict[str, str] = {}  # key -> uid, of recorded pods that are there in the recording
-        self._emptied: set[str] = set()  # nodes that take no pods, and from which they were asked to go
+        self._back: dict[
+            str, float
+        ] = {}  # uid of a pod that is replaced after its end -> seconds left to run
+        self._driven_out: set[str] = set()  # uids of recorded pods of other schedulers that were evicted
+        self._uids: dict[str, str] = {}  # key -> uid, of pods that exist in the recording
+        self._emptied: set[str] = set()  # drained nodes
         self._again = Counter[str]()
         self._cut: set[str] = set()
         self._versions = 0
         self._failed: list[
             tuple[PodInfo, float, float]
-        ] = []  # never placed: since when it might be, until it was gone
+        ] = []  # never placed: since when it could be placed, until its deletion
         daemon.cluster.witnessed_by(self)
 
     async def play(self) -> None:
-        """Let everything happen, up to the end of the recording."""
+        """Play all changes, to the end of the recording."""
         told = 0
         for happening in self._history.there:
             self._happen(happening)
@@ -121,13 +123,13 @@ class Play:
         await self._loop.sleep_until(at)
         with suppress(TimeoutError):
             async with asyncio.timeout(_MOMENT_SECONDS):
-                await self._loop.idle()  # what takes no time has happened
+                await self._loop.idle()  # work that takes no time is done
         self._samples.take(at, self._count_waiting(at))
 
     def _number_waiting(self, _at: float) -> int:
         return sum(isfinite(since) for _, since in self._waiting.values())
 
-    # What the recording says.
+    # Changes of the recording.
 
     def _happen(self, happening: Happening) -> None:
         if happening.kind == POD_KIND:
@@ -170,7 +172,7 @@ class Play:
             self._come(life)
 
     def _empty(self, name: str) -> None:
-        """Ask the pods of a node to go that is being emptied, as one of those in the recording was."""
+        """Drain a node, if it takes no pods and the recording drained it."""
         node = self._cluster.nodes.get(name)
         if node is None or takes_pods(node) or name in self._emptied:
             return
@@ -203,7 +205,7 @@ class Play:
         self._cluster.put_pod(pod)
 
     def _follow(self, life: Life, pod: PodInfo) -> None:
-        """Do to a pod that waits here what was done to the recorded one while it waited there."""
+        """Change a pending pod as the recorded pod was changed while it was pending."""
         key = self._stands.get(life.pod.uid)
         known = self._pods.get(key) if key is not None else None
         if pod.node_name or known is None or known.node_name:
@@ -222,14 +224,14 @@ class Play:
         self._cluster.put_pod(newer)
 
     def _version(self) -> str:
-        """Return a version that no object has: the cluster's own count from 1."""
+        """Return a resourceVersion that no object has; the cluster's own versions count from 1."""
         self._versions += 1
         return str(_FIRST_VERSION + self._versions)
 
     def _ready(self, pod: PodInfo) -> float:
         return inf if pod.pod.spec.scheduling_gates else self._loop.time()
 
-    # What the cluster tells.
+    # Notifications of the cluster.
 
     def bound(self, pod: PodInfo) -> None:
         came = self._waiting.pop(pod.uid, None)
@@ -254,14 +256,14 @@ class Play:
             self._loop.call_later(runs, self._cluster.end, pod.key, pod.uid)
 
     def _stop(self, key: str, uid: str) -> None:
-        """Have a pod be asked to go, as it was: who counts pods may leave it out from now on."""
+        """Mark a pod as terminating, as it was in the recording: quotas and controllers may ignore it from now on."""
         known = self._pods.get(key)
         if known is not None and known.uid == uid and not known.is_terminating:
             at = rfc3339(self._daemon.parts.clock.utc_now())
             self._cluster.put_pod(terminating(known, at, self._version()))
 
     def evicted(self, pod: PodInfo) -> None:
-        """Have whoever owns a pod make another in its place: at once, or by the same name when it is gone."""
+        """Create the replacement of a pod as its owner would: at once, or by the same name after the pod is gone."""
         self.evictions += 1
         life = self._life_of.get(pod.uid)
         if life is None:
@@ -298,7 +300,7 @@ class Play:
             self._come_again(life, pod, pod.name, left)
 
     def unplaced(self) -> Iterator[Unplaced]:
-        """Yield the pods that were never placed, but for those that are gated still."""
+        """Yield the pods that were never placed, without pods that are still gated."""
         end = self._history.seconds
         ended = [(pod, since, end) for pod, since in self._waiting.values()]
         for pod, since, until in [*self._failed, *ended]:

@@ -1,4 +1,4 @@
-"""A backtest for a terminal of 80 columns."""
+"""A backtest as text for a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES: Final = 8
 
 
 def show(console: Console, result: Backtest) -> None:
-    """Write it."""
+    """Print a backtest."""
     _print(console, words.about(result.recorded))
     missing = words.no_baseline(result)
     if missing:
@@ -55,15 +55,17 @@ def _nodes(figures: Figures) -> list[str]:
     if names:
         more = figures.nodes.empty_at_end - _NAMES
         lines.append(
-            f"empty at the end: {', '.join(names[:_NAMES])}{f' and {more:,} more' if more > 0 else ''}"
+            f"unused at the end: {', '.join(names[:_NAMES])}{f' and {more:,} more' if more > 0 else ''}"
         )
     if figures.unplaced:
         first = figures.unplaced[0]
-        lines.append(f"never placed: {first.pod} in {first.waited:,.0f} s: {first.message or 'not tried'}")
+        lines.append(
+            f"never placed: {first.pod}, pending for {first.waited:,.0f} s: {first.message or 'no attempt'}"
+        )
     return lines
 
 
 def _example(move: Move) -> str:
-    said = f"{move.pod}: {move.recorded or 'nowhere'} → {move.now}"
+    said = f"{move.pod}: {move.recorded or 'no node'} → {move.now}"
     told = words.scores(move)
     return f"{said} ({told})" if told else said

@@ -1,4 +1,4 @@
-"""What a backtest says: of the recording as it was, and of each configuration in its place."""
+"""The result of a backtest: the recording, and each configuration in its place."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 PERCENTS: Final = (50, 90, 99, 100)
 CURVE: Final = (*range(0, 100, 5), 99, 100)
-"""Percents of pods for which it is told how long they waited at most."""
+"""Percentiles of the waiting time."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How things stood at a moment.
+    """A sample of the cluster.
 
     Attributes:
         at: seconds since the beginning.
-        waiting: pods that had come, were not gated, and on no node yet.
-        nodes: how many there were.
-        in_use: how many of them ran a pod that is not bound to its node, as those of DaemonSets and static ones are.
-        utilisation: resource -> share of the cluster's that is asked for.
-        zones: zone -> resource -> the same of its nodes; "" are nodes of no zone.
-        fragmentation: resource -> share of what is free that lies on nodes where the recording's pods do not fit, on average
-            over its most frequent kinds.
+        waiting: number of pending pods that are not gated.
+        nodes: number of nodes.
+        in_use: number of nodes with a pod other than the node's own (DaemonSet and static pods).
+        utilisation: resource -> requested share of the cluster's capacity.
+        zones: zone -> resource -> the same for its nodes; "" for nodes without a zone.
+        fragmentation: resource -> share of free capacity on nodes that the recorded pods do not fit, averaged over the
+            most frequent kinds of pods.
     """
 
     at: float
@@ -38,13 +38,13 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How long pods waited that were placed, in seconds since they came or were gated no more.
+    """Waiting times of placed pods, in seconds from their arrival or the removal of their last gate.
 
     Attributes:
-        p50: so many percent of them waited no longer; likewise `p90` and `p99`.
+        p50: 50th percentile; `p90` and `p99` are the 90th and 99th.
         max: the longest.
-        mean: on average.
-        curve: percent -> seconds.
+        mean: the average.
+        curve: percent -> percentile in seconds.
     """
 
     p50: float
@@ -56,14 +56,14 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Nodes that nobody needed: without pods but those that go with their node.
+    """Statistics of nodes that were not in use: without pods other than the node's own.
 
     Attributes:
-        least_in_use: the smallest number that were in use at a time, of the samples; likewise `most_in_use`.
-        mean_in_use: over time.
-        empty_share: of all nodes' time, that they were not in use.
-        empty_at_end: how many are not in use in the end.
-        empty_names: the first of those, by name.
+        least_in_use: smallest number of nodes in use in a sample.
+        mean_in_use: average over the samples.
+        empty_share: share of all nodes' time in which they were not in use.
+        empty_at_end: number of nodes not in use at the end.
+        empty_names: the first of their names.
     """
 
     least_in_use: int
@@ -79,8 +79,8 @@ class Unplaced(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         pod: `namespace/name`.
-        waited: seconds, until it was gone or the recording ended.
-        message: why, as it was told last; "" if it was not tried.
+        waited: seconds until its deletion or the end of the recording.
+        message: the reason from its last decision; "" if there was no attempt.
     """
 
     pod: str
@@ -89,21 +89,21 @@ class Unplaced(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Figures(msgspec.Struct, kw_only=True, rename="camel"):
-    """What became of the pods, and of the cluster.
+    """Figures of the pods and of the cluster.
 
     Attributes:
-        arrived: pods that are the configuration's to place, also those that came in the place of evicted ones.
-        placed: of those.
-        never_placed: of those, but for those that were still gated.
-        waits: of the placed.
-        preemptions: attempts that made room by sending pods away.
-        evictions: pods that were made to go: for others, or with their nodes.
-        others_evicted: pods of other schedulers among them.
-        mean_utilisation: resource -> over time.
-        mean_fragmentation: likewise.
-        nodes: that nobody needed.
-        unplaced: the first that were never placed, the longest first.
-        samples: in the course of time.
+        arrived: number of pods to place, with replacements of evicted pods.
+        placed: number of placed pods.
+        never_placed: number of pods that were never placed, without pods that are still gated.
+        waits: waiting times of placed pods.
+        preemptions: number of decisions that preempted pods.
+        evictions: number of evicted pods, by preemption or with their node.
+        others_evicted: number of these of other schedulers.
+        mean_utilisation: resource -> average over the samples.
+        mean_fragmentation: resource -> average over the samples.
+        nodes: statistics of unused nodes.
+        unplaced: the first pods that were never placed, by waiting time.
+        samples: by time.
     """
 
     arrived: int
@@ -121,16 +121,16 @@ class Figures(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A pod that was placed elsewhere.
+    """A pod that is placed on another node than in the recording.
 
     Attributes:
-        at: seconds since the beginning, when it was decided.
+        at: time of the decision, in seconds since the beginning.
         pod: `namespace/name`.
-        recorded: its node in the recording; "" if it was never placed there.
+        recorded: its recorded node; "" if it was never placed.
         now: its node.
         cause: a `Cause`.
-        by: the plugin, or who else it was.
-        scores: plugin -> weighted score of the recorded node and of this one, where both were ranked.
+        by: the plugin that caused it, if one did.
+        scores: plugin -> weighted scores of the recorded node and of this one, if both were scored.
     """
 
     at: float
@@ -145,30 +145,30 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Cause:
     """Why a pod is on another node."""
 
-    TIPPED: Final = "tipped"
-    """Another node had a higher score; `by` is who made the largest difference."""
-    REFUSED: Final = "refused"
-    """`by` refused the recorded node."""
+    TIPPED: Final = "higher score"
+    """Another node had a higher score; `by` is the plugin with the largest difference."""
+    REFUSED: Final = "rejected"
+    """The plugin `by` rejected the recorded node."""
     TIE: Final = "tie"
     """Both had the same score."""
-    GONE: Final = "node gone"
-    """The recorded node was not there."""
-    SKIPPED: Final = "not looked at"
-    """The search for nodes ended before it, or it was to be avoided, or another was nominated."""
-    NEW: Final = "only now"
+    GONE: Final = "node missing"
+    """The recorded node did not exist."""
+    SKIPPED: Final = "not examined"
+    """The search for nodes ended before it, or it was avoided, or another node was nominated."""
+    NEW: Final = "not placed before"
     """It was never placed in the recording."""
 
 
 class Moves(msgspec.Struct, kw_only=True, rename="camel"):
-    """Where pods were placed, beside the recording.
+    """Placements compared with the recording.
 
     Attributes:
-        same: pods on the node where the recording has them, when they were placed first.
-        elsewhere: pods on another one.
-        only_now: pods that were never placed in the recording.
-        only_then: pods that were placed in the recording only.
-        causes: cause -> plugin -> how many pods are elsewhere for it.
-        examples: the first of them.
+        same: number of pods first placed on their recorded node.
+        elsewhere: number of pods on another node.
+        only_now: number of pods that were never placed in the recording.
+        only_then: number of pods that were placed only in the recording.
+        causes: cause -> plugin -> number of pods.
+        examples: the first moves.
     """
 
     same: int
@@ -180,17 +180,17 @@ class Moves(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class Run(msgspec.Struct, kw_only=True, rename="camel"):
-    """A configuration in the place of the recorded one.
+    """The result of a configuration in the place of the recorded one.
 
     Attributes:
-        configuration: its file, or what it is called.
-        figures: what became of it.
-        moves: where pods are.
-        held: pods whose place followed from where the recording had placed them: by claims bound before.
-        run_on: pods that were made to go in the recording, and stay here, since nobody knows how long they would have run.
-        dropped: pods of the recording that came in the place of such ones, and do not come here: those run on instead.
-        renamed: pods of profiles that the configuration does not have: under its first.
-        not_recorded: kinds that the configuration reads and the recorded one did not: none of them was there.
+        configuration: its file, or its title.
+        figures: its figures.
+        moves: placements compared with the recording.
+        held: number of pods whose nodes follow from recorded placements, by claims bound before.
+        run_on: number of pods that were evicted in the recording, and run to the end here because their run time is unknown.
+        dropped: number of recorded replacements of such pods, which do not arrive here.
+        renamed: number of pods of profiles that the configuration does not have; its first profile places them.
+        not_recorded: kinds that the configuration reads and the recording does not contain.
     """
 
     configuration: str
@@ -207,16 +207,16 @@ class Recorded(msgspec.Struct, kw_only=True, rename="camel"):
     """The recording.
 
     Attributes:
-        source: where it is.
-        began: when, RFC 3339.
-        seconds: how long it lasted.
-        decision_seconds: what a decision took of the scheduler's time on average, with what it did beside it.
-        figures: as it was.
-        stretches: parts without a gap.
-        unheard_seconds: how long nobody listened.
-        torn: files whose end is missing.
-        unreadable: versions of objects that could not be understood.
-        reconfigured: how often the configuration changed in it.
+        source: its folder.
+        began: time of the beginning, RFC 3339.
+        seconds: duration.
+        decision_seconds: average time of a decision, with the work that belongs to it.
+        figures: the recorded figures.
+        stretches: number of segments without a gap.
+        unheard_seconds: duration of the gaps between them.
+        torn: names of files whose end is missing.
+        unreadable: number of versions of objects that could not be decoded.
+        reconfigured: number of configuration changes.
     """
 
     source: str
@@ -232,13 +232,13 @@ class Recorded(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class Backtest(msgspec.Struct, kw_only=True, rename="camel"):
-    """All of it.
+    """The whole result.
 
     Attributes:
-        recorded: as it was.
-        baseline: the recorded configuration by the same method; None if it cannot be built here.
-        no_baseline: why not.
-        runs: of the others.
+        recorded: the recording.
+        baseline: the recorded configuration by the same method; None if it cannot be built.
+        no_baseline: the reason.
+        runs: the other configurations.
     """
 
     recorded: Recorded
@@ -248,12 +248,12 @@ class Backtest(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def played(self) -> Sequence[Run]:
-        """What each configuration makes of it, the recorded one first if it can be built."""
+        """The results of all configurations, beginning with the recorded one if it can be built."""
         return self.runs if self.baseline is None else [self.baseline, *self.runs]
 
     @property
     def columns(self) -> Sequence[tuple[str, Figures]]:
-        """What is shown beside each other, with titles."""
+        """Title and figures of each column."""
         return [
             ("as recorded", self.recorded.figures),
             *((each.configuration, each.figures) for each in self.played),

@@ -1,4 +1,4 @@
-"""One backtest: the recording as it was, or a configuration in the place of the recorded one."""
+"""One backtest: the recording as it was, or with another configuration."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ profiles:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """A recording as backtests take it.
+    """A recording prepared for backtests.
 
     Attributes:
-        history: what happened.
-        recorded: the configuration that was in force.
-        lives: uid -> pods to be placed.
-        kinds: of those, the most frequent.
-        resources: that matter.
+        history: its changes.
+        recorded: its active configuration.
+        lives: uid -> pods to place.
+        kinds: the most frequent kinds of these pods.
+        resources: resources to measure.
     """
 
     history: History
@@ -70,13 +70,13 @@ class Material:
 
     @property
     def stop_seconds(self) -> float:
-        """How long pods took that were made to go."""
+        """Median time that evicted pods took to stop."""
         known = [life.gone - life.leaves for life in self.lives.values() if life.is_cut and life.gone < inf]
         return median(known) if known else inf
 
     @property
     def binding_seconds(self) -> float:
-        """How long it took mostly until a Binding was seen; 0 if there was none."""
+        """Median time of a Binding; 0 if there was none."""
         known = [seconds for life in self.lives.values() if (seconds := life.binding_seconds) is not None]
         return median(known) if known else 0.0
 
@@ -85,7 +85,7 @@ def material_of(history: History) -> Material:
     """Prepare a recording.
 
     Raises:
-        ConfigurationError: what was in force cannot be read here.
+        ConfigurationError: the recorded configuration cannot be read here.
     """
     recorded = parse(history.configuration, "the recorded configuration", Path(history.folder))
     names = [profile.scheduler_name for profile in recorded.settings.profiles]
@@ -95,7 +95,7 @@ def material_of(history: History) -> Material:
 
 
 def as_recorded(material: Material, progress: Callable[[int], None] = lambda _: None) -> Recorded:
-    """Say how it was."""
+    """Return the figures of the recording as it was."""
     history, lives = material.history, list(material.lives.values())
     samples = in_virtual_time(_watch(material, progress))
     ours = [life for life in lives if not life.is_there]
@@ -138,7 +138,7 @@ def backtest(
     seed: int = 1,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Run:
-    """Say what a configuration does in the place of the recorded one.
+    """Return the result of a configuration in the place of the recorded one.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -147,7 +147,7 @@ def backtest(
 
 
 async def _watch(material: Material, progress: Callable[[int], None]) -> Samples:
-    """Let everything happen as it did."""
+    """Play the recording as it was, and return samples."""
     came = np.sort([life.ready for life in material.lives.values() if not life.is_there])
     went = np.sort(
         [
@@ -226,7 +226,7 @@ def _daemon(
 
 
 def _kinds_recorded(material: Material) -> frozenset[str]:
-    """Return the kinds that were watched: those that the recorded configuration reads, and those that were seen."""
+    """Return the recorded kinds: those that the recorded configuration reads, and those that occur."""
     seen = frozenset(each.kind for each in (*material.history.there, *material.history.happenings))
     try:
         return seen | OfflineScheduler(ClusterFile(), material.recorded, refresh=False).needs.kinds

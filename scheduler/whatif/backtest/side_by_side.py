@@ -1,4 +1,4 @@
-"""Several configurations in the place of the recorded one, a process each."""
+"""Backtests of several configurations, each in its own process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from scheduler.whatif.backtest.result import Recorded, Run
     from scheduler.whatif.backtest.run import Material
 
-SAME: Final = "the same again"
-"""What the recorded configuration is called by the method of the others."""
+SAME: Final = "recorded configuration"
+"""Title of the recorded configuration among the configurations."""
 
 
 def backtest_all(
@@ -29,14 +29,14 @@ def backtest_all(
     processes: int | None = None,
     show: bool = False,
 ) -> Backtest:
-    """Run configurations in the place of the recorded one, some at a time.
+    """Backtest several configurations, some at a time.
 
     Args:
         material: the recording.
-        configs: as they were read from files.
-        seed: of ties that the recording does not decide.
-        processes: how many at a time; as many as there are CPUs if not given.
-        show: a progress bar on standard error.
+        configs: configurations read from files.
+        seed: seed for ties that the recording does not decide.
+        processes: number of processes; None for one per CPU.
+        show: whether to show a progress bar on standard error.
 
     Raises:
         OtherProcessError: a plugin is unknown, broken, or has bad arguments.

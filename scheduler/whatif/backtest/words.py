@@ -1,4 +1,4 @@
-"""What a backtest says, row by row, in the words that the terminal and the page share."""
+"""The texts of a backtest's result, row by row, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     Row = tuple[str, list[str]]
 
 CAUSES: Final = {
-    Cause.TIPPED: "another node scored higher, tipped by",
-    Cause.REFUSED: "the recorded node was refused by",
-    Cause.TIE: "the recorded node scored as high",
-    Cause.GONE: "the recorded node was not there",
-    Cause.SKIPPED: "the recorded node was not looked at, or avoided",
+    Cause.TIPPED: "another node scored higher, decided by",
+    Cause.REFUSED: "the recorded node was rejected by",
+    Cause.TIE: "the recorded node had the same score",
+    Cause.GONE: "the recorded node did not exist",
+    Cause.SKIPPED: "the recorded node was not examined, or avoided",
 }
-"""Why a pod is elsewhere; some are followed by a plugin's name."""
+"""Text of each cause; a plugin's name may follow."""
 
 
 def titles(result: Backtest) -> list[str]:
-    """Return what the columns of figures are called."""
+    """Return the titles of the columns."""
     return [title_of(title) for title, _ in result.columns]
 
 
@@ -37,23 +37,23 @@ def title_of(configuration: str) -> str:
 
 
 def about(recorded: Recorded) -> str:
-    """Say which recording it is, and what is missing of it."""
+    """Describe the recording, and what it lacks."""
     said = f"{recorded.source}: {timedelta(seconds=round(recorded.seconds))} from {recorded.began}"
     if recorded.stretches > 1:
-        said += f", in {recorded.stretches} parts; nobody listened for {recorded.unheard_seconds:.1f} s between them"
+        said += f", in {recorded.stretches} segments with {recorded.unheard_seconds:.1f} s between them"
     if recorded.decision_seconds:
         said += f"; a decision took {recorded.decision_seconds * 1000:.1f} ms"
     if recorded.torn:
         said += f"; the end of {', '.join(recorded.torn)} is missing"
     if recorded.unreadable:
-        said += f"; {recorded.unreadable:,} versions of objects could not be understood"
+        said += f"; {recorded.unreadable:,} versions of objects could not be decoded"
     if recorded.reconfigured:
-        said += f"; the configuration changed {recorded.reconfigured} times in it, the first is taken"
+        said += f"; the configuration changed {recorded.reconfigured} times, the first one is used"
     return said
 
 
 def rows(result: Backtest) -> list[Row]:
-    """Return what is told of each column: a name, and the figures."""
+    """Return the rows of the table: a name, and a figure for each column."""
     each = [figures for _, figures in result.columns]
 
     def row(name: str, read: Callable[[Figures], str]) -> Row:
@@ -61,28 +61,28 @@ def rows(result: Backtest) -> list[Row]:
 
     resources = list(dict.fromkeys(name for figures in each for name in figures.mean_utilisation))
     return [
-        row("pods that came", lambda it: f"{it.arrived:,}"),
+        row("pods arrived", lambda it: f"{it.arrived:,}"),
         row("placed", lambda it: f"{it.placed:,}"),
         row("never placed", lambda it: f"{it.never_placed:,}"),
-        row("wait, half within (s)", lambda it: _seconds(it.waits.p50)),
-        row("wait, 90% within (s)", lambda it: _seconds(it.waits.p90)),
-        row("wait, 99% within (s)", lambda it: _seconds(it.waits.p99)),
-        row("longest wait (s)", lambda it: _seconds(it.waits.max)),
+        row("wait, p50 (s)", lambda it: _seconds(it.waits.p50)),
+        row("wait, p90 (s)", lambda it: _seconds(it.waits.p90)),
+        row("wait, p99 (s)", lambda it: _seconds(it.waits.p99)),
+        row("wait, max (s)", lambda it: _seconds(it.waits.max)),
         row("preemptions", lambda it: f"{it.preemptions:,}"),
         row("evictions", lambda it: f"{it.evictions:,}"),
         row("nodes in use, mean", lambda it: f"{it.nodes.mean_in_use:,.1f}"),
-        row("nodes in use, least", lambda it: f"{it.nodes.least_in_use:,}"),
-        row("nodes in use, most", lambda it: f"{it.nodes.most_in_use:,}"),
-        row("empty nodes at the end", lambda it: f"{it.nodes.empty_at_end:,}"),
-        row("node time empty", lambda it: f"{it.nodes.empty_share:.1%}"),
-        *(row(f"{name} asked for", _reader("mean_utilisation", name)) for name in resources),
+        row("nodes in use, min", lambda it: f"{it.nodes.least_in_use:,}"),
+        row("nodes in use, max", lambda it: f"{it.nodes.most_in_use:,}"),
+        row("unused nodes at the end", lambda it: f"{it.nodes.empty_at_end:,}"),
+        row("node time unused", lambda it: f"{it.nodes.empty_share:.1%}"),
+        *(row(f"{name} requested", _reader("mean_utilisation", name)) for name in resources),
         *(row(f"{name} fragmented", _reader("mean_fragmentation", name)) for name in resources),
         *(row(f"{zone or 'no zone'}: {name}", _zone_reader(zone, name)) for zone, name in zones(result)),
     ]
 
 
 def zones(result: Backtest) -> list[tuple[str, str]]:
-    """Return the zones and resources there are; none where all nodes are of one."""
+    """Return the zones and their resources; none if there is only one zone."""
     found = {
         zone: sample.zones[zone]
         for _, each in result.columns
@@ -93,23 +93,23 @@ def zones(result: Backtest) -> list[tuple[str, str]]:
 
 
 def elsewhere(run: Run) -> str:
-    """Say how many pods are not where they were."""
+    """Return how many pods are placed on other nodes."""
     moves = run.moves
-    said = f"{moves.elsewhere:,} pods placed elsewhere, {moves.same:,} where they were"
+    said = f"{moves.elsewhere:,} pods on another node, {moves.same:,} on the recorded node"
     if moves.only_now:
-        said += f", {moves.only_now:,} only now"
+        said += f", {moves.only_now:,} not placed in the recording"
     if moves.only_then:
-        said += f", {moves.only_then:,} no more"
+        said += f", {moves.only_then:,} placed only in the recording"
     return said
 
 
 def no_baseline(result: Backtest) -> str:
-    """Say why the recorded configuration is not among those that were played; "" if it is."""
+    """Return why the recorded configuration has no column; "" if it has one."""
     return result.no_baseline and f"The recorded configuration cannot be built here: {result.no_baseline}"
 
 
 def causes(run: Run) -> Iterator[tuple[str, int]]:
-    """Yield why pods are elsewhere, and how many they are; the most frequent cause first."""
+    """Yield the causes of moves and their numbers, the most frequent cause first."""
     of_run = run.moves.causes
     for cause in sorted(of_run, key=lambda cause: -sum(of_run[cause].values())):
         for by, number in of_run[cause].items():
@@ -117,28 +117,23 @@ def causes(run: Run) -> Iterator[tuple[str, int]]:
 
 
 def provisos(run: Run) -> Iterator[str]:
-    """Yield what is to be known about a run's figures."""
+    """Yield notes about the accuracy of the figures."""
     if run.held:
-        yield (
-            f"{run.held:,} pods go where their volumes or devices are, which the recorded placements had chosen: "
-            "that cannot be followed"
-        )
+        yield (f"{run.held:,} pods must follow their volumes or devices, which the recorded placements chose")
     if run.run_on:
         yield (
-            f"{run.run_on:,} pods were made to go in the recording, so that nobody knows how long they would have run: "
-            "they stay to the end"
+            f"{run.run_on:,} pods were evicted in the recording, so their run time is unknown: they run to the end"
         )
     if run.dropped:
         yield (
-            f"{run.dropped:,} pods of the recording came in the place of some that were made to go: they do not come, "
-            "and the others run on instead"
+            f"{run.dropped:,} pods of the recording replaced evicted pods: they do not arrive, because the evicted pods run on"
         )
     if run.renamed:
-        yield f"{run.renamed:,} pods are of profiles that are not in the configuration: its first places them"
+        yield f"{run.renamed:,} pods have a profile that the configuration lacks: its first profile places them"
     if run.figures.others_evicted:
-        yield f"{run.figures.others_evicted:,} of those evicted are other schedulers' pods, and do not come again"
+        yield f"{run.figures.others_evicted:,} of the evicted pods belong to other schedulers, and are not replaced"
     if run.not_recorded:
-        yield f"not recorded, so that there are none: {', '.join(run.not_recorded)}"
+        yield f"not recorded, treated as absent: {', '.join(run.not_recorded)}"
 
 
 def _reader(attribute: str, name: str) -> Callable[[Figures], str]:
@@ -158,7 +153,7 @@ def _seconds(seconds: float) -> str:
 
 
 def scores(move: Move) -> str:
-    """Say what each plugin that tells the two nodes apart gives them, the largest difference first."""
+    """Return the plugins whose scores of the two nodes differ, the largest difference first."""
     apart = [
         (here - there, name, here, there) for name, (here, there) in move.scores.items() if here != there
     ]

@@ -1,1 +1,1 @@
-"""A recording gone through again: the daemon's own code, told the same in the same order, decides anew."""
+"""Replays a recording: the daemon's own code, with the same input in the same order, decides again."""

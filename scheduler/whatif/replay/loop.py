@@ -1,4 +1,4 @@
-"""An event loop whose time is what it is told to be, and which waits for nobody."""
+"""An event loop for replays, whose time is set from outside, and which waits for no I/O."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 
 
 class ReplayLoop(asyncio.SelectorEventLoop):
-    """An event loop for tasks that wait for each other and for timers only.
+    """An event loop for tasks that wait only for each other and for timers.
 
     Attributes:
-        now: seconds; timers are called when it has come to theirs.
+        now: the time, in seconds; timers that are due are called.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        poll: Any = self._selector  # type: ignore[attr-defined]  # what the loop waits in
-        poll.select = lambda _timeout: ()  # nothing comes from outside
+        poll: Any = self._selector  # type: ignore[attr-defined]  # the loop waits in it
+        poll.select = lambda _timeout: ()  # there is no I/O
 
     def time(self) -> float:
         return self.now
 
     async def settle(self) -> None:
-        """Let all tasks go on until each waits for something that is yet to come; called by one of them."""
-        ready: Any = self._ready  # type: ignore[attr-defined]  # nobody else knows
+        """Run all tasks until each waits for a later event; called by one of the tasks."""
+        ready: Any = self._ready  # type: ignore[attr-defined]  # there is no public API
         timers: Any = self._scheduled  # type: ignore[attr-defined]
         await asyncio.sleep(0)
-        while ready or (timers and timers[0].when() <= self.now):  # noqa: ASYNC110  # that is to wait for the others
+        while ready or (timers and timers[0].when() <= self.now):  # noqa: ASYNC110  # this yields to the other tasks
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Goes through a stretch of a recording: the daemon itself, whose world is the recording."""
+"""Replays a segment of a recording with the daemon itself."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
     from scheduler.whatif.replay.steps import Difference
 
 _SLACK_SECONDS = 0.001
-"""Timers that were called a little before their time, as asyncio does, are called here too."""
+"""asyncio calls timers a little before their time; so does the replay."""
 
 
 class Replay:
-    """One run of the daemon on the notes of another.
+    """One replay of a recorded run.
 
     Args:
-        header: of the first file.
-        script: the notes, from the run's beginning or from a note of how things stand.
+        header: the header of the first file.
+        script: the entries, from the beginning of the run or from a saved state.
 
     Attributes:
-        decisions: how many were made, each as recorded.
-        steps: how many steps were made.
-        difference: where it left the recording, if it did.
-        ended: why it ended before the recording did, if it did.
-        daemon: as it is now.
-        us: the time, in microseconds since the recording began.
+        decisions: number of decisions that were identical to the recording.
+        steps: number of steps.
+        difference: the first difference from the recording, if there is one.
+        ended: why the replay ended before the recording, if it did.
+        daemon: the replayed daemon.
+        us: the time, in microseconds since the beginning of the recording.
     """
 
     def __init__(self, header: Header, script: Script, in_tree: Mapping[str, type[Plugin]] = IN_TREE) -> None:
@@ -82,7 +82,7 @@ class Replay:
         return self._daemon
 
     def run(self, until: Callable[[Replay], bool] = lambda _: False) -> None:
-        """Go through it, to the end, the first difference, or until something holds, which is asked after each step."""
+        """Replay to the end, to the first difference, or until `until` returns true, which is called after each step."""
         with asyncio.Runner(loop_factory=ReplayLoop) as runner:
             loop = runner.get_loop()
             assert isinstance(loop, ReplayLoop)
@@ -93,17 +93,17 @@ class Replay:
             try:
                 await self._go_through(loop, until, stack)
             finally:
-                self._told.is_over = True  # tasks that wait for their turn end only so
+                self._told.is_over = True  # tasks that wait for their step cannot end otherwise
 
     async def _go_through(
         self, loop: ReplayLoop, until: Callable[[Replay], bool], stack: AsyncExitStack
     ) -> None:
         while (note := self._script.peek()) is not None and self.difference is None and not self.ended:
-            if note[0] == Note.READ:  # somebody read the clock there whose business it was not
+            if note[0] == Note.READ:  # code outside the replay read the clock
                 self._script.take()
                 continue
             if note[0] == Note.STOPPED:
-                self.ended = "an attempt was stopped for want of time"
+                self.ended = "an attempt exceeded its time budget"
                 break
             if note[0] >= Note.OBSERVED and note[0] != Note.STATE:
                 self._told.differs("nothing more happened")
@@ -119,10 +119,10 @@ class Replay:
                 break
 
     def _excuse_stopped(self) -> None:
-        """What differs in a step in which an attempt was stopped for want of time is no difference."""
+        """Ignore a difference in a step in which an attempt exceeded its time budget: that depends on the machine."""
         if self.difference is not None and self._script.has_stopped():
             self._told.difference = None
-            self.ended = "an attempt was stopped for want of time"
+            self.ended = "an attempt exceeded its time budget"
 
     async def _step(self, note: list[Any], loop: ReplayLoop, stack: AsyncExitStack) -> None:
         match note[0]:
@@ -138,15 +138,15 @@ class Replay:
                 if note[2] == "restored":
                     self.daemon.parts.bus.happened(RESTORED, None, None)
                 else:
-                    self.ended = "the scheduler found what it knew to be wrong, and put it right"
+                    self.ended = "the scheduler found errors in its cache and repaired them"
             case Note.STATE:
                 await self._resume(note, stack)
             case Note.LOST:
-                self.ended = f"{note[2] or 'some'} notes are missing"
+                self.ended = f"{note[2] or 'some'} entries are missing"
 
     async def _resume(self, note: list[Any], stack: AsyncExitStack) -> None:
-        """Begin, or go on, where a file begins that is not the first."""
-        if self._daemon is not None:  # how things stand here follows
+        """Begin or continue at a saved state, which begins every file but the first."""
+        if self._daemon is not None:  # the saved state follows
             self._told.begin_file()
             while self._script.take_if(Note.OBJECT) is not None:
                 pass
@@ -173,7 +173,7 @@ class Replay:
     async def _configure(self, stack: AsyncExitStack, stage: str, text: str, folder: str) -> None:
         if self._daemon is None:
             await self._begin(text, folder, stack)
-            self._script.take_if(Note.CONFIGURED)  # in force at once
+            self._script.take_if(Note.CONFIGURED)  # it is active at once
             return
         generations = self._daemon.generations
         if stage == "built":
@@ -188,7 +188,7 @@ class Replay:
                 await built.close()
 
     async def _go_on(self, note: list[Any], loop: ReplayLoop) -> None:
-        """Let a task make its step."""
+        """Run one step of a task."""
         number, name = note[2], note[3] if note[0] == Note.STARTED else None
         if name == SCHEDULING:
             self.daemon.begin_scheduling()
@@ -206,7 +206,7 @@ class Replay:
         await loop.settle()
 
     def _tell(self, kind: str, word: int, key: str, said: Any) -> None:
-        """Tell the daemon what the watch said."""
+        """Call a handler with a recorded watch event."""
         daemon = self.daemon
         handler, objects = daemon.told_of(kind)
         if word == Word.DELETED:
@@ -232,7 +232,7 @@ class Replay:
 
 
 class NoServer:
-    """A connection to nowhere: all that is asked is answered by the recording."""
+    """A connection without a server: the recording answers all requests."""
 
     observer: object = None
 
@@ -241,7 +241,7 @@ class NoServer:
 
 
 class ReplayedDaemon(Daemon):
-    """The daemon, of which nothing runs but what a recording lets go on."""
+    """The daemon, whose tasks run only when a recording has a step for them."""
 
     def __init__(
         self,
@@ -275,28 +275,28 @@ class ReplayedDaemon(Daemon):
         await self._tasks.__aexit__(None, None, None)
 
     def spawn(self, work: Any, name: str) -> asyncio.Task[None]:
-        """Begin a task that ends with this."""
+        """Start a task that ends with the replay."""
         return self._tasks.spawn(work, name)
 
     def build(self, configuration: Configuration) -> Generation:
-        """Build a configuration that a reload brought."""
+        """Build a configuration of a reload."""
         return at_once(self._build(configuration, self.parts.registry(), self._extenders(configuration)))
 
     def have_time(self) -> None:
-        """Let attempts take what they take: what the recorded ones were stopped for is not so here."""
+        """Remove the time budget of attempts: the recorded ones exceeded it for reasons that do not apply here."""
         self.parts.budget.seconds = inf
 
     def begin_scheduling(self) -> None:
-        """Lead, from now on."""
+        """Start scheduling, as the leader does."""
         self.spawn(self.parts.steps.task(self.cycles.scheduler.run(self.watches.picture), SCHEDULING), "")
 
     def told_of(self, kind: str) -> tuple[Any, dict[str, Any]]:
-        """Return who is told of the objects of a kind, and those that are known."""
+        """Return the handler of a kind, and its known objects."""
         if kind not in self._steps.handlers:
             self._steps.handlers[kind] = self.parts.object_handler(kind)
         return self._steps.handlers[kind], self._objects.setdefault(kind, {})
 
     @property
     def needs(self) -> Any:
-        """What the plugins in force need."""
+        """The needs of the active plugins."""
         return self.generations.in_force.needs

@@ -1,4 +1,4 @@
-"""The notes of one run in their order, read as they are needed."""
+"""The entries of one run, in order, read on demand."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Files of one run without a gap between them.
+    """A segment of a recording: consecutive files of one run.
 
     Attributes:
-        files: in order.
+        files: the files, in order.
     """
 
     files: Sequence[FileReader]
 
     @property
     def header(self) -> Header:
-        """Of the first file."""
+        """Header of the first file."""
         return self.files[0].header
 
     @property
     def torn(self) -> Sequence[Path]:
-        """The files whose end is missing; known when they were read."""
+        """Files whose end is missing; known after they were read."""
         return [file.path for file in self.files if file.is_torn]
 
     def notes(self) -> Iterator[list[Any]]:
-        """Yield all notes; where the end of a file is missing, one says so before the next file begins."""
+        """Yield all entries; if the end of a file is missing, a LOST entry precedes the next file."""
         us = 0
         for file in self.files:
             for batch in file.batches():
@@ -50,22 +50,22 @@ class Stretch:
 
 
 def stretches(folder: Path) -> list[Stretch]:
-    """Return what is in a folder, in the order of time; empty files, of a process that was killed, are passed over.
+    """Return the segments in a folder, by time; empty files, from a process that was killed, are skipped.
 
     Raises:
-        RecordingError: there is no recording, or one that cannot be read.
-        OSError: likewise.
+        RecordingError: there is no recording, or it cannot be read.
+        OSError: a file cannot be read.
     """
     paths = [folder] if folder.is_file() else sorted(_begun(folder))
     if not paths:
-        raise RecordingError(f"{folder}: no recording is there: no file that ends with {SUFFIX}")
+        raise RecordingError(f"{folder}: there is no recording (no file *{SUFFIX})")
     files = sorted(
         (FileReader(path) for path in paths),
         key=lambda file: (file.header.wall, file.header.run, file.header.number),
     )
     found: list[Stretch] = []
     for _, of_run in groupby(files, key=lambda file: file.header.run):
-        # Numbers that follow each other, minus their places, are the same.
+        # Consecutive numbers minus their positions are equal.
         numbered = enumerate(of_run)
         for _, row in groupby(numbered, key=lambda item: item[1].header.number - item[0]):
             found.append(Stretch([file for _, file in row]))
@@ -77,11 +77,11 @@ def _begun(folder: Path) -> Iterator[Path]:
 
 
 class Script:
-    """Notes with a place in them.
+    """Entries, with a read position.
 
     Attributes:
-        taken: how many were taken.
-        last: the last of them.
+        taken: number of entries that were read.
+        last: the last entries.
     """
 
     def __init__(self, notes: Iterator[list[Any]]) -> None:
@@ -91,11 +91,11 @@ class Script:
         self.last: deque[list[Any]] = deque(maxlen=12)
 
     def peek(self) -> list[Any] | None:
-        """Return the next note; None at the end."""
+        """Return the next entry; None at the end."""
         return self._next
 
     def take(self) -> list[Any]:
-        """Return the next note, and go on to the one after it; there must be one."""
+        """Return the next entry, and advance; there must be one."""
         note, self._next = self._next, next(self._notes, None)
         assert note is not None
         self.taken += 1
@@ -103,19 +103,19 @@ class Script:
         return note
 
     def skip_to(self, kind: Note) -> None:
-        """Go on to the next note of a kind, or to the end."""
+        """Advance to the next entry of a kind, or to the end."""
         while self._next is not None and self._next[0] != kind:
             self.take()
 
     def has_stopped(self) -> bool:
-        """Say whether something was stopped for want of time in what is left of this step, which is taken."""
+        """Read the rest of this step; return whether something in it exceeded its time budget."""
         while self._next is not None and self._next[0] >= Note.OBSERVED and self._next[0] < Note.STATE:
             if self.take()[0] == Note.STOPPED:
                 return True
         return False
 
     def take_if(self, *beginning: object) -> list[Any] | None:
-        """Take the next note if it begins like that."""
+        """Read the next entry if it begins with these values."""
         note = self._next
         if note is None or note[: len(beginning)] != list(beginning):
             return None

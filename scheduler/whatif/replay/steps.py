@@ -1,4 +1,4 @@
-"""The steps of a recorded run made again: each task goes on when its turn comes, and is told what it was told."""
+"""Replays the steps of a recorded run: each task continues at its recorded step, with the recorded answers."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ H = TypeVar("H")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where the run that is made again leaves the one that was recorded.
+    """The first difference between a replay and its recording.
 
     Attributes:
-        at: microseconds since the recording's beginning.
-        recorded: the note that was to be next; None at the end of the recording.
-        here: what happened instead.
-        before: the last notes up to it.
+        at: microseconds since the beginning of the recording.
+        recorded: the recorded entry; None at the end of the recording.
+        here: the entry of the replay.
+        before: the last entries before it.
     """
 
     at: int
@@ -42,16 +42,16 @@ class Difference:
 
 
 class ReplayedSteps(Steps):
-    """Those of a script.
+    """Replay hooks that follow a script.
 
     Args:
-        random: what broke ties.
+        random: the random number generator that breaks ties.
 
     Attributes:
-        difference: the first one, if there is any.
-        decisions: how many were made.
-        handlers: kind -> who is told of its objects.
-        is_over: whether tasks are to end when they are cancelled, instead of at their turn.
+        difference: the first difference, if there is one.
+        decisions: number of decisions.
+        handlers: kind -> handler of its watch events.
+        is_over: whether tasks end when they are cancelled, instead of at their step.
     """
 
     def __init__(self, script: Script, header: Header, random: Random) -> None:
@@ -76,7 +76,7 @@ class ReplayedSteps(Steps):
         self._readings = 0
 
     def differs(self, *here: Any) -> None:
-        """Note that something else happened than was recorded."""
+        """Note that the replay differs from the recording."""
         if self.difference is None:
             self.difference = Difference(
                 self._clock.us, self._script.peek(), list(here), list(self._script.last)
@@ -111,7 +111,7 @@ class ReplayedSteps(Steps):
         if self._script.take_if(*here) is None:
             self.differs(*here)
 
-    # Answers from outside.
+    # Answers of external calls.
 
     async def outside(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
         if self.is_over:
@@ -119,7 +119,7 @@ class ReplayedSteps(Steps):
         note = self._script.peek()
         if note is None or note[0] != Note.ASKED or shown_text(note[2]) != what:
             self.differs(Note.ASKED, 0, what)
-            await asyncio.get_running_loop().create_future()  # for ever: nobody knows the answer
+            await asyncio.get_running_loop().create_future()  # waits without end: the recording has no answer
             raise AssertionError
         number = self._script.take()[1]
         answered = self._asked[number] = asyncio.get_running_loop().create_future()
@@ -135,11 +135,11 @@ class ReplayedSteps(Steps):
         return found
 
     def answer(self, note: list[Any]) -> None:
-        """Let an answer come."""
+        """Deliver an answer."""
         _, _, number, error, value = note
         answered = self._asked.pop(number, None)
         if answered is None or answered.done():
-            self.differs("nobody waits for this answer")
+            self.differs("no call waits for this answer")
         else:
             answered.set_result((error, value))
 
@@ -149,13 +149,13 @@ class ReplayedSteps(Steps):
         return _run(_ReplayedTask(self, work, name))
 
     def begin_file(self) -> None:
-        """Let every task be called by another number from now on."""
+        """Reset the numbers of tasks: each file counts them again."""
         self._numbers.clear()
         for task in self._tasks:
             task.is_started = False
 
     def known(self, number: int, name: str | None = None) -> _ReplayedTask[Any] | None:
-        """Return a task by its number; by its name where it is numbered now."""
+        """Return a task by its number; `name` is given where the number is assigned."""
         if name is not None:
             fresh = next((task for task in self._tasks if task.name == name and not task.is_started), None)
             if fresh is not None:
@@ -164,11 +164,11 @@ class ReplayedSteps(Steps):
         return self._numbers.get(number)
 
     def come(self, task: _ReplayedTask[Any]) -> None:
-        """Take note that a task was begun."""
+        """Register a task."""
         self._tasks[task] = None
 
     def leave(self, task: _ReplayedTask[Any]) -> None:
-        """Take note that a task has ended."""
+        """Remove a task that has ended."""
         self._tasks.pop(task, None)
 
 
@@ -177,10 +177,10 @@ async def _run(task: _ReplayedTask[T]) -> T:
 
 
 class _ReplayedTask(Generic[T]):
-    """Work that goes on only when it is told to.
+    """A coroutine that continues only at its recorded steps.
 
     Attributes:
-        turn: is to be set when it may go on; None while what it waits for has not come.
+        turn: completed to let it continue; None while it waits for something else.
     """
 
     def __init__(self, steps: ReplayedSteps, work: Coroutine[Any, Any, T], name: str) -> None:
@@ -191,7 +191,7 @@ class _ReplayedTask(Generic[T]):
         self.turn: asyncio.Future[None] | None = None
 
     def __del__(self) -> None:
-        self._work.close()  # where the end came before its turn, so that nobody complains that it was not awaited
+        self._work.close()  # without this, Python warns that it was never awaited
 
     def __await__(self) -> Generator[Any, Any, T]:
         work = self._work

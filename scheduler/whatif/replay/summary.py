@@ -1,4 +1,4 @@
-"""What is in a stretch of a recording, in numbers."""
+"""The summary of a segment of a recording."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 
 class Summary(msgspec.Struct, kw_only=True, rename="camel"):
-    """A stretch.
+    """The summary of a segment.
 
     Attributes:
-        run: names the run.
-        by: which custom-scheduler wrote it.
-        began: the time of its first step.
-        ended: of its last.
-        seconds: between them.
-        files: how many.
-        bytes: of all of them.
-        is_from_the_start: whether the run's beginning is in it.
-        notes: how many.
-        events: of watches.
-        objects: kind -> how many there were in the end.
-        profiles: the names of the last configuration in force.
-        configurations: how many were in force.
-        decisions: how many were made.
-        placed: likewise, that ended with a node.
-        failed: likewise, with none.
-        preemptions: likewise, with room made for the pod.
-        torn: the files whose end is missing.
-        lost: notes that could not be written.
+        run: id of the run.
+        by: version of custom-scheduler that wrote it.
+        began: time of its first step.
+        ended: time of its last step.
+        seconds: duration.
+        files: number of files.
+        bytes: size of all files.
+        is_from_the_start: whether it contains the beginning of the run.
+        notes: number of entries.
+        events: number of watch events.
+        objects: kind -> number of objects at the end.
+        profiles: profiles of the last active configuration.
+        configurations: number of active configurations.
+        decisions: number of decisions.
+        placed: number of decisions with a node.
+        failed: number of decisions without a node.
+        preemptions: number of decisions that preempted pods.
+        torn: files whose end is missing.
+        lost: number of entries that could not be written.
     """
 
     run: str
@@ -63,7 +63,7 @@ class Summary(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 def summary(stretch: Stretch) -> Summary:
-    """Read a stretch to its end."""
+    """Read a segment to its end."""
     header = stretch.header
     counts, objects = Counter[str](), Counter[str]()
     began = ended = lost = 0
@@ -80,7 +80,7 @@ def summary(stretch: Stretch) -> Summary:
                 objects[note[2]] += (note[3] == Word.ADDED) - (note[3] == Word.DELETED)
             case Note.OBJECT:
                 objects[note[1]] += 1
-            case Note.STATE:  # all objects there are follow
+            case Note.STATE:  # all existing objects follow
                 objects.clear()
                 if not text:
                     text = note[2]["configuration"]

@@ -1,1 +1,1 @@
-"""What a configuration would do with a workload: pods come and go in virtual time, placed by the daemon's own plugins."""
+"""What a configuration would do with a workload: pods arrive and end in virtual time, and the daemon's plugins place them."""

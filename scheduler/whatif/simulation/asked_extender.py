@@ -1,4 +1,4 @@
-"""Extenders that are asked for real while virtual time stands still."""
+"""HTTP extenders that are really called while virtual time stops."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ logger = logging.getLogger(__name__)
 
 
 class AskedExtender(HttpExtender):
-    """One extender; its answer takes no time of the simulation.
+    """One extender; its calls take no virtual time.
 
     Args:
-        loop: whose clock stands still.
-        arguments: as of `HttpExtender`.
+        loop: the loop whose clock stops.
+        arguments: those of `HttpExtender`.
     """
 
     def __init__(self, loop: VirtualTimeLoop, *arguments: Any) -> None:
@@ -35,10 +35,11 @@ class AskedExtender(HttpExtender):
 
 
 def without_bind(extender: Extender) -> Extender:
-    """Return an extender that is not asked to bind: it would do so in a cluster that is none of ours."""
+    """Return an extender without its bind verb: it would bind pods in a real cluster."""
     if not extender.bind_verb:
         return extender
     logger.warning(
-        "Not simulated: the extender is not asked to bind", extra={"extender": shown_url(extender.url_prefix)}
+        "Not simulated: the extender's bind verb is not called",
+        extra={"extender": shown_url(extender.url_prefix)},
     )
     return msgspec.structs.replace(extender, bind_verb="")

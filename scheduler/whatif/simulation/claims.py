@@ -1,4 +1,4 @@
-"""Stands for who gives claims for devices back when the pods that used them are gone."""
+"""Simulates the controller that releases ResourceClaims of deleted pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLAIMS: Final = "resource.k8s.io/v1/resourceclaims"
 
 
 def give_back(cluster: MemoryCluster, pod: PodInfo) -> None:
-    """Take a pod that is gone out of those that its claims are reserved for; who is left by all is not allocated any more."""
+    """Remove a deleted pod from `reservedFor` of its claims; a claim that is reserved for no pod loses its allocation."""
     status = pod.pod.status
     named = [each.resource_claim_name for each in pod.pod.spec.resource_claims]
     named += [each.resource_claim_name for each in status.resource_claim_statuses]

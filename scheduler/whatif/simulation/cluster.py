@@ -1,7 +1,7 @@
-"""A cluster in memory: what is written to it is done at once, and told to whom a watch would tell it.
+"""A cluster in memory: writes take effect at once, and handlers are notified as by a watch.
 
-It stands for the API server, and for kubelets as far as schedulers see them: a bound pod runs, one that is asked to go stays
-for its grace period. No HTTP, no JSON, and no task for any of it.
+It replaces the API server, and kubelets as far as schedulers see them: a bound pod runs, and a deleted pod stays for its
+grace period. There is no HTTP, no JSON, and no task.
 """
 
 from __future__ import annotations
@@ -34,37 +34,37 @@ _STARTED = "Running"
 
 
 class ClusterWitness(Protocol):
-    """Hears what becomes of pods, right after the scheduler has heard it."""
+    """Observes changes of pods, right after the scheduler was notified."""
 
     def bound(self, pod: PodInfo) -> None:
         """Note that a pod was bound."""
         ...
 
     def evicted(self, pod: PodInfo) -> None:
-        """Note that a pod is asked to go that would have stayed: for another, or since its node goes; called once."""
+        """Note that a pod was evicted, by preemption or because of its node; called once for a pod."""
         ...
 
     def gone(self, pod: PodInfo) -> None:
-        """Note that a pod is there no more, as it was seen last."""
+        """Note that a pod was removed; `pod` is its last version."""
         ...
 
 
 class MemoryCluster:
-    """Fulfils what daemons write and read, and has what happens by itself done to it.
+    """Implements the daemon's writes and reads, and offers methods for changes by others.
 
-    PodBinder, VictimWriter, PodGet, PodEventRecorders and PodEvents; objects of other kinds are `writes.ObjectWrites`' to
-    change. Pods are in `parts.pods`, other objects in the store that plugins read.
+    It implements PodBinder, VictimWriter, PodGet, PodEventRecorders and PodEvents; `writes.ObjectWrites` changes objects of
+    other kinds. Pods are in `parts.pods`, other objects in the store that plugins read.
 
     Args:
-        parts: of the scheduler that is told.
-        loop: by whose time pods end.
-        stop_seconds: how long a pod that is asked to go takes, if its grace period lets it; all of that if not given.
-        binding_seconds: how long it takes until a pod is bound; no time if not given.
+        parts: the scheduler that is notified.
+        loop: the loop whose time applies.
+        stop_seconds: time that a deleted pod takes to stop, at most its grace period; infinity for all of that.
+        binding_seconds: returns the time that a Binding takes; None for no time.
 
     Attributes:
         nodes: name -> node.
-        changes: how often a node came, changed or went, and a pod came, was bound, was asked to go or went.
-        leaving: uids of pods that were asked to go and are still there.
+        changes: number of changes of nodes, and of pods added, bound, deleted and removed.
+        leaving: uids of pods that were deleted and still exist.
     """
 
     def __init__(
@@ -90,22 +90,22 @@ class MemoryCluster:
         self._after_write: dict[str, Callable[[Mapping[str, Any]], None]] = {}
 
     def connect(self, pod_handler: PodHandler, needs: Needs) -> None:
-        """Say who takes pods in, and what plugins read; to be called once, before anything is put here."""
+        """Set the handler of pods, and the kinds that plugins read; call once, before any object is added."""
         self._pod_handler, self._needs = pod_handler, needs
         self._handlers = {kind: self._parts.object_handler(kind) for kind in sorted(needs.kinds)}
 
     def witnessed_by(self, witness: ClusterWitness) -> None:
-        """Say who hears what becomes of pods from now on."""
+        """Set the observer of pods."""
         self._witness = witness
 
     def after_write(self, kind: str, react: Callable[[Mapping[str, Any]], None]) -> None:
-        """Have something called with every new version of the objects of a kind: a stand-in for a controller."""
+        """Call a function with every new version of the objects of a kind, as a controller would be."""
         self._after_write[kind] = react
 
-    # What happens by itself.
+    # Changes by others.
 
     def put_node(self, node: NodeObject) -> None:
-        """Add a node, or another version of it."""
+        """Add a node, or replace it by a new version."""
         self.changes += 1
         known = self.nodes.get(node.name)
         self.nodes[node.name] = node
@@ -115,12 +115,12 @@ class MemoryCluster:
             self._node_handler.on_update(known, node)
 
     def remove_node(self, name: str) -> None:
-        """Take a node away; its pods stay until they are removed."""
+        """Remove a node; its pods stay until they are removed."""
         self.changes += 1
         self._node_handler.on_delete(self.nodes.pop(name))
 
     def put_pod(self, pod: PodInfo) -> None:
-        """Add a pod, or another version of it."""
+        """Add a pod, or replace it by a new version."""
         pod = trimmed(pod, self._needs)
         known = self._pods.get(pod.key)
         if known is not None and known.uid != pod.uid:
@@ -131,13 +131,13 @@ class MemoryCluster:
             self._stop(pod)
 
     def change_pending(self, pod: PodInfo) -> None:
-        """Give a pod that still waits another spec; what is said of it stays."""
+        """Give a pending pod another spec; its status stays."""
         known = self._pending(pod)
         if known is not None:
             self._show(known, with_status_of(known, pod, self._next_version()))
 
     def remove_pod(self, key: str) -> None:
-        """Take a pod away at once; nothing if there is none."""
+        """Remove a pod at once, if it exists."""
         pod = self._pods.pop(key, None)
         if pod is None:
             return
@@ -151,7 +151,7 @@ class MemoryCluster:
             self._witness.gone(pod)
 
     def put_object(self, kind: str, obj: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Add an object of another kind, or another version of it, and return it as it is now; who is not read is not told."""
+        """Add or replace an object of another kind, and return its new version; a kind that no plugin reads has no handler."""
         self._versions += 1
         obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self._versions)}}
         handler = self._handlers.get(kind)
@@ -166,17 +166,17 @@ class MemoryCluster:
         return obj
 
     def remove_object(self, kind: str, key: str) -> None:
-        """Take an object of another kind away; nothing if there is none."""
+        """Remove an object of another kind, if it exists."""
         known = self.find(kind, key)
         if known is not None:
             self._handlers[kind].on_delete(known)
 
     def pods_on(self, node_name: str) -> list[PodInfo]:
-        """Return the pods that are bound to a node, in the order they came."""
+        """Return the pods that are bound to a node, in the order of arrival."""
         return [pod for pod in self._pods.values() if pod.node_name == node_name]
 
     def pods_of(self, namespace: str, owner: str) -> list[PodInfo]:
-        """Return the pods whose controller has a name, in the order they came."""
+        """Return the pods of a controller, by its name, in the order of arrival."""
         return [
             pod
             for pod in self._pods.values()
@@ -185,15 +185,15 @@ class MemoryCluster:
         ]
 
     def reads(self, kind: str) -> bool:
-        """Say whether plugins read a kind."""
+        """Return whether plugins read a kind."""
         return kind in self._handlers
 
     def find(self, kind: str, key: str) -> Mapping[str, Any] | None:
-        """Return an object of another kind that plugins read, None if there is none."""
+        """Return an object of another kind that plugins read; None if there is none."""
         return self._parts.cache.table.watch_kind(kind).from_server(key) if kind in self._handlers else None
 
     def evict(self, pod: PodInfo) -> None:
-        """Ask a pod to go: one that is on no node is gone at once, any other after its grace period."""
+        """Delete a pod: without a node at once, else after its grace period."""
         if pod.is_terminating:
             return
         if not pod.node_name:
@@ -207,12 +207,12 @@ class MemoryCluster:
             self._witness.evicted(pod)
 
     def end(self, key: str, uid: str) -> None:
-        """Take a pod away, if it is still this one."""
+        """Remove a pod, unless another pod has its name by now."""
         known = self._pods.get(key)
         if known is not None and known.uid == uid:
             self.remove_pod(key)
 
-    # What the scheduler asks for.
+    # Writes and reads of the scheduler.
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         if self._binding_seconds is not None:
@@ -240,7 +240,7 @@ class MemoryCluster:
     def patch_pod_status(
         self, pod: PodInfo, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
     ) -> bool:
-        """Patch a pod's status once whoever asks has ended: the answer to a request comes later, too."""
+        """Patch a pod's status after the caller has returned, because an answer of the API server also comes later."""
         if _says(pod, condition, nominated_node_name):
             return False
         self._loop.call_soon(self._patch_pending, pod, condition, nominated_node_name)
@@ -255,7 +255,7 @@ class MemoryCluster:
         return known
 
     def annotate(self, key: str, annotations: Mapping[str, str | None]) -> None:
-        """Change annotations of a pod; None takes one away."""
+        """Change annotations of a pod; None removes one."""
         known = self._pods[key]
         self._show(known, annotated(known, annotations, self._next_version()))
 
@@ -263,12 +263,12 @@ class MemoryCluster:
         return self
 
     def record(self, regarding: PodInfo, **_event: object) -> None:
-        """Keep no event: nobody reads them."""
+        """Do nothing: nothing reads events here."""
 
-    # The ways they are done.
+    # Implementation.
 
     def _stop(self, pod: PodInfo) -> None:
-        """Have a terminating pod end in time."""
+        """Remove a terminating pod when its grace period ends."""
         self.leaving.add(pod.uid)
         grace = float(pod.pod.spec.termination_grace_period_seconds)
         self._loop.call_later(min(grace, self._stop_seconds), self.end, pod.key, pod.uid)
@@ -278,11 +278,11 @@ class MemoryCluster:
         if known is None:
             raise ApiError(404, "NotFound", f'pods "{pod.name}" not found')
         if known.uid != pod.uid:
-            raise ApiError(409, "Conflict", f'pods "{pod.name}" is another one by now')
+            raise ApiError(409, "Conflict", f'pods "{pod.name}" was replaced by another pod')
         return known
 
     def _pending(self, pod: PodInfo) -> PodInfo | None:
-        """Return a pod as it is now; None if it is gone or bound."""
+        """Return the current version of a pod; None if it is gone or bound."""
         known = self._pods.get(pod.key)
         return None if known is None or known.uid != pod.uid or known.node_name else known
 
@@ -299,7 +299,7 @@ class MemoryCluster:
     def _patch_pending(
         self, pod: PodInfo, condition: PodCondition | None, nominated_node_name: str | None
     ) -> None:
-        """Patch a pod's status, unless it is gone or bound by now: what was to be said is not so any more."""
+        """Patch a pod's status, unless it is gone or bound by now: then the change no longer applies."""
         known = self._pending(pod)
         if known is not None:
             self._patch(known, condition, nominated_node_name)
@@ -321,7 +321,7 @@ class MemoryCluster:
 
 
 def _says(pod: PodInfo, condition: PodCondition | None, nominated_node_name: str | None) -> bool:
-    """Whether a pod's status says it already."""
+    """Return whether a pod's status has these values already."""
     status = pod.pod.status
     if nominated_node_name is not None and nominated_node_name != status.nominated_node_name:
         return False

@@ -1,4 +1,4 @@
-"""A cluster from a file as a workload: its pending pods come at once, its other pods stay."""
+"""A cluster from a file as a workload: its pending pods arrive at the beginning, its other pods stay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def of_cluster(cluster: ClusterFile) -> Workload:
-    """Return the workload."""
+    """Return a cluster as a workload."""
     pending: Sequence[PodInfo] = [pod for pod in cluster.pods if is_pending(pod)]
     there = [pod for pod in cluster.pods if pod.node_name]
     return Workload(

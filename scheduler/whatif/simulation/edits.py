@@ -1,4 +1,4 @@
-"""Changes to a cluster before it is simulated: nodes that are added, nodes that are gone, workloads of another size."""
+"""Changes to a cluster before a simulation: added nodes, removed nodes, scaled workloads."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _DEFAULT_PODS: Final = "110"
 
 
 class EditError(SchedulerError):
-    """An edit makes no sense, or concerns nothing; with the option as it was written."""
+    """An edit is malformed or has no effect; the message contains the option."""
 
 
 def with_nodes(cluster: ClusterFile, text: str) -> ClusterFile:
     """Add nodes: `10:like=NODE`, or `10:cpu=8,memory=32Gi,topology.kubernetes.io/zone=z`.
 
-    Of a shape, cpu, memory, pods and what has the form of an extended resource and a whole number as its value are what it
-    offers; the others are labels.
+    In a shape, cpu, memory, pods and names of extended resources with an integer value are resources; all other entries
+    are labels.
 
     Raises:
-        EditError: it is written otherwise, there is no such node, or an amount is none.
+        EditError: it is malformed, there is no such node, or an amount is invalid.
     """
     found = _ADD.fullmatch(text)
     if found is None:
@@ -64,10 +64,10 @@ def with_nodes(cluster: ClusterFile, text: str) -> ClusterFile:
 
 
 def without(cluster: ClusterFile, selector: str) -> ClusterFile:
-    """Take the nodes away that a label selector finds; their pods come again as pending, but for DaemonSets'.
+    """Remove the nodes that match a label selector; their pods become pending, except pods of DaemonSets.
 
     Raises:
-        EditError: it is no selector, or finds no node.
+        EditError: the selector is malformed, or matches no node.
     """
     try:
         rule = parse_labels(selector)
@@ -77,7 +77,7 @@ def without(cluster: ClusterFile, selector: str) -> ClusterFile:
     if not gone:
         labels = sorted({name for node in cluster.nodes for name in node.labels})
         raise EditError(
-            f"--without {selector}: no node has such labels; theirs are {', '.join(labels) or 'none'}"
+            f"--without {selector}: no node matches; the labels of nodes are {', '.join(labels) or 'none'}"
         )
     pods = []
     for pod in cluster.pods:
@@ -89,12 +89,12 @@ def without(cluster: ClusterFile, selector: str) -> ClusterFile:
 
 
 def scaled(cluster: ClusterFile, text: str) -> ClusterFile:
-    """Have more or fewer pods of a workload: `deployment/web=2x`, `statefulset/shop/db=5`.
+    """Change the number of pods of a workload: `deployment/web=2x`, `statefulset/shop/db=5`.
 
-    Further pods are like their siblings, and pending; of fewer, pending ones go first, then those that came last.
+    Added pods are copies, and pending. Pending pods are removed first, then the newest ones.
 
     Raises:
-        EditError: it is written otherwise, or no pod is of that workload.
+        EditError: it is malformed, or the workload has no pods.
     """
     found = _SIZE.fullmatch(text)
     kind, _, rest = found["workload"].partition("/") if found else ("", "", "")
@@ -109,7 +109,9 @@ def scaled(cluster: ClusterFile, text: str) -> ClusterFile:
     ]
     if not of_it:
         known = sorted({f"{owner.kind.lower()}/{owner.name}" for pod in pods for owner in _controllers(pod)})
-        raise EditError(f"--scale {text}: no pod is of it; there are {', '.join(known[:20]) or 'no owners'}")
+        raise EditError(
+            f"--scale {text}: the workload has no pods; workloads with pods: {', '.join(known[:20]) or 'none'}"
+        )
     wanted = int(found["number"]) if found["number"] else ceil(len(of_it) * Fraction(found["factor"]))
     if wanted <= len(of_it):
         leaving = sorted(
@@ -134,7 +136,7 @@ def _controllers(pod: PodInfo) -> list[Any]:
 
 
 def _owners(pod: PodInfo, kind: str) -> set[str]:
-    """Return the names of the owners of a kind that a pod has; a Deployment is known by the name of its ReplicaSet."""
+    """Return the names of a pod's owners of a kind; a Deployment's name is derived from its ReplicaSet's."""
     if kind != "deployment":
         return {owner.name for owner in _controllers(pod) if owner.kind.lower() == kind}
     sets = [owner.name for owner in _controllers(pod) if owner.kind == "ReplicaSet"]

@@ -1,8 +1,8 @@
 """Virtual time: an event loop whose clock jumps to the next timer, so that a day of a cluster takes seconds.
 
-All that runs in it takes its time from the loop, so that what it does takes none. Real I/O between two ends in the same loop
-works, for what one end wrote is there at once for the other. Whoever asks somebody outside says so by `held`: meanwhile
-the clock stands still. Threads and executors do not work otherwise.
+All code in it must take the time from the loop; running code takes no virtual time. I/O between two ends in the same loop
+works, because written data arrives at once. Calls to other processes must use `held`, which stops the clock. Threads and
+executors do not work otherwise.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""What `LoopClock` shows when the loop's time is 0, unless told."""
+"""Time of `LoopClock` when the loop's time is 0, by default."""
 _OWN_FILES = 1
-"""What a loop watches though nobody asked: the pipe by which other threads wake it."""
+"""Number of files that every loop watches: the pipe through which other threads wake it."""
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop that never waits, but for those outside who were asked something."""
+    """An event loop that never waits, except for calls to other processes."""
 
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
-        self._watching = self._selector.get_map()  # type: ignore[attr-defined]  # what the loop waits in
+        self._watching = self._selector.get_map()  # type: ignore[attr-defined]  # the loop waits in it
         self._poll = self._selector.select  # type: ignore[attr-defined]
         self._selector.select = self._select  # type: ignore[attr-defined]
-        self._resolution = time.get_clock_info("monotonic").resolution  # as asyncio has it
+        self._resolution = time.get_clock_info("monotonic").resolution  # like asyncio
         self._idlers: list[asyncio.Future[None]] = []
-        self._held: list[float] = []  # until when those outside are waited for, by the real clock
+        self._held: list[float] = []  # deadlines of calls to other processes, by the real clock
 
     def time(self) -> float:
         return self._now
 
     def stall(self, seconds: float) -> None:
-        """Let time pass in the middle of a turn, as when the process was stopped or something held the loop."""
+        """Advance the time while code runs, as if the process was stopped or the loop was blocked."""
         self._now += seconds
 
     async def sleep_until(self, at: float) -> None:
-        """Return at a time, at once if it is over."""
+        """Return at a time, at once if it has passed."""
         if at > self._now:
             await asyncio.sleep(at - self._now)
 
     async def idle(self) -> None:
-        """Return once nothing is left that can be done before time passes; others may wait for the same."""
+        """Return when no work is left until time advances; several tasks may wait for this."""
         waiter = self.create_future()
         self._idlers.append(waiter)
         await waiter
 
     @contextmanager
     def held(self, seconds: float) -> Iterator[None]:
-        """Let the clock stand still while somebody outside is waited for, but no longer than so many real seconds."""
+        """Stop the clock during a call to another process, for at most `seconds` of real time."""
         until = time.monotonic() + seconds
         self._held.append(until)
         try:
@@ -66,7 +66,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._held.remove(until)
 
     def _select(self, timeout: float | None) -> Any:
-        """Return what can be read and written, as a selector does; pass the time if there is nothing else to do."""
+        """Return the ready files, like a selector; advance the time if there is no other work."""
         is_watching = len(self._watching) > _OWN_FILES or bool(self._held)
         ready = self._poll(0) if is_watching else []
         if not ready and timeout != 0:
@@ -88,16 +88,18 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         if timeout is None:
             raise RuntimeError("deadlock: every task waits and no timer is set")
         self._now += timeout
-        if self._now + self._resolution == self._now:  # so late that the clock is coarser
+        if (
+            self._now + self._resolution == self._now
+        ):  # the time is so large that the resolution of a float is coarser
             self._resolution *= 1024.0
-            self._clock_resolution = self._resolution  # what asyncio goes by
+            self._clock_resolution = self._resolution  # asyncio uses this
         return []
 
     def _reach_next_timer(self) -> None:
-        """Let a timer that is due within the clock's resolution be due.
+        """Advance to a timer that is due within the clock's resolution.
 
-        For asyncio calls it, and who looks at the clock then and finds it is too early would wait again, at the same time
-        for ever.
+        asyncio calls such a timer. Code that reads the clock then, finds that it is too early, and waits again would wait
+        at the same time without end.
         """
         timers = self._scheduled  # type: ignore[attr-defined]
         if timers and 0.0 < timers[0].when() - self._now < self._resolution:
@@ -105,11 +107,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """A clock (scheduler.clock.Clock) that is an event loop's.
+    """A clock (scheduler.clock.Clock) with the time of an event loop.
 
     Args:
-        loop: the running one unless told.
-        epoch: what it shows when the loop's time is 0.
+        loop: the loop; None for the running one.
+        epoch: the time when the loop's time is 0.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None, epoch: datetime = EPOCH) -> None:

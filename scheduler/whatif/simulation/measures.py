@@ -1,4 +1,4 @@
-"""What is counted while a simulation runs, and what is told of it at the end."""
+"""Measures of a simulation, and its result."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 GPU: Final = "gpu"
 _SAMPLES: Final = 200
 _KINDS: Final = 20
-"""So many of the most frequent kinds of pods count for fragmentation."""
+"""Number of the most frequent kinds of pods that count for fragmentation."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How things stood at a moment.
+    """A sample of the cluster.
 
     Attributes:
         at: seconds since the start.
-        waiting: pods.
-        utilisation: resource -> share of the cluster's that is asked for.
-        fragmentation: resource -> share of what is free that lies on nodes where the workload's pods do not fit, on average
-            over its most frequent kinds.
+        waiting: number of pending pods.
+        utilisation: resource -> requested share of the cluster's capacity.
+        fragmentation: resource -> share of free capacity on nodes that the workload's pods do not fit, averaged over the
+            most frequent kinds of pods.
     """
 
     at: float
@@ -44,24 +44,24 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Result(msgspec.Struct, kw_only=True, rename="camel"):
-    """What became of a workload.
+    """The result of a simulation.
 
     Attributes:
-        arrived: pods.
-        placed: likewise, of those.
-        failed: likewise: they were gone before they were placed.
-        waiting: likewise, at the end: nothing that happened made room for them.
-        evicted: pods that were made to go, for others or with their nodes; those that came again for it count as arrived.
-        attempts: to place a pod.
-        errors: attempts that failed for another reason than want of a node.
-        seconds: of virtual time.
-        wait_seconds: percentile -> how long a pod waited that was placed.
-        mean_utilisation: resource -> over time.
-        mean_fragmentation: resource -> over time.
-        samples: in the course of time.
-        unallocated_gpu: percent of the GPU capacity that was asked for so far -> share of it that nobody had, where pods
-            come until it is used up.
-        failed_at: likewise -> pods that failed so far.
+        arrived: number of pods that arrived.
+        placed: number of these that were placed.
+        failed: number of these that were removed before they were placed.
+        waiting: number of these that were pending at the end.
+        evicted: number of pods evicted by preemption or with their node; their replacements count as arrived.
+        attempts: number of scheduling attempts.
+        errors: number of attempts that failed with an error.
+        seconds: virtual time.
+        wait_seconds: percentile -> waiting time of placed pods.
+        mean_utilisation: resource -> average over the samples.
+        mean_fragmentation: resource -> average over the samples.
+        samples: by time.
+        unallocated_gpu: percent of the GPU capacity that was requested so far -> share of it that was not allocated, if
+            pods arrive until it is used up.
+        failed_at: the same percent -> number of pods that failed so far.
     """
 
     arrived: int
@@ -81,11 +81,11 @@ class Result(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class Attempts(NoObserver):
-    """Counts attempts at pods.
+    """Counts scheduling attempts.
 
     Attributes:
-        number: how many there were.
-        errors: how many failed for another reason than want of a node.
+        number: number of attempts.
+        errors: number of attempts that failed with an error.
     """
 
     def __init__(self) -> None:
@@ -99,12 +99,12 @@ class Attempts(NoObserver):
 
 
 class Measures:
-    """Counts one simulation; fulfils `PlayWitness`.
+    """Measures one simulation; implements `PlayWitness`.
 
     Args:
-        workload: which.
-        cache: the cluster as it is.
-        attempts: at pods.
+        workload: the workload.
+        cache: the state of the cluster.
+        attempts: counter of attempts.
     """
 
     def __init__(self, workload: Workload, cache: Cache, attempts: Attempts) -> None:
@@ -117,16 +117,16 @@ class Measures:
         self._next = min(times, default=0.0)
         self._samples: list[Sample] = []
         self._waits: list[float] = []
-        self._gpu_used: dict[str, int] = {}  # node name -> thousandths of GPUs that its pods asked for
-        self._gpu_of: dict[str, int] = {}  # pod uid -> likewise, of those on nodes
+        self._gpu_used: dict[str, int] = {}  # node name -> requested GPUs of its pods, in thousandths
+        self._gpu_of: dict[str, int] = {}  # pod uid -> requested GPUs, in thousandths, of pods on nodes
         for pod in workload.cluster.pods:
             if pod.node_name and not pod.is_terminal:
                 self._take_gpu(pod)
-        self._used = 0  # of those that came
+        self._used = 0  # of pods that arrived
         self._arrived = self._failed = self._evicted = self._demand = 0
         self._curve: dict[
             int, list[tuple[float, int]]
-        ] = {}  # percent -> unallocated share and failed, as often as pods came
+        ] = {}  # percent -> (unallocated share, failed pods) at each arrival
 
     def came(self, pod: PodInfo) -> None:
         self._arrived += 1
@@ -156,9 +156,9 @@ class Measures:
             self._used += milli
 
     def settled(self, now: float) -> None:
-        """Note how things stand, if it is time again."""
+        """Take a sample, if it is time."""
         if self._gives_up and self._capacity:
-            # Averages over the pods that came within a percent, as the published analysis has them.
+            # Averages over the pods that arrived within a percent, as in the published analysis.
             percent = round(100 * self._demand / self._capacity)
             unallocated = 100.0 * (1.0 - self._used / self._capacity)
             self._curve.setdefault(percent, []).append((unallocated, self._failed))
@@ -196,7 +196,7 @@ class Measures:
         return {name: np.maximum(amounts, 0.0) for name, amounts in free.items()}
 
     def result(self, now: float, *, waiting: int) -> Result:
-        """Return what was counted; `waiting` pods were not placed until now."""
+        """Return the result; `waiting` is the number of pending pods."""
         waits = np.array(self._waits or [0.0])
         samples = self._samples
         return Result(
@@ -227,7 +227,7 @@ def _means(each: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _kinds_of(workload: Workload) -> list[tuple[dict[str, Any], float]]:
-    """Return the most frequent kinds of pods: what they ask for, and their share."""
+    """Return the most frequent kinds of pods: their requests, and their share."""
     counts = Counter(
         (
             each.pod.resources.requests.get("cpu", 0),

@@ -1,4 +1,4 @@
-"""The budget of attempts where they take no time, so that none is ever spent."""
+"""The budget of attempts for simulations, in which attempts take no time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class NoBudget(LoopBudget):
-    """Calls plugins as they are: one that goes on for ever holds the simulation for ever."""
+    """Calls plugins without a limit: a plugin that does not return stops the simulation."""
 
     def begin(self) -> None:
-        """Begin nothing."""
+        """Do nothing."""
 
     def stretch(self, function: Callable[..., T], *args: object) -> T:
         return function(*args)

@@ -1,4 +1,4 @@
-"""Other versions of a node, and other nodes like it."""
+"""Changed versions of a node."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def edited(node: NodeObject, edit: Callable[[dict[str, Any]], None]) -> NodeObject:
-    """Return a node as it is after its JSON was changed in place."""
+    """Return a node after a change to its JSON in place."""
     obj: dict[str, Any] = msgspec.json.decode(node.raw)
     edit(obj)
     return decode_node(msgspec.json.encode(obj))
 
 
 def cordoned(node: NodeObject, *, wanted: bool = True) -> NodeObject:
-    """Return a node that takes no more pods, or does again."""
+    """Return a node that is cordoned, or uncordoned."""
 
     def mark(obj: dict[str, Any]) -> None:
         obj.setdefault("spec", {})["unschedulable"] = wanted

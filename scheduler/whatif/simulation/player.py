@@ -1,4 +1,4 @@
-"""Plays a workload on a cluster: pods come when they do, go when they have run, and those that were made to go come again."""
+"""Plays a workload on a cluster: pods arrive, end after their run time, and are replaced if they were evicted."""
 
 from __future__ import annotations
 
@@ -22,48 +22,48 @@ if TYPE_CHECKING:
     from scheduler.whatif.simulation.workload import Workload
 
 _TOLD_EVERY = 200
-"""So many pods come between two words of progress."""
+"""Number of arrivals between two reports of progress."""
 _STAY_WITH_NODE = frozenset({"DaemonSet", "Node"})
 _KEEP_NAMES = frozenset({"StatefulSet"})
 
 
 class PlayWitness(Protocol):
-    """Hears what becomes of the pods of a workload."""
+    """Observes the pods of a workload."""
 
     def came(self, pod: PodInfo) -> None:
-        """Note that a pod came."""
+        """Note that a pod arrived."""
         ...
 
     def placed(self, pod: PodInfo, waited_seconds: float) -> None:
-        """Note that a pod was bound, so long after it came."""
+        """Note that a pod was bound, `waited_seconds` after its arrival."""
         ...
 
     def evicted(self, pod: PodInfo) -> None:
-        """Note that a pod is made to go."""
+        """Note that a pod is evicted."""
         ...
 
     def went(self, pod: PodInfo) -> None:
-        """Note that a pod that was bound is there no more."""
+        """Note that a bound pod was removed."""
         ...
 
     def failed(self, pod: PodInfo) -> None:
-        """Note that a pod is gone that was never bound."""
+        """Note that a pod was removed without being bound."""
         ...
 
     def settled(self, now: float) -> None:
-        """Note that all is done that can be done at this time."""
+        """Note that all work at this time is done."""
         ...
 
 
 class Player:
-    """Plays one workload; hears of the cluster what becomes of its pods.
+    """Plays one workload; observes its pods in the cluster.
 
     Args:
-        witness: is told.
-        progress: is told from time to time how many more pods came.
+        witness: observer of the pods.
+        progress: called from time to time with the number of pods that arrived since the last call.
 
     Attributes:
-        waiting: uid -> a pod that came and was not placed yet, and since when.
+        waiting: uid -> pending pod, and the time of its arrival.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class Player:
         self.waiting: dict[str, tuple[PodInfo, float]] = {}
         self._workload, self._loop, self._witness = workload, daemon.loop, witness
         self._daemon, self._cluster, self._progress = daemon, daemon.cluster, progress
-        self._runs: dict[str, float] = {}  # uid -> seconds after it is placed, of those that end
-        self._running = 0  # how many are placed and will end
-        self._going_back: dict[str, Arrival] = {}  # uid of one that goes -> who comes when it is gone
+        self._runs: dict[str, float] = {}  # uid -> run time in seconds, of pods that end
+        self._running = 0  # number of placed pods that will end
+        self._going_back: dict[str, Arrival] = {}  # uid of a terminating pod -> its replacement
         self._again = Counter[str]()
         self._something_ended = asyncio.Event()
         daemon.cluster.witnessed_by(self)
 
     async def play(self) -> None:
-        """Let everything happen, and return when nothing happens any more."""
+        """Play all changes; return when nothing happens any more."""
         workload, told = self._workload, 0
         happenings: Iterable[Arrival | Event] = heapq.merge(
             workload.events, workload.arrivals, key=attrgetter("at")
@@ -111,7 +111,7 @@ class Player:
             await self._play_out()
 
     async def _play_out(self) -> None:
-        """Wait until all who end have ended and nobody else can be placed."""
+        """Wait until all pods that end have ended and no other pod can be placed."""
         while True:
             await self._daemon.settle()
             self._witness.settled(self._loop.time())
@@ -132,7 +132,7 @@ class Player:
         for pod, _ in list(self.waiting.values()):
             self._cluster.remove_pod(pod.key)
 
-    # What the cluster tells.
+    # Notifications of the cluster.
 
     def bound(self, pod: PodInfo) -> None:
         came = self.waiting.pop(pod.uid, None)
@@ -144,7 +144,7 @@ class Player:
             self._loop.call_later(runs, self._cluster.end, pod.key, pod.uid)
 
     def evicted(self, pod: PodInfo) -> None:
-        """Have whoever owns a pod make another in its place: at once, or by the same name when it is gone."""
+        """Create the replacement of a pod as its owner would: at once, or by the same name after the pod is gone."""
         self._witness.evicted(pod)
         owner = next((each for each in pod.pod.metadata.owner_references if each.controller), None)
         if owner is None or owner.kind in _STAY_WITH_NODE:

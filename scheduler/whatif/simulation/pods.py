@@ -1,4 +1,4 @@
-"""Other versions of a pod, and other pods like it, made without going through JSON where nobody reads that."""
+"""Changed versions and copies of a pod, made without JSON if no plugin reads it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _COPIED = (
     "written_node_affinity",
     "_storage_volumes",
     "_claims",
-)  # what was computed from parts that other versions have as well
+)  # values computed from parts that do not change
 
 
 def changed(pod: PodInfo, version: str, *, node_name: str | None = None, **status: Any) -> PodInfo:
-    """Return a pod with another status, and on a node if one is given; its JSON stays as it was."""
+    """Return a pod with another status, and on a node if one is given; its JSON stays the same."""
     replace = msgspec.structs.replace
     made = pod.pod
     return _like(
@@ -52,7 +52,7 @@ def terminating(pod: PodInfo, at: str, version: str) -> PodInfo:
 
 
 def annotated(pod: PodInfo, annotations: Mapping[str, str | None], version: str) -> PodInfo:
-    """Return a pod with other annotations; None takes one away."""
+    """Return a pod with other annotations; None removes one."""
     replace, metadata = msgspec.structs.replace, pod.pod.metadata
     merged = {**metadata.annotations, **annotations}
     kept = {name: value for name, value in merged.items() if value is not None}
@@ -62,14 +62,14 @@ def annotated(pod: PodInfo, annotations: Mapping[str, str | None], version: str)
 
 
 def with_status_of(known: PodInfo, pod: PodInfo, version: str) -> PodInfo:
-    """Return a pod with the status of its version that is known."""
+    """Return a pod with the status of its known version."""
     replace, made = msgspec.structs.replace, pod.pod
     metadata = replace(made.metadata, resource_version=version)
     return PodInfo(replace(made, metadata=metadata, status=known.pod.status), pod.raw)
 
 
 def pending(pod: PodInfo) -> PodInfo:
-    """Return a pod as it is before anybody has placed it."""
+    """Return a pod as it was before it was placed."""
     made = named(pod, pod.name)
     metadata = msgspec.structs.replace(made.pod.metadata, uid=pod.uid)
     return PodInfo(msgspec.structs.replace(made.pod, metadata=metadata), made.raw)
@@ -78,13 +78,13 @@ def pending(pod: PodInfo) -> PodInfo:
 def named(
     pod: PodInfo, name: str, *, owners: tuple[OwnerReference, ...] | None = None, number: int = 0
 ) -> PodInfo:
-    """Return another pod that asks for the same, pending and unknown to anybody.
+    """Return a pending copy of a pod.
 
     Args:
-        pod: the one it is like.
-        name: of the new one.
-        owners: of the new one, if they are others.
-        number: tells pods apart that have this name one after another.
+        pod: the original.
+        name: name of the copy.
+        owners: owners of the copy; None for the same.
+        number: distinguishes successive copies with the same name.
     """
     replace, metadata, spec = msgspec.structs.replace, pod.pod.metadata, pod.pod.spec
     uid = f"uid-of-{metadata.namespace}/{name}" + (f"-{number}" if number else "")
@@ -106,7 +106,7 @@ def named(
 
 
 def for_scheduler(pod: PodInfo, scheduler_name: str) -> PodInfo:
-    """Return a pod that is another scheduler's to place."""
+    """Return a pod with another schedulerName."""
     spec = msgspec.structs.replace(pod.pod.spec, scheduler_name=scheduler_name)
     return _like(pod, msgspec.structs.replace(pod.pod, spec=spec))
 

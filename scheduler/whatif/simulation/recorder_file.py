@@ -2,7 +2,7 @@
 
 Source:
     github.com/kubernetes-sigs/kube-scheduler-simulator, simulator/recorder/recorder.go (Record): JSON lines of
-    {time, event: Add|Update|Delete, resource}, of deletions only the name; simulator/replayer/replayer.go reads them.
+    {time, event: Add|Update|Delete, resource}, for deletions only with the name; simulator/replayer/replayer.go reads them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _EVENTS = ("Add", "Update", "Delete")
 
 
 class RecordingError(SchedulerError):
-    """A recording cannot be read; with the file, the line and what is wrong."""
+    """A recording cannot be read; the message names file, line and error."""
 
 
 class _Record(msgspec.Struct):
@@ -68,7 +68,7 @@ class _Life:
 
 
 def is_recording(path: str) -> bool:
-    """Say whether a file looks like a recording, or a directory that may hold some."""
+    """Return whether a file looks like a recording, or a directory may contain some."""
     if Path(path).is_dir():
         return True
     try:
@@ -79,11 +79,11 @@ def is_recording(path: str) -> bool:
 
 
 def read_recording(path: str) -> Workload:
-    """Read a recording: a file, which may be compressed by gzip, or a directory of them, read by name.
+    """Read a recording: a file, possibly compressed by gzip, or a directory of them, read by name.
 
-    What was made before the recording began is there from the start, pods on their nodes. Other pods come pending when they were
-    added. They go as long after they are placed as they did there; those that were never placed go when they did.
-    A last line that was torn off is left out.
+    Objects created before the recording began exist from the beginning, pods on their nodes. Other pods arrive as pending
+    when they were added. Each runs as long as recorded once it is placed; pods that were never placed are removed when they
+    were. An incomplete last line is ignored.
 
     Raises:
         RecordingError: the file, line and field that cannot be read.
@@ -97,12 +97,12 @@ def read_recording(path: str) -> Workload:
         except (OSError, EOFError, zlib.error) as error:
             raise RecordingError(f"{file}: cannot be read: {error}") from error
     if reader.began is None:
-        raise RecordingError(f"{path}: holds no record")
+        raise RecordingError(f"{path}: contains no record")
     return reader.workload()
 
 
 def _complete(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines and their numbers; the last only if it is whole."""
+    """Yield the lines and their numbers; the last line only if it is complete."""
     held: tuple[int, bytes] | None = None
     for number, line in enumerate(_lines(path), start=1):
         if held is not None:
@@ -126,7 +126,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     with gzip.open(path) if is_packed else path.open("rb") as lines:
         try:
             yield from lines
-        except EOFError:  # torn off in a packed file: what was read up to there holds
+        except EOFError:  # a truncated compressed file: the lines up to there count
             return
 
 
@@ -134,13 +134,13 @@ def _read(line: bytes) -> _Record:
     """Return a record.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a record.
     """
     record = _DECODER.decode(line)
     if record.event not in _EVENTS:
         raise ValueError(f"event: must be one of {', '.join(_EVENTS)}, was {record.event!r:.40}")
     if record.time.tzinfo is None:
-        raise ValueError("time: must say its zone")
+        raise ValueError("time: must have a time zone")
     return record
 
 
@@ -164,7 +164,7 @@ class _Reader:
             raise RecordingError(f"{where}: {error}") from error
 
     def workload(self) -> Workload:
-        """Return what was read."""
+        """Return the workload."""
         for life in list(self._lives.values()):
             self._end(life, None)
         return Workload(
@@ -218,13 +218,13 @@ class _Reader:
             life = self._lives[identity.key] = _Life(pod, at, was_there)
             if was_there:
                 self._cluster.pods.append(pod)
-        elif not pod.node_name and pod.pod.spec != life.pod.pod.spec:  # a gate was lifted, for example
+        elif not pod.node_name and pod.pod.spec != life.pod.pod.spec:  # for example, a gate was removed
             self._events.append(PodIsAnother(at, pending(pod)))
         if pod.node_name and life.bound is None:
             life.bound = at
 
     def _end(self, life: _Life, at: float | None) -> None:
-        """Note that a pod goes; None if it was still there at the end."""
+        """Note that a pod ends; None if it existed at the end."""
         if life.was_there:
             if at is not None:
                 self._events.append(PodGoes(at, life.pod.key))
@@ -235,12 +235,12 @@ class _Reader:
             self._events.append(PodGoes(at, life.pod.key))
 
     def _is_old(self, metadata: Any) -> bool:
-        """Whether an object was made before the recording began."""
+        """Return whether an object was created before the recording began."""
         created = metadata.get("creationTimestamp")
         if not created:
             return False
         assert self.began is not None
         made = datetime.fromisoformat(created)
         if made.tzinfo is None:
-            raise ValueError("metadata.creationTimestamp: must say its zone")
+            raise ValueError("metadata.creationTimestamp: must have a time zone")
         return made <= self.began

@@ -1,4 +1,4 @@
-"""Recordings of our own as workloads: the pods that were to be placed come as they did, all else happens as it did."""
+"""Our own recordings as workloads: the pods to place arrive as recorded, and all other changes happen as recorded."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 
 def is_own_recording(path: str) -> bool:
-    """Say whether a folder holds files of `run --record`."""
+    """Return whether a folder contains files of `run --record`."""
     return Path(path).is_dir() and any(Path(path).glob(f"*{SUFFIX}"))
 
 
 def read_own_recording(path: str) -> Workload:
-    """Read a folder of `run --record`, as far as it is whole.
+    """Read a folder of `run --record`, as far as its files are complete.
 
-    Pods that the recorded scheduler was to place come pending when they came, and run as long as they did once they are
-    placed. Who came in the place of one that was made to go does not come: whoever goes here comes again. Pods of other
+    Pods of the recorded scheduler arrive as pending when they did, and run as long as recorded once they are placed.
+    Recorded replacements of evicted pods do not arrive, because the simulation replaces its own evicted pods. Pods of other
     schedulers are where and when they were.
 
     Raises:
@@ -65,9 +65,9 @@ def read_own_recording(path: str) -> Workload:
 
 
 class _Reader:
-    """Takes what happened in, and tells it as a workload.
+    """Converts recorded changes to a workload.
 
-    As a place for objects of other kinds, it writes down what is put there.
+    As a store for objects of other kinds, it collects the objects.
     """
 
     def __init__(self, lives: Mapping[str, Life], preempted: Collection[str]) -> None:
@@ -77,13 +77,13 @@ class _Reader:
         self._objects = RecordedObjects(self, follows=False)
         self._known: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._uids: dict[str, str] = {}
-        self._newest: dict[str, PodInfo] = {}  # uid -> of lives that wait
+        self._newest: dict[str, PodInfo] = {}  # uid -> newest version of a pending pod
         self._closed: set[str] = set()  # nodes that take no pods
         self._drained: set[str] = set()
         self._now = 0.0
 
     def take_first(self, happening: Happening) -> None:
-        """Take in what was there from the start."""
+        """Add an object that existed at the beginning."""
         if happening.kind == NODE_KIND:
             self._cluster.nodes.append(happening.obj)
         elif happening.kind == POD_KIND and happening.obj.node_name:
@@ -93,7 +93,7 @@ class _Reader:
             self.take(happening)
 
     def take(self, happening: Happening) -> None:
-        """Take in what happened later."""
+        """Add a later change."""
         self._now = happening.at
         if happening.kind == POD_KIND:
             if happening.obj is None:
@@ -108,7 +108,7 @@ class _Reader:
             self._node(happening.obj)
 
     def workload(self) -> Workload:
-        """Return what was taken in."""
+        """Return the workload."""
         ours = [life for life in self._lives.values() if not life.is_there and not life.is_heir]
         arrivals = [
             Arrival(pending(life.pod), life.came, life.runs if life.bound < inf else inf) for life in ours
@@ -137,7 +137,7 @@ class _Reader:
             self._newest[pod.uid] = pod
 
     def _drain(self, node_name: str) -> None:
-        """Note that a node is emptied, if it takes no pods any more."""
+        """Note that a node is drained, if it takes no pods."""
         if node_name in self._closed and node_name not in self._drained:
             self._drained.add(node_name)
             self._events.append(NodeIsDrained(self._now, node_name))
@@ -147,10 +147,10 @@ class _Reader:
         if life is None or life.is_there or (life.bound == inf and not life.is_heir):
             self._events.append(PodGoes(self._now, key))
 
-    # What objects of other kinds are put into.
+    # The store for objects of other kinds.
 
     def put_object(self, kind: str, obj: Mapping[str, Any]) -> object:
-        """Note that an object came, or is another."""
+        """Note that an object was added or changed."""
         key = object_key(obj)
         self._known[kind, key] = obj
         if self._now:
@@ -160,10 +160,10 @@ class _Reader:
         return obj
 
     def remove_object(self, kind: str, key: str) -> None:
-        """Note that an object is gone."""
+        """Note that an object was deleted."""
         if self._known.pop((kind, key), None) is not None:
             self._events.append(ObjectGoes(self._now, kind, key))
 
     def find(self, kind: str, key: str) -> Mapping[str, Any] | None:
-        """Return an object as it is now."""
+        """Return the current version of an object."""
         return self._known.get((kind, key))

@@ -1,4 +1,4 @@
-"""Results of simulations as tables: a line for each configuration, the mean over its seeds."""
+"""Results of simulations as tables: a row for each configuration, with the mean over its seeds."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from scheduler.whatif.simulation.measures import Result
 
     Column = tuple[str, Callable[[Result], float], str]
-    """Its title, what it is of a result, and how that is written."""
+    """Title, value of a result, and format."""
 
 _DEMANDS = (80, 85, 90, 95, 100, 105, 110, 115, 120, 125, 130)
 
 
 def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
-    """Write tables of what became of pods and of resources, and of inflated workloads those of unallocated GPUs and of failures."""
+    """Print tables of pods and of resources and, for inflated workloads, of unallocated GPUs and failures."""
     by_config: dict[str, list[Result]] = {}
     for config, result in results:
         by_config.setdefault(config, []).append(result)

@@ -1,4 +1,4 @@
-"""One simulation: a workload under one configuration, in virtual time."""
+"""One simulation: a workload with one configuration, in virtual time."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def simulate(
     first_of_equals: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Result:
-    """Let pods come and go, and say what became of them.
+    """Simulate a workload, and return the result.
 
-    The scheduler is the daemon's: its queue, cycles, preemption, groups and bindings. What it does takes no time.
+    The scheduler is the daemon's: its queue, cycles, preemption, groups and bindings. Its work takes no virtual time.
 
     Args:
-        workload: of which pods under other schedulers' names are under the first profile's.
-        configuration: whose settings hold, as far as they are not about an API server.
-        seed: of the choice among the best nodes.
-        first_of_equals: the one of the smallest name is taken of the best nodes, instead of any.
-        progress: is told from time to time how many more pods came.
+        workload: the workload; pods of unknown schedulerNames get the first profile's.
+        configuration: the configuration; settings for an API server have no effect.
+        seed: seed for the choice among the best nodes.
+        first_of_equals: choose the smallest name among the best nodes, instead of a random one.
+        progress: called from time to time with the number of pods that arrived since the last call.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -67,7 +67,7 @@ async def _simulate(
 
 
 class _First(Random):
-    """Takes the first of several; rows are in the order in which nodes came."""
+    """Chooses the first of several rows; rows are in the order in which nodes were added."""
 
-    def randrange(self, *_args: int) -> int:  # type: ignore[override]  # what is asked of it here
+    def randrange(self, *_args: int) -> int:  # type: ignore[override]  # the only method that is used
         return 0

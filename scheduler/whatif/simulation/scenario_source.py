@@ -1,13 +1,13 @@
-"""Scenarios of simulations: a made-up cluster, what comes to it, and what happens to it, from a YAML file.
+"""Scenarios of simulations: a generated cluster, its workloads, and its changes, from a YAML file.
 
-nodes:                # groups of nodes that are alike, as in scenarios of the simulated API server
+nodes:                # groups of identical nodes, as in scenarios of the simulated API server
 - {name: general, count: 20, cpu: "8", memory: 32Gi, zones: [a, b]}
-manifests: [web.yaml] # further objects, in files beside this one or here: nodes, pods, PodGroups, claims, priorities
-workloads:            # pods that come
+manifests: [web.yaml] # other objects, in files beside this one or inline: nodes, pods, PodGroups, claims, priorities
+workloads:            # pods that arrive
 - {name: web, replicas: 30, cpu: 500m, memory: 1Gi}
 - {name: batch, kind: Job, replicas: 2, cpu: "2", runs: 10m, every: 30s, until: 2h, priority: -5}
 - {name: train, kind: Job, replicas: 4, cpu: "4", runs: 1h, at: 20m, every: 1h, until: 8h, gang: true}
-steps:                # each at a time since the start
+steps:                # each at a time since the beginning
 - {at: 30m, addNodes: {name: more, count: 5, cpu: "8", memory: 32Gi}}
 - {at: 40m, scale: {name: web, replicas: 60}}
 - {at: 1h, drain: general-3}
@@ -63,20 +63,20 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class WorkloadPart(_Part, frozen=True, kw_only=True):
-    """Pods that are alike.
+    """Identical pods.
 
     Attributes:
-        name: what their names begin with.
-        kind: who owns them, and makes others for those that are made to go.
-        replicas: how many come at a time.
-        cpu: what each asks for, as a quantity; memory and resources likewise.
-        spec: further fields of their spec.
-        at: when the first come.
-        every: how long until as many come again, on average; None for never.
-        until: when no more come.
-        random: whether they come at random times, by the workload's name, instead of evenly.
-        runs: how long each runs once it is placed; None for ever.
-        gang: whether those that come together are placed together.
+        name: prefix of their names.
+        kind: kind of their owner, which replaces evicted pods.
+        replicas: number of pods that arrive at a time.
+        cpu: request of each pod, as a quantity; `memory` and `resources` are requests too.
+        spec: other fields of their spec.
+        at: time of the first arrival.
+        every: average time between arrivals; None for only one.
+        until: time after which none arrive.
+        random: whether arrivals are random, seeded by the name, instead of regular.
+        runs: run time of each pod; None for no end.
+        gang: whether the pods of an arrival are placed together.
     """
 
     name: str
@@ -99,23 +99,23 @@ class WorkloadPart(_Part, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if (self.every is None) != (self.until is None):
-            raise ValueError("must have both of every and until, or none")
+            raise ValueError("must have both every and until, or neither")
         if self.every is not None and self.every.seconds <= 0:
-            raise ValueError("every must be longer than nothing")
+            raise ValueError("every must be more than 0")
         for name, duration in (("at", self.at), ("runs", self.runs)):
             if duration is not None and duration.seconds < 0:
                 raise ValueError(f"{name} must not be negative, was {duration}")
 
 
 class ScalePart(_Part, frozen=True, kw_only=True):
-    """A workload that is scaled."""
+    """A change of the number of pods of a workload."""
 
     name: str
     replicas: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class StepPart(TimedPart, frozen=True, kw_only=True):
-    """One thing that happens at a time."""
+    """A change at a time."""
 
     add_nodes: NodeGroup | None = None
     remove_node: str | None = None
@@ -134,7 +134,7 @@ class _File(_Part, frozen=True, kw_only=True):
 
 
 def is_scenario(data: bytes) -> bool:
-    """Say whether a file is a scenario, and no API object: a mapping with `workloads`, or `nodes` without a kind."""
+    """Return whether a file is a scenario and not an API object: a mapping with `workloads`, or `nodes` without a kind."""
     try:
         value = read(data.decode()).value
     except UnicodeDecodeError:
@@ -146,7 +146,7 @@ def read_scenario(path: str | Path) -> Workload:
     """Read a scenario and the files it names.
 
     Raises:
-        ConfigurationError: all that is wrong with it, by file and field.
+        ConfigurationError: all errors, by file and field.
     """
     path = Path(path)
     found = read_document(path, _File)
@@ -300,7 +300,7 @@ def _events(step: StepPart) -> Iterator[Event]:
 
 
 def _faults(found: _File, nodes: set[str]) -> list[FieldError]:
-    """Return what is named and is not there."""
+    """Return errors for names that do not exist."""
     known = nodes | {
         name for step in found.steps if step.add_nodes is not None for name in step.add_nodes.node_names
     }
@@ -322,6 +322,8 @@ def _faults(found: _File, nodes: set[str]) -> list[FieldError]:
     seen: set[str] = set()
     for place, part in enumerate(found.workloads):
         if part.name in seen:
-            faults.append(FieldError(child(entry("workloads", place), "name"), "is that of another workload"))
+            faults.append(
+                FieldError(child(entry("workloads", place), "name"), "is the name of another workload")
+            )
         seen.add(part.name)
     return faults

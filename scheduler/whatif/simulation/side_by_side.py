@@ -1,4 +1,4 @@
-"""Several simulations at once, a process each."""
+"""Simulations in parallel processes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Job:
     """One configuration with one seed.
 
     Attributes:
-        config: path of its file, which is read by now.
-        seed: of ties and draws.
-        inflate: the share of the GPU capacity up to which pods come; None leaves the workload.
-        arrivals: how many pods are drawn; None leaves the workload.
-        first_of_equals: take the best node of the smallest name.
+        config: path of its file, which was read before.
+        seed: seed for ties and random samples.
+        inflate: share of the GPU capacity up to which pods arrive; None keeps the workload.
+        arrivals: number of pods to draw; None keeps the workload.
+        first_of_equals: choose the smallest name among the best nodes.
     """
 
     config: str
@@ -37,18 +37,18 @@ class Job:
     first_of_equals: bool = False
 
     def workload(self, given: Workload) -> Workload:
-        """Return what comes, of what was given."""
+        """Return the workload of this job."""
         if self.inflate is not None:
             return inflated(given, self.inflate, self.seed)
         return given if self.arrivals is None else drawn(given, self.arrivals, self.seed)
 
     def number(self, given: Workload) -> int:
-        """Return how many pods come."""
+        """Return the number of pods that arrive."""
         return len(self.workload(given).arrivals) if self.arrivals is None else self.arrivals
 
 
 class Jobs(list[Job]):
-    """Jobs, the configurations that they name, and the workload that all of them take."""
+    """Jobs, their configurations, and their common workload."""
 
     def __init__(self, jobs: Iterable[Job], configs: Iterable[Configuration], workload: Workload) -> None:
         super().__init__(jobs)
@@ -68,11 +68,11 @@ def jobs_of(
     """Return a job for each configuration and seed.
 
     Raises:
-        ValueError: the workload cannot be inflated, or there is nothing to draw from.
+        ValueError: the workload cannot be inflated, or has no pods to draw from.
     """
     seeds = list(seeds)
     if arrivals is not None and not workload.arrivals:
-        raise ValueError("nothing to draw from: no pod comes")
+        raise ValueError("nothing to draw from: the workload has no pods")
     if inflate is not None:
         inflated(workload, inflate, seeds[0])
     return Jobs(
@@ -91,8 +91,8 @@ def run_all(jobs: Jobs, *, processes: int | None = None, show: bool = False) -> 
 
     Args:
         jobs: which.
-        processes: how many at a time; as many as there are CPUs if not given.
-        show: a progress bar on standard error.
+        processes: number of processes; None for one per CPU.
+        show: whether to show a progress bar on standard error.
 
     Raises:
         OtherProcessError: a plugin is unknown, broken, or has bad arguments; an object that a plugin needs is malformed.

@@ -1,4 +1,4 @@
-"""What is simulated, from wherever it is: a trace, a scenario, a recording, or a cluster with changes."""
+"""Sources of simulations: a trace, a scenario, a recording, or a cluster with edits."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def read_source(
     leave_out: Sequence[str] = (),
     scale: Sequence[str] = (),
 ) -> Workload:
-    """Return what a file says, after changes to the cluster that it shows.
+    """Return the workload of a file, after edits to its cluster.
 
     Args:
-        source: a trace's pods, a scenario, a recording, or a cluster; `-` is a cluster on standard input, and so is a pipe.
-        nodes: a trace's nodes.
-        gpu_nodes_only: of a trace.
-        add_nodes: see `edits.with_nodes`; of a cluster only, as are the others.
+        source: pods of a trace, a scenario, a recording, or a cluster; `-` and pipes are clusters.
+        nodes: the nodes of a trace.
+        gpu_nodes_only: whether to ignore a trace's nodes without GPUs.
+        add_nodes: see `edits.with_nodes`; all edits apply only to clusters.
         leave_out: see `edits.without`.
         scale: see `edits.scaled`.
 
     Raises:
-        SchedulerError: what cannot be read, with its place, or an edit that makes no sense.
+        SchedulerError: a part that cannot be read, with its place, or an invalid edit.
     """
     has_edits = bool(add_nodes or leave_out or scale)
     if nodes is not None:
@@ -48,9 +48,7 @@ def read_source(
         other = _other_than_cluster(source) if _can_be_looked_at(source) else None
     if other is not None:
         if has_edits:
-            raise EditError(
-                "--add-nodes, --without and --scale change a cluster from kubectl, and nothing else"
-            )
+            raise EditError("--add-nodes, --without and --scale apply only to a cluster from kubectl")
         return other
     cluster = load(source)
     for text in leave_out:
@@ -71,7 +69,7 @@ def _other_than_cluster(source: str) -> Workload | None:
 
 
 def _can_be_looked_at(source: str) -> bool:
-    """Say whether it can be seen what it is before it is read: what comes through a pipe comes once."""
+    """Return whether the type of a source can be detected before it is read: a pipe can be read only once."""
     if source == STANDARD_INPUT:
         return False
     path = Path(source)
@@ -80,6 +78,6 @@ def _can_be_looked_at(source: str) -> bool:
             return path.is_dir()
         with path.open("rb") as file:
             file.read(1)
-    except OSError:  # whoever reads it says why
+    except OSError:  # the reader reports the error
         return False
     return True

@@ -1,4 +1,4 @@
-"""What happens to a cluster beside pods that come: nodes come and go, are drained and fail, objects change."""
+"""Changes of a cluster beside arriving pods: nodes are added, removed, drained and fail, and objects change."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 class Event(Protocol):
-    """Something that happens at a time.
+    """A change at a time.
 
     Attributes:
-        at: seconds since the start.
+        at: seconds since the beginning.
     """
 
     @property
     def at(self) -> float: ...
 
     def happen(self, cluster: MemoryCluster) -> None:
-        """Do it to a cluster."""
+        """Apply the change to a cluster."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NodeIsThere:
-    """A node comes, or is another by now."""
+    """A node is added or changed."""
 
     at: float
     node: NodeObject
@@ -43,7 +43,7 @@ class NodeIsThere:
 
 @dataclass(frozen=True, slots=True)
 class NodeGoes:
-    """A node goes, and its pods with it, all at once; those with an owner come again."""
+    """A node is removed with its pods, at once; owners replace their pods."""
 
     at: float
     name: str
@@ -58,7 +58,7 @@ class NodeGoes:
 
 @dataclass(frozen=True, slots=True)
 class NodeIsCordoned:
-    """A node takes no more pods, or does again."""
+    """A node is cordoned or uncordoned."""
 
     at: float
     name: str
@@ -72,7 +72,7 @@ class NodeIsCordoned:
 
 @dataclass(frozen=True, slots=True)
 class NodeIsDrained:
-    """A node takes no more pods, and those that are there are asked to go."""
+    """A node is cordoned, and its pods are evicted."""
 
     at: float
     name: str
@@ -86,7 +86,7 @@ class NodeIsDrained:
 
 @dataclass(frozen=True, slots=True)
 class PodIsThere:
-    """A pod comes, or is another by now: one of another scheduler, where that has placed it."""
+    """A pod is added or changed, for example a pod that another scheduler placed."""
 
     at: float
     pod: PodInfo
@@ -97,7 +97,7 @@ class PodIsThere:
 
 @dataclass(frozen=True, slots=True)
 class PodGoes:
-    """A pod goes, if it is there."""
+    """A pod is removed, if it exists."""
 
     at: float
     key: str
@@ -108,7 +108,7 @@ class PodGoes:
 
 @dataclass(frozen=True, slots=True)
 class OwnerKeeps:
-    """A workload has so many pods at most; pending ones go first, then those that came last."""
+    """A workload is limited to a number of pods; pending pods are removed first, then the newest ones."""
 
     at: float
     namespace: str
@@ -124,7 +124,7 @@ class OwnerKeeps:
 
 @dataclass(frozen=True, slots=True)
 class ObjectIsThere:
-    """An object of another kind comes, or is another by now."""
+    """An object of another kind is added or changed."""
 
     at: float
     kind: str
@@ -136,7 +136,7 @@ class ObjectIsThere:
 
 @dataclass(frozen=True, slots=True)
 class ObjectGoes:
-    """An object of another kind goes."""
+    """An object of another kind is removed."""
 
     at: float
     kind: str
@@ -148,7 +148,7 @@ class ObjectGoes:
 
 @dataclass(frozen=True, slots=True)
 class PodIsAnother:
-    """A pending pod changes, if it still waits: a gate is lifted, for example."""
+    """A pending pod changes, for example because a gate is removed."""
 
     at: float
     pod: PodInfo

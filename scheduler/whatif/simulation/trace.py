@@ -1,4 +1,4 @@
-"""Alibaba's trace of a cluster with GPUs (cluster-trace-gpu-v2023, "openb"): two tables, of nodes and of pods."""
+"""Alibaba's trace of a GPU cluster (cluster-trace-gpu-v2023, "openb"): a table of nodes and a table of pods."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class TraceError(SchedulerError):
 
 
 def read_trace(nodes: Path, pods: Path, *, gpu_nodes_only: bool = False) -> Workload:
-    """Read a trace; either table may be compressed by gzip.
+    """Read a trace; tables may be compressed by gzip.
 
     Args:
-        nodes: with the columns sn, cpu_milli, memory_mib, gpu and model.
-        pods: with name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, creation_time, deletion_time and
-            scheduled_time. A pod runs for as long as it did after it was scheduled.
-        gpu_nodes_only: leave out nodes without GPUs, as the paper of the trace does.
+        nodes: table with the columns sn, cpu_milli, memory_mib, gpu and model.
+        pods: table with name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, creation_time, deletion_time and
+            scheduled_time. A pod runs as long as it did after it was scheduled.
+        gpu_nodes_only: whether to ignore nodes without GPUs, as the paper of the trace does.
 
     Raises:
         TraceError: the file, line and field that cannot be read.
@@ -131,7 +131,7 @@ class _Row:
 
 
 def _rows(path: Path, name: str) -> Iterator[_Row]:
-    """Yield the lines of a table; `name` is the column in which no two are the same."""
+    """Yield the lines of a table; `name` is the column whose values are unique."""
     try:
         data = path.read_bytes()
         text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
@@ -143,7 +143,7 @@ def _rows(path: Path, name: str) -> Iterator[_Row]:
         for cells in table:
             line, named = table.line_num, cells.get(name) or ""
             if named and places.setdefault(named, line) != line:
-                raise TraceError(f"{path}:{line}: {name} {named!r:.80} is in line {places[named]} already")
+                raise TraceError(f"{path}:{line}: {name} {named!r:.80} is already in line {places[named]}")
             yield _Row(f"{path}:{line}", cells)
     except csv.Error as error:
         raise TraceError(f"{path}:{table.reader.line_num}: {error}") from error

@@ -1,4 +1,4 @@
-"""The daemon's parts and cycles in virtual time, on a cluster in memory."""
+"""The daemon's parts and cycles in virtual time, with a cluster in memory."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _REFRESH_SECONDS = 10.0
-"""Real ones, for the data of one plugin."""
+"""Real time for the data of one plugin."""
 _BUSY = (Place.ACTIVE, Place.BACKOFF, Place.IN_FLIGHT)
 _PATIENCE_SECONDS = 700.0
-"""So long after the last change those who are tried again and again are given up: longer than a pod may wait untried."""
+"""Virtual time after the last change at which retried pods are given up; longer than a pod may wait unschedulable."""
 
 
 class VirtualDaemon:
-    """One scheduler; what happens to `cluster` it hears at once, and decides before time passes.
+    """One scheduler; changes of `cluster` reach it at once, and it decides before time advances.
 
     Args:
-        loop: it lives in.
-        configuration: whose settings hold, as far as they are not about an API server.
+        loop: the event loop.
+        configuration: the configuration; settings for an API server have no effect.
         random: breaks ties.
-        observer: counts.
-        in_tree: the plugins there are.
-        epoch: what the clock shows at the loop's time 0.
-        stop_seconds, binding_seconds: as of `MemoryCluster`.
+        observer: observes decisions.
+        in_tree: the in-tree plugins.
+        epoch: time when the loop's time is 0.
+        stop_seconds, binding_seconds: those of `MemoryCluster`.
 
     Attributes:
-        loop: as given.
+        loop: the event loop.
         parts: state, profiles and queue.
-        cycles: what places pods.
-        cluster: the cluster.
+        cycles: the scheduling and binding cycles.
+        cluster: the cluster in memory.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -126,7 +126,7 @@ class VirtualDaemon:
         bind_volumes(self.cluster)
 
     async def run(self, play: Coroutine[Any, Any, None]) -> None:
-        """Schedule while something is played, then end."""
+        """Schedule while a coroutine runs, then stop."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.parts.web.close)
             stack.push_async_callback(self._extenders.close)
@@ -139,7 +139,7 @@ class VirtualDaemon:
                 await working
 
     def fill(self, cluster: ClusterFile) -> None:
-        """Take in what there is from the start, as the first lists would show it.
+        """Add the initial objects, as the first lists would.
 
         Raises:
             ObjectError: an object that a plugin needs is malformed.
@@ -154,9 +154,9 @@ class VirtualDaemon:
                 self.cluster.put_pod(pod)
 
     async def settle(self) -> None:
-        """Wait until nothing happens any more unless something from outside does: nobody is tried, nobody is leaving.
+        """Wait until only an outside change could cause work: no pod is tried, and no pod is terminating.
 
-        Those who are tried again and again in vain, as after errors, are given up in the end.
+        Pods that are retried in vain, for example after errors, are given up in the end.
         """
         changes, since = -1, 0.0
         while True:

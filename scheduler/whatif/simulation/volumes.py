@@ -1,6 +1,6 @@
-"""Stands for who binds claims to volumes and makes volumes for them, so that pods which wait for that go on.
+"""Simulates the controllers that bind PersistentVolumeClaims and provision volumes for them.
 
-A volume that names a claim gets it; a claim that was given a node gets a new volume there, at once.
+A claim that a volume names is bound to it; a claim with a selected node gets a new volume there, at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 
 
 def bind_volumes(cluster: MemoryCluster) -> None:
-    """Have the claims of a cluster bound from now on, where plugins read them."""
+    """Bind the claims of a cluster from now on, if plugins read them."""
     controller = _Volumes(cluster)
     cluster.after_write(VOLUMES, controller.look_at_volume)
     cluster.after_write(CLAIMS, controller.look_at_claim)
@@ -44,7 +44,7 @@ class _Volumes:
                 self._bind(claim, volume["metadata"]["name"])
 
     def look_at_claim(self, claim: Object) -> None:
-        """Make a volume for a claim that was given a node, and bind it."""
+        """Provision a volume for a claim with a selected node, and bind it."""
         node_name = _annotations(claim).get(_SELECTED_NODE)
         node = self._cluster.nodes.get(node_name or "")
         if node is None or claim["spec"].get("volumeName"):

@@ -1,4 +1,4 @@
-"""What is simulated: nodes, and pods that come, run for a while and go."""
+"""The input of a simulation: nodes, and pods that arrive, run and end."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ GPU_MODEL = "alibabacloud.com/gpu-card-model"
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A pod that comes.
+    """A pod that arrives.
 
     Attributes:
-        pod: pending.
-        at: seconds since the start.
-        runs: seconds after it was placed, until it goes; infinity if it stays.
+        pod: the pending pod.
+        at: seconds since the beginning.
+        runs: run time in seconds after it is placed; infinity for no end.
     """
 
     pod: PodInfo
@@ -39,13 +39,13 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A cluster and what comes to it.
+    """A cluster and its changes.
 
     Attributes:
-        cluster: the nodes, and the pods that are there from the start.
-        arrivals: by time.
-        events: what else happens, by time; before the pods that come at the same moment.
-        gives_up: whether a pod that does not fit when it comes is gone, instead of waiting.
+        cluster: the nodes, and the pods that exist at the beginning.
+        arrivals: pods, by time.
+        events: other changes, by time; they precede arrivals at the same time.
+        gives_up: whether a pod that does not fit at its arrival is removed, instead of waiting.
     """
 
     cluster: ClusterFile
@@ -55,7 +55,7 @@ class Workload:
 
 
 def gpu_milli(pod: PodInfo) -> int:
-    """Return the GPU share that a pod asks for, in thousandths of a GPU."""
+    """Return the GPU share that a pod requests, in thousandths of a GPU."""
     said = pod.annotations
     if GPU_MILLI not in said and GPU_COUNT not in said:
         return 0
@@ -71,19 +71,19 @@ def gpu_capacity(cluster: ClusterFile) -> int:
 
 
 def inflated(workload: Workload, ratio: float, seed: int) -> Workload:
-    """Return the pods in random order and then more of them, drawn with replacement, up to a share of the GPU capacity.
+    """Return the pods in random order and more of them, drawn with replacement, up to a share of the GPU capacity.
 
-    Nobody goes, and who does not fit is gone: as the paper "Beware of Fragmentation" inflates its trace.
+    No pod ends, and a pod that does not fit is removed, as in the paper "Beware of Fragmentation".
 
     Raises:
-        ValueError: no node has GPUs, or no pod asks for any.
+        ValueError: no node has GPUs, or no pod requests any.
 
     Source:
         hkust-adsl/kubernetes-scheduler-simulator, pkg/simulator/simulator.go, SortClusterPods and tuneUpPods.
     """
     wanted = ratio * gpu_capacity(workload.cluster)
     if not wanted or not any(gpu_milli(each.pod) for each in workload.arrivals):
-        raise ValueError("nothing to inflate: no node has GPUs, or no pod asks for any")
+        raise ValueError("nothing to inflate: no node has GPUs, or no pod requests any")
     random, given = Random(seed), sorted(workload.arrivals, key=lambda each: each.pod.key)
     pods = [each.pod for each in given]
     random.shuffle(pods)
@@ -105,7 +105,7 @@ def inflated(workload: Workload, ratio: float, seed: int) -> Workload:
 
 
 def drawn(workload: Workload, number: int, seed: int) -> Workload:
-    """Return so many pods, drawn with replacement, that come over the same time; they run so much shorter that the load stays."""
+    """Return `number` pods, drawn with replacement, over the same time; their run times are scaled so that the load stays."""
     random, given = Random(seed), workload.arrivals
     last = max((each.at for each in given), default=0.0)
     shorter = len(given) / number
@@ -119,7 +119,7 @@ def drawn(workload: Workload, number: int, seed: int) -> Workload:
 
 
 def served_by(workload: Workload, scheduler_names: Sequence[str]) -> Workload:
-    """Return the workload with all pods under the first of these names that are under none of them."""
+    """Return the workload with unknown schedulerNames replaced by the first of these names."""
 
     def mine(pod: PodInfo) -> PodInfo:
         if pod.scheduler_name in scheduler_names:
@@ -137,7 +137,7 @@ def served_by(workload: Workload, scheduler_names: Sequence[str]) -> Workload:
 
 
 def typical_pods(workload: Workload, percentage: float = 95.0) -> Iterator[dict[str, object]]:
-    """Yield the most frequent kinds of pods, up to a percentage of all, as FragmentationGradientDescent takes them.
+    """Yield the most frequent kinds of pods, up to a percentage, in the form of FragmentationGradientDescent's arguments.
 
     Source:
         hkust-adsl/kubernetes-scheduler-simulator, pkg/utils/frag.go, GetTypicalPods.

@@ -1,4 +1,4 @@
-"""What plugins write to the API server, done to a cluster in memory."""
+"""Applies writes of plugins to the API server to a cluster in memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STATUS: Final = "status"
 
 
 class _Target(NamedTuple):
-    """What a request is about; `part` is a subresource, "" for the object."""
+    """Target of a request; `part` is a subresource, "" for the object itself."""
 
     resource: Resource
     kind: str
@@ -49,10 +49,9 @@ class _Target(NamedTuple):
 
 
 class ObjectWrites:
-    """Fulfils ApiWrite and ApiGet: annotations and status of pods, and objects of the kinds that plugins read.
+    """Implements ApiWrite and ApiGet: annotations and status of pods, and objects of the kinds that plugins read.
 
-    What else is written, as objects that nobody here reads, is answered as if it were done, with a word in the log the first
-    time.
+    Other writes, for example of kinds that no plugin reads, succeed without effect; the first one of a kind is logged.
     """
 
     def __init__(self, cluster: MemoryCluster) -> None:
@@ -64,7 +63,7 @@ class ObjectWrites:
         target = _target(path)
         known = None if target is None else self._cluster.find(target.kind, target.key)
         if known is None:
-            raise OSError(f"GET {path}: it is not in the cluster that is simulated")
+            raise OSError(f"GET {path}: it is not in the simulated cluster")
         return msgspec.json.encode(known)
 
     async def api_write(
@@ -116,7 +115,7 @@ class ObjectWrites:
         if known is None:
             raise ApiError(404, "NotFound", f'pods "{target.name}" not found')
         if metadata.get("uid", known.uid) != known.uid:
-            raise ApiError(409, "Conflict", f'pods "{target.name}" is another one by now')
+            raise ApiError(409, "Conflict", f'pods "{target.name}" was replaced by another pod')
         if not target.part and body.keys() == {"metadata"} and metadata.keys() <= {"uid", "annotations"}:
             self._cluster.annotate(known.key, metadata.get("annotations") or {})
             return body
@@ -127,7 +126,7 @@ class ObjectWrites:
     def _tell_once(self, what: str) -> None:
         if what not in self._told:
             self._told.add(what)
-            logger.warning("Not simulated: it is taken as done, and changes nothing", extra={"write": what})
+            logger.warning("Not simulated: a write has no effect", extra={"write": what})
 
 
 def _target(path: str) -> _Target | None:
@@ -143,15 +142,15 @@ def _target(path: str) -> _Target | None:
 def _changed(
     target: _Target, known: Mapping[str, Any], method: str, body: Mapping[str, Any], content_type: str
 ) -> dict[str, Any]:
-    """Return an object as a PUT or PATCH leaves it: of a subresource the status only, of the object all but that.
+    """Return an object after a PUT or PATCH: of a subresource only the status changes, of the object all but the status.
 
     Raises:
-        ApiError: it was made from another version, or cannot be carried out.
+        ApiError: the object has changed meanwhile, or the patch is invalid.
     """
     wanted = body.get("metadata") or {}
     for field in ("resourceVersion", "uid"):
         if wanted.get(field, known["metadata"].get(field)) != known["metadata"].get(field):
-            raise ApiError(409, "Conflict", f'{target.resource} "{target.name}" was modified meanwhile')
+            raise ApiError(409, "Conflict", f'{target.resource} "{target.name}" has been modified')
     after = (
         dict(body)
         if method == "PUT"
@@ -177,7 +176,7 @@ def _type_of(resource: Resource) -> ApiType | None:
 
 
 def _whole(pod: PodInfo) -> dict[str, Any]:
-    """Return a pod as JSON, with its status as it is now."""
+    """Return a pod as JSON, with its current status."""
     told: dict[str, Any] = msgspec.to_builtins(pod.pod)
     if pod.raw is None:
         return told

@@ -43,7 +43,7 @@ def test_pods_that_wait_for_the_same_are_one_group_whatever_their_numbers() -> N
     assert {reasons: group["count"] for reasons, group in groups.items()} == {
         "Insufficient cpu": 2,
         "Insufficient cpu & Insufficient memory": 1,
-        "nothing: a node would do": 1,
+        "none: a node fits": 1,
     }
 
 
@@ -78,7 +78,7 @@ def test_pods_that_wait_say_of_which_pod_groups_they_are() -> None:
 def test_a_gated_pod_says_by_what() -> None:
     groups = told(pod("a", gates=("example.com/quota",)))
 
-    assert list(groups) == ["kept back by SchedulingGates: example.com/quota"]
+    assert list(groups) == ["gated by SchedulingGates: example.com/quota"]
     [group] = groups.values()
     assert group["places"] == {"gated": 1}
     assert group["wakes"] == {"SchedulingGates": [("Pod", ["scheduling gates eliminated"])]}

@@ -159,15 +159,18 @@ def redirected(arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("explain --server https://x --pod a --config f", "--config is for --cluster"),
-        ("explain --server https://x --pod a --sequence", "--sequence is for --cluster"),
-        ("explain --server https://x --pod a --scheduler-name x", "--scheduler-name is for --cluster"),
-        ("explain --server https://x --pod a --feature-gates GangScheduling=false", "--feature-gates is for"),
-        ("explain --cluster f --token-file f", "--token-file is for --server"),
-        ("explain --cluster f --insecure-skip-tls-verify", "--insecure-skip-tls-verify is for --server"),
-        ("replay d --attempt 2", "give --pod too"),
-        ("replay d --all-nodes", "give --pod too"),
-        ("simulate f --gpu-nodes-only", "give --nodes too"),
+        ("explain --server https://x --pod a --config f", "--config needs --cluster"),
+        ("explain --server https://x --pod a --sequence", "--sequence needs --cluster"),
+        ("explain --server https://x --pod a --scheduler-name x", "--scheduler-name needs --cluster"),
+        (
+            "explain --server https://x --pod a --feature-gates GangScheduling=false",
+            "--feature-gates needs --cluster",
+        ),
+        ("explain --cluster f --token-file f", "--token-file needs --server"),
+        ("explain --cluster f --insecure-skip-tls-verify", "--insecure-skip-tls-verify needs --server"),
+        ("replay d --attempt 2", "--attempt and --all-nodes need --pod"),
+        ("replay d --all-nodes", "--attempt and --all-nodes need --pod"),
+        ("simulate f --gpu-nodes-only", "--gpu-nodes-only needs --nodes"),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(arguments: str, told: str) -> None:

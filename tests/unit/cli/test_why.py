@@ -31,9 +31,9 @@ def test_the_package_installs_what_kubectl_looks_for() -> None:
         pytest.param(
             ["web", "--pending"], "one of POD, --group, --pending and -f FILE is needed", id="two at once"
         ),
-        pytest.param(["web", "--replicas", "2"], "--replicas is not for this", id="replicas of a pod"),
-        pytest.param(["--pending", "--watch"], "--watch is not for this", id="a watch of all"),
-        pytest.param(["-f", "x", "--node", "n"], "--node is not for this", id="a node of a file"),
+        pytest.param(["web", "--replicas", "2"], "--replicas has no effect here", id="replicas of a pod"),
+        pytest.param(["--pending", "--watch"], "--watch has no effect here", id="a watch of all"),
+        pytest.param(["-f", "x", "--node", "n"], "--node has no effect here", id="a node of a file"),
         pytest.param(
             ["web", "--lease", "mine"], "NAMESPACE/NAME is expected", id="a lease without namespace"
         ),
@@ -93,14 +93,16 @@ NODES = {
     ("node", "lines"),
     [
         pytest.param(
-            "n2", ["n2 can run default/web: rank 2 of 2", "Fit 2 4", "Taint 5 5", "Total 7 9"], id="beside"
+            "n2", ["n2 fits default/web: rank 2 of 2", "Fit 2 4", "Taint 5 5", "Total 7 9"], id="beside"
         ),
-        pytest.param("n1", ["n1 can run default/web: rank 1 of 2", "Fit 4", "Total 9"], id="the best itself"),
+        pytest.param("n1", ["n1 fits default/web: rank 1 of 2", "Fit 4", "Total 9"], id="the best itself"),
         pytest.param(
-            "n3", ["n3 cannot run default/web: full", "Fit says so (Unschedulable).", "by a"], id="refused"
+            "n3",
+            ["n3 does not fit default/web: full", "Rejected by Fit (Unschedulable).", "by a"],
+            id="refused",
         ),
-        pytest.param("n4", ["the nodes that can were not ranked"], id="not ranked"),
-        pytest.param("n5", ["n5 was not looked at for default/web: no node is called so"], id="no such node"),
+        pytest.param("n4", ["the feasible nodes were not scored"], id="not ranked"),
+        pytest.param("n5", ["n5 was not examined for default/web: there is no such node"], id="no such node"),
     ],
 )
 def test_one_node_is_told_beside_the_best(

@@ -79,9 +79,9 @@ def test_24_lines_of_80_have_all_nodes_and_a_line_for_each_pod() -> None:
 
     assert all(f"node-{number:04} " in shown for number in range(31))
     assert "│20 nginx    20 on 20 nodes 7 in eu-west-1a, 7 in eu-west-1b, 6 in eu-west-1c" in shown
-    assert "│gated       waits          for its scheduling gate example.com/quota" in shown
-    assert "│stranger    waits          for a scheduler called volcano, which is not here" in shown
-    assert "│too-big     waits          0/31 nodes are available: 1 node(s) were unschedu… │" in shown
+    assert "│gated       pending        scheduling gate example.com/quota" in shown
+    assert "│stranger    pending        no profile has its schedulerName volcano" in shown
+    assert "│too-big     pending        0/31 nodes are available: 1 node(s) were unschedu… │" in shown
     assert "Events" not in shown
 
 

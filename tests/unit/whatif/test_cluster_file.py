@@ -191,11 +191,13 @@ def test_pods_without_uid_are_told_apart_by_namespace_and_name() -> None:
             id="items no list",
         ),
         pytest.param(
-            _json([_without(NODE, "kind")]), "c: [0] (n1): kind: must be text and not empty", id="no kind"
+            _json([_without(NODE, "kind")]),
+            "c: [0] (n1): kind: must be a string that is not empty",
+            id="no kind",
         ),
         pytest.param(
             _json(_list({"kind": "Pod", "metadata": {"name": 5}})),
-            "c: items[0] (Pod): apiVersion, metadata.name: must be text and not empty",
+            "c: items[0] (Pod): apiVersion, metadata.name: must be a string that is not empty",
             id="neither version nor name",
         ),
         pytest.param(
@@ -215,12 +217,12 @@ def test_pods_without_uid_are_told_apart_by_namespace_and_name() -> None:
         ),
         pytest.param(
             _json(_list(POD, NODE, POD)),
-            "c: items[2] (Pod shop/web): Pod shop/web is given in items[0] already",
+            "c: items[2] (Pod shop/web): Pod shop/web is defined already in items[0]",
             id="the same pod twice",
         ),
         pytest.param(
             _json(_list(POD, {**POD, "metadata": {**POD["metadata"], "name": "copy"}})),
-            "c: items[1] (Pod shop/copy): metadata.uid uid-of-shop-web is in items[0] already",
+            "c: items[1] (Pod shop/copy): metadata.uid uid-of-shop-web is already in items[0]",
             id="one uid for two pods",
         ),
         pytest.param(
@@ -237,7 +239,7 @@ def test_pods_without_uid_are_told_apart_by_namespace_and_name() -> None:
                     "spec": {"containers": [{"name": "c", "livenessProbe": 5}]},
                 }
             ),
-            "c: Pod default/a: spec: is not shaped as a pod's",
+            "c: Pod default/a: spec: does not have the shape of a pod's spec",
             id="a pod by hand, wrong where scheduling does not look",
         ),
     ],
@@ -268,7 +270,7 @@ def test_of_very_many_faults_the_first_are_told_and_the_rest_counted() -> None:
 
     lines = str(error.value).splitlines()
     assert len(lines) == 51
-    assert lines[-1] == "c: and 150 more faults"
+    assert lines[-1] == "c: and 150 more errors"
     assert len(error.value.faults) == 200
 
 

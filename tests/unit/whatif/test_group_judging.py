@@ -159,7 +159,7 @@ def test_the_table_of_a_group_fits_a_terminal() -> None:
     show_group(Console(file=out, width=80, highlight=False), told, all_nodes=False)
     lines = out.getvalue().splitlines()
     assert max(map(len, lines[2:])) <= 80
-    assert "  and 4 more: --all-nodes names all of them" in lines
+    assert "  and 4 more: --all-nodes shows them" in lines
 
 
 def test_a_quota_that_refuses_members_is_told_with_its_words() -> None:

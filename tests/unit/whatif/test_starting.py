@@ -125,7 +125,9 @@ def test_pods_come_with_their_claims() -> None:
             'pods "web" is forbidden: no PriorityClass with name gone was found',
             id="pods that would be refused",
         ),
-        pytest.param(workload("Deployment", replicas=0), "it asks for no pods here", id="none wanted"),
+        pytest.param(
+            workload("Deployment", replicas=0), "it requests no pods in this cluster", id="none wanted"
+        ),
     ],
 )
 def test_where_no_pods_are_made_it_says_why(manifest: Object, problem: str) -> None:

@@ -66,10 +66,10 @@ def test_scores_that_differ_are_columns_times_their_weight_and_the_others_are_to
     )
 
     assert text.splitlines()[:9] == [
-        "shop/web: schedulable, 2 of 3 nodes can run it",
-        "Goes to n2.",
-        "Nodes by rank, score x weight of each plugin:",
-        "  the same on all: TaintToleration 100 x 3",
+        "shop/web: schedulable, 2 of 3 nodes fit",
+        "Chosen node: n2.",
+        "Nodes by rank, with score x weight of each plugin:",
+        "  the same on all nodes: TaintToleration 100 x 3",
         "                    Node          ",
         "               Resources      Node",
         "  Node  Total        Fit  Affinity",
@@ -109,11 +109,11 @@ def test_nodes_that_were_avoided_are_told_apart_and_not_ranked() -> None:
 
     text = shown(fits(n1=ranked(1), n2=rests, n3=rests))
 
-    assert "Not ranked, since avoided (a kubelet refused pods): n2, n3\n" in text
+    assert "Not scored, avoided (a kubelet refused pods): n2, n3\n" in text
 
 
 def test_nodes_that_were_not_ranked_because_of_an_error_are_named() -> None:
-    assert "Not ranked: n1" in shown(
+    assert "Not scored: n1" in shown(
         {"result": "error", "message": "no", "nodes": {"n1": {"feasible": True}}}
     )
 
@@ -124,10 +124,10 @@ def test_nodes_that_were_not_ranked_because_of_an_error_are_named() -> None:
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        pytest.param({}, "Goes to one of n1, n2, n3 and 1 more, drawn among the 4 with the highest total.", id="file"),
-        pytest.param({"chosen": "n1"}, "Goes to n1, the first of the 4 with the highest total.", id="sequence"),
+        pytest.param({}, "Chosen node: one of n1, n2, n3 and 1 more, at random among the 4 with the highest total.", id="file"),
+        pytest.param({"chosen": "n1"}, "Chosen node: n1, the first of the 4 with the highest total.", id="sequence"),
         pytest.param(
-            {"chosen": "n4", "drawn": True}, "Goes to n4, drawn among the 4 with the highest total.", id="daemon"
+            {"chosen": "n4", "drawn": True}, "Chosen node: n4, at random among the 4 with the highest total.", id="daemon"
         ),
     ],
 )  # fmt: skip
@@ -135,7 +135,7 @@ def test_that_ties_are_drawn_is_told(more: dict[str, Any], sentence: str) -> Non
     drawn = more.pop("drawn", False)
 
     assert f"\n{sentence}\n" in shown(
-        {**fits(**{f"n{n}": ranked(1) for n in range(1, 5)}), **more}, drawn=drawn
+        {**fits(**{f"n{n}": ranked(1) for n in range(1, 5)}), **more}, drawn=drawn, width=100
     )
 
 
@@ -152,9 +152,9 @@ def test_of_a_nominated_pod_only_its_node_is_called_looked_at() -> None:
     )
 
     assert text.splitlines() == [
-        "shop/web: schedulable, 1 of 1 nodes that were looked at can run it",
-        "Goes to n1, which it was nominated to.",
-        "Nodes that nobody looked at: 29.",
+        "shop/web: schedulable, 1 of 1 examined nodes fit",
+        "Chosen node: n1, the nominated node.",
+        "Nodes not examined: 29.",
         "",
     ]
 
@@ -162,12 +162,12 @@ def test_of_a_nominated_pod_only_its_node_is_called_looked_at() -> None:
 @pytest.mark.parametrize(
     ("verdict", "sentence"),
     [
-        pytest.param(ranked(90), "n9, where it is, has 10 less.", id="a worse one"),
-        pytest.param(ranked(100), "n9, where it is, is one of them.", id="one of the best"),
-        pytest.param(ranked(101), "That is where it is.", id="the best"),
+        pytest.param(ranked(90), "Its current node n9 has a total that is 10 lower.", id="a worse one"),
+        pytest.param(ranked(100), "Its current node n9 is one of them.", id="one of the best"),
+        pytest.param(ranked(101), "Its current node n9 is the same.", id="the best"),
         pytest.param(
             refused("NodeAffinity", "no label", "no zone"),
-            "n9, where it is, would be refused by NodeAffinity: no label, no zone.",
+            "Its current node n9 would be rejected by NodeAffinity: no label, no zone.",
             id="one that would not do",
         ),
     ],
@@ -175,7 +175,7 @@ def test_of_a_nominated_pod_only_its_node_is_called_looked_at() -> None:
 def test_of_a_pod_on_a_node_is_told_how_that_compares(verdict: dict[str, Any], sentence: str) -> None:
     text = shown({**fits(n1=ranked(100), n9=verdict), "node": "n9"})
 
-    assert text.startswith("shop/web is on node n9; where it would go now:\nshop/web: schedulable")
+    assert text.startswith("shop/web is on node n9; evaluated as if it were pending:\nshop/web: schedulable")
     assert f"\n{sentence}\n" in text
 
 
@@ -195,16 +195,16 @@ def room(best: list[str], *, all_nodes: bool = False, **more: Any) -> list[str]:
 
 def test_who_would_have_to_leave_is_told_of_the_best_node() -> None:
     assert room(["n1"]) == [
-        "Could go to n1 by evicting a/x, a/y.",
-        "Other pods could be evicted on 2 more nodes: --all-nodes shows them.",
+        "Preemption could use n1, evicting a/x, a/y.",
+        "Preemption could use 2 more nodes: --all-nodes shows them.",
     ]
 
 
 def test_who_would_have_to_leave_is_told_of_all_nodes_when_asked_for() -> None:
     assert room(["n2"], all_nodes=True) == [
-        "Could go to n2 by evicting b/z, against the PodDisruptionBudget of 1 of them.",
-        "Could go to n1 by evicting a/x, a/y.",
-        f"Could go to n3 by evicting {', '.join(CANDIDATES['n3']['victims'])}.",  # type: ignore[arg-type]
+        "Preemption could use n2, evicting b/z, violating the PodDisruptionBudgets of 1 of them.",
+        "Preemption could use n1, evicting a/x, a/y.",
+        f"Preemption could use n3, evicting {', '.join(CANDIDATES['n3']['victims'])}.",  # type: ignore[arg-type]
     ]
 
 
@@ -214,8 +214,8 @@ def test_very_many_who_would_have_to_leave_are_counted() -> None:
 
 def test_who_is_being_evicted_is_told_apart_from_who_could_be() -> None:
     assert room(["n1", "n3"], nominates="n3")[:2] == [
-        "Room is made for it on n3 by evicting c/0, c/1, c/2, c/3, c/4, c/5, c/6, c/7, c/8, c/9 and 2 more.",
-        "Could also go to n1 by evicting a/x, a/y.",
+        "Nominated node: n3, evicting c/0, c/1, c/2, c/3, c/4, c/5, c/6, c/7, c/8, c/9 and 2 more.",
+        "Preemption could also use n1, evicting a/x, a/y.",
     ]
 
 
@@ -236,13 +236,13 @@ def test_refused_nodes_are_grouped_by_plugin_and_reason_largest_group_first() ->
     nodes["far"] = refused("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", code=code)
 
     assert shown(waits(nodes)).splitlines()[2:-1] == [
-        "Nodes refused:",
+        "Rejected nodes:",
         "  5  NodeResourcesFit: Insufficient cpu",
         "     small-0, small-1, small-2 and 2 more",
         "  1  NodeAffinity: node(s) didn't match Pod's node affinity/selector (evicting",
         "     pods would not help)",
         "     far",
-        "  --all-nodes names all of them",
+        "  --all-nodes shows all of them",
     ]
 
 
@@ -259,7 +259,7 @@ def test_what_a_node_lacks_stands_beside_it_once_for_nodes_alike() -> None:
     assert shown(waits(nodes)).splitlines()[3:-1] == [
         "  5  Fit: no",
         "     n1, n2: needs 2 cpu, 1.5 free of 4; needs 2Gi memory, 1Gi free of 8Gi",
-        "     n3: nothing is in the way any more; it was when this was decided",
+        "     n3: the reason no longer applies; it did at the time of the decision",
         "     and 2 more",
     ]
     assert shown(waits(nodes), width=40).splitlines()[4:8] == [
@@ -290,7 +290,7 @@ def test_of_many_kinds_of_nodes_a_few_are_told_of_unless_all_are_wanted() -> Non
     few, every = shown(waits(nodes)), shown(waits(nodes), all_nodes=True)
 
     assert [number for number in range(8) if f"disk-{number}" in few] == [0, 1, 2]
-    assert "     and 5 more\n  --all-nodes names all of them\n" in few
+    assert "     and 5 more\n  --all-nodes shows all of them\n" in few
     assert all(f"n{number}: disk-{number}\n" in every for number in range(8))
 
 
@@ -301,7 +301,7 @@ def test_a_node_where_judging_failed_has_its_code() -> None:
 def test_a_refusal_by_prefilter_names_the_plugin_and_what_it_says() -> None:
     text = shown(waits({}, preFilter=refused("VolumeBinding", "bad claim", details=["claim data: none"])))
 
-    assert "VolumeBinding refuses the pod, whatever the node:\n  claim data: none\n" in text
+    assert "VolumeBinding rejects the pod on every node:\n  claim data: none\n" in text
 
 
 # All of it.
@@ -327,7 +327,7 @@ def test_a_gated_pod_is_told_in_two_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wakes", "line"), [(True, "The event wakes it."), (False, "It sleeps on after the event.")]
+    ("wakes", "line"), [(True, "The event requeues it."), (False, "The event does not requeue it.")]
 )
 def test_what_an_event_does_to_a_waiting_pod_is_told(wakes: bool, line: str) -> None:
     text = shown({"result": "gated", "message": "waiting for quota", "wakes": wakes})

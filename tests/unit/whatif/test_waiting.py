@@ -41,7 +41,7 @@ def waiting(name: str, message: str = "", *, nominated: str = "", **fields: Any)
             id="the pod whatever the node",
         ),
         pytest.param("binding volumes: timed out", {"binding volumes: timed out": 0}, 0, id="no nodes"),
-        pytest.param("", {"nothing was said of them yet: does their scheduler run?": 0}, 0, id="nothing"),
+        pytest.param("", {"no message yet: is their scheduler running?": 0}, 0, id="nothing"),
     ],
 )
 def test_causes_are_read_from_what_was_said(message: str, causes: dict[str, int], of: int) -> None:
@@ -56,7 +56,7 @@ def test_causes_are_read_from_what_was_said(message: str, causes: dict[str, int]
 def test_of_a_pod_that_may_wait_for_its_group_it_is_said_who_tells() -> None:
     (found,) = by_cause([waiting("train-0", scheduling_group={"podGroupName": "train"})])
 
-    assert found.causes == ("nothing was said of them yet: --group default/train tells of their group",)
+    assert found.causes == ("no message yet: --group default/train shows their group",)
 
 
 def test_pods_of_the_same_causes_are_together_and_the_largest_group_is_first() -> None:

@@ -21,8 +21,8 @@ CUSTOM = {"apiVersion": "example.com/v1", "kind": "Quota", "metadata": {"name": 
 BAD_NODE = node_object("n2", cpu="plenty")
 
 UNKNOWN_KIND = (
-    "object: Quota of example.com/v1 is a kind that no plugin of the profiles reads and no scheduler knows; "
-    "are kind and apiVersion spelt right?"
+    "object: Quota of example.com/v1 is a kind that no plugin of the profiles reads and "
+    "Kubernetes does not have; check kind and apiVersion"
 )
 NO_QUANTITY = "'plenty' is not a quantity: expected a number and a suffix, as in 100m, 1.5Gi or 2e3"
 
@@ -126,11 +126,11 @@ def test_a_file_that_is_not_there_is_told(cluster: ClusterFile, tmp_path: Path) 
         pytest.param(
             node_object("n1"),
             [
-                "apiVersion: unknown field, a watch event has type, object, oldObject",
-                "kind: unknown field, a watch event has type, object, oldObject",
-                "metadata: unknown field, a watch event has type, object, oldObject",
-                "spec: unknown field, a watch event has type, object, oldObject",
-                "status: unknown field, a watch event has type, object, oldObject",
+                "apiVersion: unknown field; a watch event has type, object, oldObject",
+                "kind: unknown field; a watch event has type, object, oldObject",
+                "metadata: unknown field; a watch event has type, object, oldObject",
+                "spec: unknown field; a watch event has type, object, oldObject",
+                "status: unknown field; a watch event has type, object, oldObject",
                 "type: must be one of ADDED, MODIFIED, DELETED, was absent",
                 "object: must be an API object, was absent",
             ],
@@ -148,12 +148,12 @@ def test_a_file_that_is_not_there_is_told(cluster: ClusterFile, tmp_path: Path) 
         ),
         pytest.param(
             {"type": "MODIFIED", "object": node_object("n1")},
-            ["oldObject: must be the object before: what MODIFIED wakes depends on the change"],
+            ["oldObject: must be the previous object: requeueing after MODIFIED depends on the change"],
             id="a change from nowhere",
         ),
         pytest.param(
             {"type": "DELETED", "object": node_object("n1"), "oldObject": node_object("n1")},
-            ["oldObject: must be absent, for DELETED has no object before"],
+            ["oldObject: must be absent: DELETED has no previous object"],
             id="a deletion with an earlier version",
         ),
         pytest.param(
@@ -166,7 +166,7 @@ def test_a_file_that_is_not_there_is_told(cluster: ClusterFile, tmp_path: Path) 
         ),
         pytest.param(
             {"type": "ADDED", "object": {"kind": "Node", "metadata": {"name": 7}}},
-            ["object: apiVersion, metadata.name: must be text and not empty"],
+            ["object: apiVersion, metadata.name: must be a string that is not empty"],
             id="an object without identity",
         ),
         pytest.param(
@@ -176,7 +176,7 @@ def test_a_file_that_is_not_there_is_told(cluster: ClusterFile, tmp_path: Path) 
         ),
         pytest.param(
             {"type": "ADDED", "object": node_object("n1")},
-            ["object: Node n1 is in the cluster already, so it cannot be ADDED"],
+            ["object: Node n1 is already in the cluster, so it cannot be ADDED"],
             id="added twice",
         ),
         pytest.param(
@@ -201,9 +201,7 @@ def test_a_file_that_is_not_there_is_told(cluster: ClusterFile, tmp_path: Path) 
         ),
         pytest.param(
             {"type": "MODIFIED", "object": versioned(7, cpu="1"), "oldObject": versioned(7)},
-            [
-                "object.metadata.resourceVersion: must be another than oldObject's, as after every change, was 7 too"
-            ],
+            ["object.metadata.resourceVersion: must differ from oldObject's, was 7 too"],
             id="a change without a new version",
         ),
         pytest.param(

@@ -107,11 +107,14 @@ def test_a_workload_is_scaled(text: str, there: list[str]):
         pytest.param(with_nodes, "1:cpu=8", "memory is missing", id="no memory"),
         pytest.param(with_nodes, "1:cpu=x,memory=1Gi", "cpu: must be a quantity, was 'x'", id="no quantity"),
         pytest.param(with_nodes, "1:cpu", "'cpu' must be NAME=VALUE", id="no value"),
-        pytest.param(without, "zone=x", "no node has such labels", id="no such zone"),
+        pytest.param(without, "zone=x", "no node matches", id="no such zone"),
         pytest.param(without, "zone in", "unable to parse requirement", id="no selector"),
         pytest.param(scaled, "deployment/web", "must be KIND/", id="no size"),
         pytest.param(
-            scaled, "deployment/x=2", "no pod is of it; there are daemonset/agent", id="unknown workload"
+            scaled,
+            "deployment/x=2",
+            "the workload has no pods; workloads with pods: daemonset/agent",
+            id="unknown workload",
         ),
     ],
 )

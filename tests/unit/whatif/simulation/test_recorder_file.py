@@ -102,10 +102,10 @@ def test_a_torn_end_is_left_out(tmp_path: Path):
     [
         pytest.param(f"{LINES[0]}\n{LINES[1][:50]}\n{LINES[2]}\n", "record.jsonl:2: JSON is malformed", id="torn in the middle"),
         pytest.param(line(0, "Bookmark", name_only("Pod", "p")), ":1: event: must be one of Add, Update, Delete, was 'Bookmark'", id="unknown event"),
-        pytest.param(line(0, "Add", {"kind": "Pod"}), ":1: apiVersion, metadata.name: must be text", id="no object"),
+        pytest.param(line(0, "Add", {"kind": "Pod"}), ":1: apiVersion, metadata.name: must be a string", id="no object"),
         pytest.param(line(0, "Add", made(pod_object("p", cpu="x"), NEW)), "cpu", id="no quantity"),
-        pytest.param(line(0, "Add", made(node_object("n"), "2026-03-01T08:00:00")), ":1: metadata.creationTimestamp: must say its zone", id="a time of no zone"),
-        pytest.param("", "holds no record", id="empty"),
+        pytest.param(line(0, "Add", made(node_object("n"), "2026-03-01T08:00:00")), ":1: metadata.creationTimestamp: must have a time zone", id="a time of no zone"),
+        pytest.param("", "contains no record", id="empty"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, text: str, message: str):

@@ -69,7 +69,7 @@ def test_only_scenarios_are_scenarios():
     ("text", "message"),
     [
         pytest.param("workloads: [{name: a, replica: 3}]", "workloads[0].replica: unknown field", id="unknown field"),
-        pytest.param("workloads: [{name: a, every: 3s}]", "workloads[0]: must have both of every and until", id="no end"),
+        pytest.param("workloads: [{name: a, every: 3s}]", "workloads[0]: must have both every and until", id="no end"),
         pytest.param("workloads: [{name: a, runs: -5s}]", "workloads[0]: runs must not be negative, was -5s", id="negative run"),
         pytest.param("workloads: [{name: a, at: -1s}]", "workloads[0]: at must not be negative, was -1s", id="before the start"),
         pytest.param("nodes: []\nsteps: [{at: 1s, drain: x}]", "steps[0].drain: there is no node x", id="unknown node"),

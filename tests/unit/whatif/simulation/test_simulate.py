@@ -87,7 +87,7 @@ def test_a_trace_is_read(tmp_path: Path):
             "pods.csv:6: cpu_milli must not be negative, was -5",
             id="negative",
         ),
-        pytest.param("b,1,1,0,0,,LS,Running,0,1,0", "pods.csv:6: name 'b' is in line 3 already", id="twice"),
+        pytest.param("b,1,1,0,0,,LS,Running,0,1,0", "pods.csv:6: name 'b' is already in line 3", id="twice"),
         pytest.param(f"{'e' * 200_000},1", "pods.csv:6: field larger than field limit", id="too long"),
     ],
 )
@@ -290,11 +290,13 @@ def test_a_source_that_cannot_be_read_is_refused(source: str):
         pytest.param([], "error: --config FILE is needed, at least once", id="no configuration"),
         pytest.param(
             ["--scale", "deployment/web=2x", "--config", "x.yaml"],
-            "error: --add-nodes, --without and --scale change a cluster",
+            "error: --add-nodes, --without and --scale apply only to a cluster",
             id="an edit of a trace",
         ),
         pytest.param(
-            ["--inflate", "1.3", "--arrivals", "3"], "error: --inflate and --arrivals are two ways", id="both"
+            ["--inflate", "1.3", "--arrivals", "3"],
+            "error: --inflate and --arrivals cannot be combined",
+            id="both",
         ),
     ],
 )

@@ -405,9 +405,7 @@ def test_what_cannot_be_written_is_told_once(caplog: pytest.LogCaptureFixture):
 
     writes(done, ClusterFile())
 
-    assert [record.message for record in caplog.records] == [
-        "Not simulated: it is taken as done, and changes nothing"
-    ]
+    assert [record.message for record in caplog.records] == ["Not simulated: a write has no effect"]
 
 
 def test_claimed_devices_are_allocated_and_given_back():
@@ -474,5 +472,5 @@ extenders:
         (float(n), "placed b", f"p-{n}") for n in range(5)
     ]
     assert [record.message for record in caplog.records] == [
-        "Not simulated: the extender is not asked to bind"
+        "Not simulated: the extender's bind verb is not called"
     ]
