@@ -1,4 +1,4 @@
-"""A Kubernetes API server in memory, over real HTTP, with stand-ins for the controllers a scheduler lives with.
+"""A Kubernetes API server in memory, over real HTTP, with simulated controllers and kubelets.
 
-It answers as kube-apiserver 1.36 does, as far as a scheduler, kubectl and kubernetes_asyncio can tell.
+It behaves like kube-apiserver 1.36, as far as a scheduler, kubectl and kubernetes_asyncio can observe.
 """

@@ -1,6 +1,6 @@
-"""What can go wrong between a client and an API server, on demand and repeatable.
+"""Faults between clients and the API server, on demand and reproducible.
 
-A fault lasts until it was used up or removed. Of several that concern a request, the oldest of each sort acts.
+A fault lasts until it is used up or removed. If several faults of a sort match a request, the oldest one acts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def any_request(_: RequestInfo) -> bool:
 def requests(
     *, verb: str = "", resource: str = "", subresource: str | None = None, namespace: str = "", name: str = ""
 ) -> Match:
-    """Match requests by what they are about; what is not given does not matter."""
+    """Return a match for requests by their attributes; attributes that are not given match all."""
     wanted = {"verb": verb, "resource": resource, "namespace": namespace, "name": name}
     fields = {field: value for field, value in wanted.items() if value}
     if subresource is not None:
@@ -58,7 +58,7 @@ def binds(info: RequestInfo) -> bool:
 
 
 def streamed_lists(info: RequestInfo) -> bool:
-    """Match watches that ask for what there is first; to refuse them with 400 makes a server of before that was known."""
+    """Match watches with initial events; rejecting them with 400 simulates a server that does not support them."""
     return info.verb == "watch" and "sendInitialEvents" in info.query
 
 
@@ -67,15 +67,15 @@ class Fault:
     """One fault.
 
     Attributes:
-        sort: what goes wrong: DELAY, REFUSE, LOSE or STALL.
-        match: which requests it concerns.
-        times: how many more it hits; None for no end.
-        probability: of hitting a request it concerns.
-        seconds: bounds of how long a request waits.
-        code: of a refusal.
-        retry_after_seconds: what a refusal asks for.
-        streams: the watches that are silent; None for all there are and will be.
-        hits: how many it has hit.
+        sort: sort of the fault: DELAY, REFUSE, LOSE or STALL.
+        match: requests that it affects.
+        times: remaining number of hits; None for no end.
+        probability: probability of a hit.
+        seconds: bounds of the delay of a request.
+        code: HTTP status of a rejection.
+        retry_after_seconds: Retry-After of a rejection.
+        streams: the stalled watches; None for all current and future ones.
+        hits: number of hits.
     """
 
     sort: str
@@ -93,7 +93,7 @@ class Faults:
     """The faults of one server."""
 
     def __init__(self, registry: Registry, streams: Iterable[WatchStream], seed: int) -> None:
-        """Start without any, for the watches under way; the seed is of what is left to chance."""
+        """Start without faults, for the running watches; `seed` is for probabilities and delays."""
         self._registry = registry
         self._streams = streams
         self._random = Random(seed)
@@ -107,7 +107,7 @@ class Faults:
         times: int | None = None,
         probability: float = 1.0,
     ) -> Fault:
-        """Let requests wait before they are handled: so long, or between two bounds."""
+        """Delay requests before they are handled: by a time, or between two bounds."""
         bounds = seconds if isinstance(seconds, tuple) else (seconds, seconds)
         return self._add(Fault(DELAY, match, times, probability, seconds=bounds))
 
@@ -128,27 +128,27 @@ class Faults:
     def lose_answers(
         self, match: Match = binds, *, times: int | None = None, probability: float = 1.0
     ) -> Fault:
-        """Handle requests, then cut the connection instead of answering."""
+        """Handle requests, then close the connection instead of answering."""
         return self._add(Fault(LOSE, match, times, probability))
 
     def drop_watches(self, match: Match = any_request) -> int:
-        """Cut the connections of watches under way; returns how many."""
+        """Close the connections of running watches; return how many."""
         hit = [stream for stream in list(self._streams) if match(stream.info)]
         for stream in hit:
             stream.drop()
         return len(hit)
 
     def stall_watches(self, match: Match = any_request, *, future: bool = True) -> Fault:
-        """Let watches fall silent until the fault is removed.
+        """Stall watches until the fault is removed.
 
         Args:
-            match: which.
-            future: whether those that begin later are silent too.
+            match: watches to stall.
+            future: whether watches that begin later are stalled too.
         """
         return self._add(Fault(STALL, match, streams=None if future else frozenset(self._streams)))
 
     def compact(self, resource: str = "") -> None:
-        """Forget the history of one kind or of all: watches cannot resume from earlier versions."""
+        """Delete the history of one kind or of all: watches cannot resume from earlier versions."""
         kinds = [self._registry.kinds.named(resource)] if resource else list(self._registry.kinds)
         for kind in kinds:
             self._registry.storage(kind).compact()
@@ -165,15 +165,15 @@ class Faults:
         self._settle_stalls()
 
     def delay_of(self, info: RequestInfo) -> float:
-        """Return how many seconds a request is to wait."""
+        """Return how many seconds to delay a request."""
         fault = self._hit(DELAY, info)
         return self._random.uniform(*fault.seconds) if fault else 0.0
 
     def check(self, info: RequestInfo) -> None:
-        """Refuse a request that is to be refused.
+        """Reject a request, if a fault says so.
 
         Raises:
-            StatusError: it is.
+            StatusError: the request is rejected.
         """
         fault = self._hit(REFUSE, info)
         if fault is None:
@@ -185,11 +185,11 @@ class Faults:
         raise StatusError(fault.code, reason, message, details)
 
     def loses_answer(self, info: RequestInfo) -> bool:
-        """Say whether the answer to a request is to be lost."""
+        """Return whether the answer to a request is lost."""
         return self._hit(LOSE, info) is not None
 
     def stalls(self, stream: WatchStream) -> bool:
-        """Say whether a watch is to be silent."""
+        """Return whether a watch is stalled."""
         return any(
             fault.match(stream.info) and (fault.streams is None or stream in fault.streams)
             for fault in self._of(STALL)

@@ -1,1 +1,1 @@
-"""Who asks, and whether they may: tokens, impersonation, RBAC, reviews, and what keeps account of grants."""
+"""Authentication and authorization: tokens, impersonation, RBAC, reviews, and the record of used grants."""

@@ -1,4 +1,4 @@
-"""What authorization looks at: one deed."""
+"""The attributes of a request for authorization."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """A deed that somebody may or may not do.
+    """An action that authorization allows or denies.
 
     Attributes:
-        verb: as in RBAC.
-        group: of the API; "" for core.
+        verb: verb, as in RBAC.
+        group: API group; "" for core.
         resource: the plural; "" for a path.
-        subresource: as in `status`.
-        namespace: "" for the whole cluster.
-        name: of one object; "" for none in particular.
-        path: of what is no resource.
+        subresource: for example `status`.
+        namespace: namespace; "" for the whole cluster.
+        name: name of the object; "" for all.
+        path: path of a request that is not for a resource.
     """
 
     verb: str
@@ -36,14 +36,14 @@ class Attributes:
 
     @property
     def whole_resource(self) -> str:
-        """As rules name it: `pods/binding`."""
+        """The resource as in rules: `pods/binding`."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 def attributes_of(info: RequestInfo) -> Attributes:
-    """Return what a request is to authorization.
+    """Return the attributes of a request.
 
-    A list or watch of one name counts as naming it, and a namespace is inside itself.
+    A list or watch of one name has that name, and a namespace has itself as its namespace.
 
     Source:
         kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/request/requestinfo.go.
@@ -59,7 +59,7 @@ def attributes_of(info: RequestInfo) -> Attributes:
 
 
 def refusal(user: User, deed: Attributes, reason: str = "") -> StatusError:
-    """Return the 403 in the words of upstream's authorization.
+    """Return the 403 error with upstream's message.
 
     Source:
         kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
@@ -83,7 +83,7 @@ def refusal(user: User, deed: Attributes, reason: str = "") -> StatusError:
 
 
 def _selected_name(field_selector: str) -> str:
-    """Return the name that a field selector asks for; "" if for no single one."""
+    """Return the name that a field selector selects; "" if it selects no single one."""
     for requirement in field_selector.split(","):
         field, sign, value = requirement.partition("=")
         if field == "metadata.name" and sign:

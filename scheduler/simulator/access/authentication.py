@@ -1,4 +1,4 @@
-"""Whose a token is."""
+"""Authentication of bearer tokens."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _INVALID = "invalid bearer token"
 
 
 class Tokens:
-    """The tokens a server knows: those it was given, and those it made for ServiceAccounts.
+    """The tokens that a server accepts: static tokens, and tokens of ServiceAccounts.
 
     Attributes:
-        accounts: the latter.
+        accounts: tokens of ServiceAccounts.
     """
 
     def __init__(self, static: Mapping[str, User], accounts: ServiceAccountTokens) -> None:
@@ -29,23 +29,23 @@ class Tokens:
         self.accounts = accounts
 
     def user_of(self, token: str) -> User | None:
-        """Return whose a token is; None for a worthless one."""
+        """Return the user of a token; None for an invalid one."""
         try:
             return self.review(token, ())[0]
         except TokenError:
             return None
 
     def review(self, token: str, audiences: Sequence[str]) -> tuple[User, list[str]]:
-        """Return whose a token is, and who of the audiences that ask may take it; none is this server.
+        """Return the user of a token, and the audiences for which it is valid; no audiences means this server's.
 
         Raises:
-            TokenError: it is worthless.
+            TokenError: the token is invalid.
         """
         shown = token.encode("utf-8", "surrogateescape")
         asking = list(audiences) or list(self.accounts.audiences)
         for known, user in self._static.items():
             if hmac.compare_digest(known, shown):
-                # Such tokens say nothing of audiences: they are for this server.
+                # Static tokens have no audiences: they are valid for this server.
                 meant = [one for one in asking if one in self.accounts.audiences]
                 if not meant:
                     raise TokenError(_INVALID)

@@ -1,4 +1,4 @@
-"""Who may write what of the status of ResourceClaims: more is asked for than to update it.
+"""Authorization of changes to the status of ResourceClaims, beyond the right to update it.
 
 Source:
     kube-apiserver v1.36, pkg/registry/resource/utils.go, AuthorizedForBinding and AuthorizedForDeviceStatus.
@@ -25,7 +25,7 @@ _CLAIMS: Final = "resourceclaims"
 
 
 class ClaimStatusGuard:
-    """Looks at the status of claims while somebody's request is answered; else, everything may be written."""
+    """Checks the status of claims while a user's request is handled; otherwise, all changes are allowed."""
 
     def __init__(self, authorizer: Authorizer, grants: Grants) -> None:
         self._authorizer = authorizer
@@ -34,7 +34,7 @@ class ClaimStatusGuard:
 
     @contextmanager
     def asking(self, user: User, verb: str) -> Iterator[None]:
-        """Let a user write in the block what they may write with a verb."""
+        """Check changes in the block with the rights of a user for a verb."""
         self._author = (user, verb)
         try:
             yield
@@ -42,7 +42,7 @@ class ClaimStatusGuard:
             self._author = None
 
     def check(self, obj: Object, old: Object) -> Iterator[Cause]:
-        """Yield what of a claim's status its author may not change."""
+        """Yield the changes of a claim's status that its author may not make."""
         if self._author is None:
             return
         user, verb = self._author
@@ -77,7 +77,7 @@ class ClaimStatusGuard:
 
 
 def _changed_drivers(status: Object, before: Object) -> set[str]:
-    """Return the drivers of devices whose status differs."""
+    """Return the drivers of the devices whose status changed."""
     present, past = status.get("devices", []), before.get("devices", [])
     differing = [*(one for one in present if one not in past), *(one for one in past if one not in present)]
     return {one.get("driver", "") for one in differing}

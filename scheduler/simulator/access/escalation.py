@@ -1,4 +1,4 @@
-"""Nobody grants what they do not have.
+"""Prevents privilege escalation: users can only grant rights that they have.
 
 Source:
     kube-apiserver v1.36, pkg/registry/rbac/*/policybased/storage.go, escalation_check.go and validation/rule.go.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class EscalationGuard:
-    """Looks at roles and bindings while somebody's request is answered; else, everything may be written."""
+    """Checks roles and bindings while a user's request is handled; otherwise, all changes are allowed."""
 
     def __init__(self, rbac: Rbac, grants: Grants) -> None:
         self._rbac = rbac
@@ -35,7 +35,7 @@ class EscalationGuard:
 
     @contextmanager
     def asking(self, user: User) -> Iterator[None]:
-        """Let nothing be granted in the block that a user does not have."""
+        """Check roles and bindings in the block with the rights of a user."""
         self._user = user
         try:
             yield
@@ -43,7 +43,7 @@ class EscalationGuard:
             self._user = None
 
     def check(self, resource: str, obj: Object, name: str) -> None:
-        """Refuse a role, or a binding to one, with more rules than its author has; see `roles.Guard`."""
+        """Reject a role, or a binding to a role, with more rights than its author has; see `roles.Guard`."""
         user = self._user
         if user is None or MASTERS in user.groups:
             return
@@ -76,7 +76,7 @@ class EscalationGuard:
         return decision.allowed
 
     def _problem(self, user: User, namespace: str, rules: Sequence[Rule]) -> str:
-        """Return what a user lacks of some rules, in words; "" for nothing."""
+        """Return a message about rules that a user lacks; "" for none."""
         held, problems = self._rbac.rules(user, namespace)
         lacking = missing(held, rules)
         if not lacking:

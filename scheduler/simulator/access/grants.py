@@ -1,4 +1,4 @@
-"""Which grants were made use of, and what was refused: what somebody asks who wants roles to be no wider than needed."""
+"""Record of grants that were used, and of rejected requests, to find roles that are wider than needed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Grant:
-    """A permission, and the role that gives it.
+    """A permission, and the role that grants it.
 
     Attributes:
-        role: `ClusterRole/view`, or of a namespace `Role/default/reader`.
-        permission: the smallest part of one of its rules.
+        role: `ClusterRole/view`, or with a namespace `Role/default/reader`.
+        permission: the smallest part of a rule.
     """
 
     role: str
@@ -31,12 +31,12 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that authorization refused.
+    """A request that authorization rejected.
 
     Attributes:
-        user: the name of who asked.
-        deed: what they asked for.
-        message: what they were told.
+        user: name of the user.
+        deed: attributes of the request.
+        message: message of the error.
     """
 
     user: str
@@ -45,12 +45,12 @@ class Refusal:
 
 
 class Grants:
-    """Keeps account while a server runs.
+    """The record of a server.
 
-    Every grant that allows a request counts as used by it, in all roles that have it; reviews use nothing.
+    Every grant that allows a request counts as used, in all roles that have it; reviews use nothing.
 
     Attributes:
-        refused: the last refusals, oldest first.
+        refused: the last rejected requests, oldest first.
     """
 
     def __init__(self, rbac: Rbac, limit: int) -> None:
@@ -59,13 +59,13 @@ class Grants:
         self.refused: deque[Refusal] = deque(maxlen=limit)
 
     def used(self, user: str = "") -> set[Grant]:
-        """Return what was made use of, by one user or by all."""
+        """Return the used grants of one user or of all users."""
         if user:
             return set(self._used.get(user, ()))
         return set().union(*self._used.values())
 
     def unused(self, role: str, user: str = "") -> list[Permission]:
-        """Return what a role allows and nobody, or not this user, has needed yet.
+        """Return the permissions of a role that no request, or none of this user, has used.
 
         Args:
             role: as in `Grant.role`.
@@ -79,16 +79,16 @@ class Grants:
         return sorted(allowed - used)
 
     def refused_to(self, user: str) -> list[Refusal]:
-        """Return what was refused to one user."""
+        """Return the rejected requests of one user."""
         return [refusal for refusal in self.refused if refusal.user == user]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Delete the record."""
         self._used.clear()
         self.refused.clear()
 
     def use(self, user: User, deed: Attributes, rules: Iterable[BoundRule]) -> None:
-        """Take note of the rules that allowed a request."""
+        """Record the rules that allowed a request."""
         used = self._used.setdefault(user.name, set())
         for bound in rules:
             used.update(
@@ -98,5 +98,5 @@ class Grants:
             )
 
     def refuse(self, user: User, deed: Attributes, message: str) -> None:
-        """Take note of a refusal."""
+        """Record a rejected request."""
         self.refused.append(Refusal(user.name, deed, message))

@@ -1,4 +1,4 @@
-"""Asking as somebody else: `kubectl --as`.
+"""Impersonation: `kubectl --as`.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/filters/impersonation.
@@ -32,17 +32,17 @@ _EXTRA: Final = "impersonate-extra-"
 
 @dataclass(frozen=True, slots=True)
 class Impersonation:
-    """Whom somebody wants to be, and what they must be allowed for it."""
+    """A user to impersonate, and the rights that this requires."""
 
     user: User
     deeds: Sequence[Attributes]
 
 
 def impersonated(headers: CIMultiDictProxy[str]) -> Impersonation | None:
-    """Read whom a request wants to be from; None where it is from who sent it.
+    """Return the impersonation of a request; None if there is none.
 
     Raises:
-        StatusError: 500, as upstream has it: groups or such without a user.
+        StatusError: 500, as upstream: groups or other fields without a user.
     """
     name = headers.get("Impersonate-User", "")
     groups = tuple(headers.getall("Impersonate-Group", ()))
@@ -66,7 +66,7 @@ def _extra(headers: CIMultiDictProxy[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _deeds(wanted: User) -> Iterator[Attributes]:
-    """Yield what one must be allowed to pass for a user."""
+    """Yield the rights that the impersonation of a user requires."""
     account = service_account_of(wanted.name)
     if account is None:
         yield Attributes("impersonate", resource="users", name=wanted.name)
@@ -83,7 +83,7 @@ def _deeds(wanted: User) -> Iterator[Attributes]:
 
 
 def _with_usual_groups(wanted: User) -> User:
-    """Return a user with the groups that authentication would have added."""
+    """Return a user with the groups that authentication adds."""
     groups, account = wanted.groups, service_account_of(wanted.name)
     if account is not None and not groups:
         groups = service_account_groups(account[0])

@@ -1,4 +1,4 @@
-"""Who may do what: by roles and their bindings, or without RBAC, everything for everybody who is known.
+"""Authorization by roles and bindings or, without RBAC, full access for all authenticated users.
 
 Source:
     kube-apiserver v1.36, pkg/registry/rbac/validation/rule.go and plugin/pkg/auth/authorizer/rbac/rbac.go.
@@ -25,7 +25,7 @@ EVERYTHING: Final[list[Rule]] = [
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 ]
-"""What system:masters may do, whatever the roles say."""
+"""The rights of system:masters, regardless of roles."""
 
 _PUBLIC: Final = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
@@ -34,12 +34,12 @@ ROLE_RESOURCES: Final = {"Role": "roles", "ClusterRole": "clusterroles"}
 
 @dataclass(frozen=True, slots=True)
 class BoundRule:
-    """A rule that applies to somebody.
+    """A rule that applies to a user.
 
     Attributes:
         rule: the PolicyRule.
-        role: `ClusterRole/view`, or of a namespace `Role/default/reader`.
-        source: the binding, in upstream's words.
+        role: `ClusterRole/view`, or with a namespace `Role/default/reader`.
+        source: the binding, in upstream's notation.
     """
 
     rule: Rule
@@ -49,12 +49,12 @@ class BoundRule:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether somebody may.
+    """The result of authorization.
 
     Attributes:
-        allowed: whether.
-        reason: "" where nothing is to be said.
-        rules: what allows it.
+        allowed: whether the request is allowed.
+        reason: the reason; may be "".
+        rules: the rules that allow it.
     """
 
     allowed: bool
@@ -63,19 +63,19 @@ class Decision:
 
 
 class Authorizer(Protocol):
-    """Says who may do what."""
+    """Decides about requests."""
 
     def decide(self, user: User, deed: Attributes) -> Decision:
-        """Say whether a user may do something."""
+        """Return whether a user may do something."""
         ...
 
     def rules(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
-        """Return what a user may do in a namespace, and what kept some of it from being found."""
+        """Return the rules of a user in a namespace, and errors about rules that could not be found."""
         ...
 
 
 class AllowKnown:
-    """Lets everybody who is known do everything, and the others see what every cluster shows to all."""
+    """Allows everything to authenticated users, and the public paths to all others."""
 
     def decide(self, user: User, deed: Attributes) -> Decision:
         return Decision(user != NOBODY or deed.path.rstrip("/") in _PUBLIC)
@@ -106,7 +106,7 @@ class Rbac:
         return [one.rule for one in bound], problems
 
     def bound_rules(self, user: User, namespace: str) -> tuple[list[BoundRule], list[str]]:
-        """Return the rules that apply to a user in a namespace, and which roles are not there."""
+        """Return the rules that apply to a user in a namespace, and errors about missing roles."""
         found: list[BoundRule] = []
         problems: list[str] = []
         for binding in self._bindings(namespace):
@@ -125,7 +125,7 @@ class Rbac:
         return found, problems
 
     def rules_behind(self, reference: Mapping[str, Any], namespace: str) -> Sequence[Rule]:
-        """Return the rules of the role that a binding refers to.
+        """Return the rules of the role of a binding.
 
         Raises:
             StatusError: 404, there is no such role.
@@ -184,6 +184,6 @@ def _source(binding: Object, subject: Mapping[str, Any], namespace: str) -> str:
 
 
 def _together(problems: Sequence[str]) -> str:
-    """Return problems as Go prints several errors."""
+    """Return messages as Go prints several errors."""
     distinct = list(dict.fromkeys(problems))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

@@ -1,4 +1,4 @@
-"""The roles and bindings a cluster with RBAC has from its start: those that schedulers and their users meet.
+"""The default roles and bindings of a cluster with RBAC that schedulers and their users need.
 
 Source:
     kube-apiserver v1.36, plugin/pkg/auth/authorizer/rbac/bootstrappolicy.
@@ -29,7 +29,7 @@ _AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"
 
 
 def _on(groups: str, resources: str, verbs: str, names: str = "") -> Rule:
-    """Return a rule; words are apart by spaces, and `core` is the group without a name."""
+    """Return a rule; lists are separated by spaces, and `core` is the core group."""
     listed = ["" if group == "core" else group for group in groups.split()]
     rule: Rule = {"verbs": verbs.split(), "apiGroups": listed, "resources": resources.split()}
     return rule | ({"resourceNames": names.split()} if names else {})
@@ -137,7 +137,7 @@ _CLUSTER_ROLES: Final[dict[str, list[Rule]]] = {
     ],
 }
 _AGGREGATED: Final = {"admin": "", "edit": "admin", "view": "edit"}
-"""Roles made of others: name -> which of these it is itself a part of."""
+"""Aggregated roles: name -> the aggregated role that it is a part of."""
 
 _CLUSTER_BINDINGS: Final = {
     "cluster-admin": [("Group", MASTERS)],
@@ -158,7 +158,7 @@ _BINDINGS: Final = {_LOCKING: _LOCKING, f"system::{_AUTHENTICATION}-reader": f"{
 
 
 def bootstrap_rbac(store: Store) -> None:
-    """Create the roles, the bindings, and the ConfigMap in which servers read how to know users."""
+    """Create the roles, the bindings, and the ConfigMap with the authentication settings of API servers."""
     for role in _cluster_roles():
         store.create(f"clusterroles.{GROUP}", role)
     for name, subjects in _CLUSTER_BINDINGS.items():

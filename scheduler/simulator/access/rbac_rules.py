@@ -1,4 +1,4 @@
-"""What one rule of RBAC allows, and what it covers of another.
+"""What one RBAC rule allows, and what it covers of another.
 
 Source:
     kube-apiserver v1.36, plugin/pkg/auth/authorizer/rbac/rbac.go, pkg/apis/rbac/v1/evaluation_helpers.go;
@@ -21,14 +21,14 @@ Rule = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Permission:
-    """The smallest part of a rule: one verb on one thing.
+    """The smallest part of a rule: one verb on one resource or path.
 
     Attributes:
-        verb: or `*`.
-        group: or `*`; of a resource.
-        resource: or `*`, `*/scale`; "" for a path.
-        name: of one object; "" for all.
-        path: of what is no resource; may end in `*`.
+        verb: a verb, or `*`.
+        group: group of the resource, or `*`.
+        resource: a resource, `*` or `*/scale`; "" for a path.
+        name: name of the object; "" for all.
+        path: a path, which may end in `*`.
     """
 
     verb: str
@@ -38,7 +38,7 @@ class Permission:
     path: str = ""
 
     def rule(self) -> Rule:
-        """Return the rule that says just this."""
+        """Return a rule with this permission only."""
         if self.path:
             return {"verbs": [self.verb], "nonResourceURLs": [self.path]}
         rule: Rule = {"verbs": [self.verb], "apiGroups": [self.group], "resources": [self.resource]}
@@ -46,7 +46,7 @@ class Permission:
 
 
 def permissions(rule: Mapping[str, Any]) -> Iterator[Permission]:
-    """Yield what a rule consists of."""
+    """Yield the permissions of a rule."""
     for group in rule.get("apiGroups") or ():
         for resource in rule.get("resources") or ():
             for verb in rule.get("verbs") or ():
@@ -58,12 +58,12 @@ def permissions(rule: Mapping[str, Any]) -> Iterator[Permission]:
 
 
 def allows(rule: Mapping[str, Any], deed: Attributes) -> bool:
-    """Say whether a rule allows a deed."""
+    """Return whether a rule allows an action."""
     return covers(rule, Permission(deed.verb, deed.group, deed.whole_resource, deed.name, deed.path))
 
 
 def covers(rule: Mapping[str, Any], wanted: Permission) -> bool:
-    """Say whether a rule includes a permission, wildcards in it taken as they are written."""
+    """Return whether a rule covers a permission; wildcards in the permission are literal."""
     if not _has(rule, "verbs", wanted.verb):
         return False
     if not wanted.resource:
@@ -77,7 +77,7 @@ def covers(rule: Mapping[str, Any], wanted: Permission) -> bool:
 
 
 def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Permission]:
-    """Return what of some rules the held ones do not cover."""
+    """Return the permissions of rules that the held rules do not cover."""
     return [
         permission
         for rule in wanted
@@ -87,7 +87,7 @@ def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Permission]:
 
 
 def compact(lacking: Iterable[Permission]) -> list[Rule]:
-    """Return permissions as rules, the verbs of one thing together."""
+    """Return permissions as rules, with the verbs of one resource together."""
     rules: dict[tuple[str, ...], Rule] = {}
     for permission in lacking:
         place: tuple[str, ...] = (permission.group, permission.resource, permission.name)
@@ -99,7 +99,7 @@ def compact(lacking: Iterable[Permission]) -> list[Rule]:
 
 
 def described(rule: Rule) -> str:
-    """Return a rule in one line, as refusals show it."""
+    """Return a rule as one line, as in upstream's errors."""
     fields = (
         ("APIGroups", "apiGroups"),
         ("Resources", "resources"),
@@ -122,7 +122,7 @@ def _has(rule: Mapping[str, Any], field: str, wanted: str) -> bool:
 
 
 def _resource_covers(own: str, wanted: str) -> bool:
-    """Say whether `pods`, `pods/binding`, `*/binding` or `*` includes a resource."""
+    """Return whether `pods`, `pods/binding`, `*/binding` or `*` covers a resource."""
     if own in {"*", wanted}:
         return True
     _, slash, subresource = wanted.partition("/")

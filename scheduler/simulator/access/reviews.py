@@ -1,4 +1,4 @@
-"""Reviews: questions about tokens and rights, asked by creating an object that is stored nowhere.
+"""Reviews of tokens and rights: objects that are created and answered, but not stored.
 
 Source:
     kube-apiserver v1.36, pkg/registry/authentication, pkg/registry/authorization and
@@ -46,7 +46,7 @@ class Reviews:
         }
 
     def answer(self, kind: Kind, request: Request, user: User) -> Object:
-        """Return a review, the kind of which is given, with its answer to who asks.
+        """Return a review of a kind with its answer for the user.
 
         Raises:
             StatusError: 400, 405 or 422.

@@ -1,4 +1,4 @@
-"""All that depends on who asks: whose tokens are whose, who may do what, and the requests that are about that."""
+"""Authentication and authorization of all requests, and the requests about these."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 
 class Security:
-    """Lets requests through, and answers those whose answer depends on who asks.
+    """Authenticates and authorizes requests, and answers those that depend on the user.
 
     Attributes:
-        token: of the owner, who may do everything; None where nobody needs one.
-        grants: what was made use of, and what was refused.
+        token: token of the owner, who may do everything; None if the server is open.
+        grants: the record of used grants and rejected requests.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Security:
 
         Args:
             registry: the objects.
-            token: of the owner; one is made up where it is empty.
-            owner: their name.
-            users: the other tokens: token -> whose it is.
+            token: token of the owner; generated if empty.
+            owner: name of the owner.
+            users: the other tokens: token -> user.
             rbac: whether roles and bindings decide.
-            is_open: whether no token is asked for: everybody is taken for the owner.
-            kept_refusals: how many refusals `grants` keeps.
+            is_open: whether no token is required: every client is the owner.
+            kept_refusals: number of rejected requests that `grants` keeps.
         """
         self.token = None if is_open else token or secrets.token_urlsafe(32)
         user = User(owner, groups=(MASTERS,)).authenticated()
@@ -82,10 +82,10 @@ class Security:
             put_status_guard(registry.kinds, self._claims.check)
 
     def identify(self, headers: CIMultiDictProxy[str]) -> User:
-        """Return who asks: who they are impersonated to be, if they may.
+        """Return the user of a request, or the user to impersonate.
 
         Raises:
-            StatusError: 401, a wrong token; 403, they may not be somebody else.
+            StatusError: 401, the token is invalid; 403, impersonation is not allowed.
         """
         user = self._user(headers.get("Authorization", ""))
         wanted = impersonated(headers)
@@ -96,7 +96,7 @@ class Security:
         return wanted.user
 
     def authorize(self, user: User, info: RequestInfo) -> None:
-        """Let a request pass, or not.
+        """Authorize a request.
 
         Raises:
             StatusError: 403, the user may not do this.
@@ -104,10 +104,10 @@ class Security:
         self._require(user, attributes_of(info))
 
     def answer(self, api: Api, request: Request, user: User) -> Answer:
-        """Answer anything but a watch: here what is about users, else by the API on the user's behalf.
+        """Answer any request but a watch: reviews and token requests here, all others by the API for the user.
 
         Raises:
-            StatusError: what is about users is refused; other refusals are answers.
+            StatusError: a review or token request is rejected; other rejections are answers.
         """
         info = request.info
         if is_review(info):
@@ -143,5 +143,5 @@ class Security:
 
 
 def is_review(info: RequestInfo) -> bool:
-    """Say whether a request is about what can be created and nothing else: what is stored nowhere."""
+    """Return whether a request is for a review, which is only created and not stored."""
     return info.kind is not None and info.kind.verbs == REVIEW_VERBS

@@ -1,4 +1,4 @@
-"""Tokens of ServiceAccounts: signed JWTs that live as long as what they are bound to.
+"""Tokens of ServiceAccounts: signed JWTs that are valid as long as their bound object exists.
 
 Source:
     kube-apiserver v1.36, pkg/serviceaccount/claims.go and jwt.go.
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 
 BOUND_RESOURCES: Final = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
-"""What a token may be bound to beside its ServiceAccount: kind -> resource."""
+"""Objects to which a token can be bound beside its ServiceAccount: kind -> resource."""
 
 _LEEWAY_SECONDS: Final = 60
 _HALF: Final = 32  # bytes of each number of an ES256 signature
 
 
 class TokenError(SchedulerError):
-    """A token that is worth nothing; the message is for its owner."""
+    """The token is invalid; the message is the client's."""
 
 
 class ServiceAccountTokens:
-    """Makes and reads tokens; its key lives as long as it does.
+    """Issues and reads tokens; the key is not stored.
 
     Attributes:
-        audiences: who takes a token that is made for nobody in particular: this server.
+        audiences: audiences of a token by default: this server.
     """
 
     audiences = (ISSUER,)
@@ -64,10 +64,10 @@ class ServiceAccountTokens:
         """Return a new token.
 
         Args:
-            account: the ServiceAccount.
-            audiences: who is to take it.
-            seconds: how long it lives by the server's clock.
-            bound_to: the kind and the object it dies with, beside the account.
+            account: its ServiceAccount.
+            audiences: its audiences.
+            seconds: its lifetime, by the server's clock.
+            bound_to: kind and object that it is bound to, beside the account.
         """
         metadata = account["metadata"]
         now = int(self._registry.clock.utc_now().timestamp())
@@ -90,10 +90,10 @@ class ServiceAccountTokens:
         return f"{signed}.{_base64(r.to_bytes(_HALF, 'big') + s.to_bytes(_HALF, 'big'))}"
 
     def user_of(self, token: str, audiences: Sequence[str] = audiences) -> tuple[User, list[str]] | None:
-        """Return whose token this is, and which of the audiences it is for; None where it is not of our making.
+        """Return the user of a token, and the audiences for which it is valid; None if this server did not issue it.
 
         Raises:
-            TokenError: it is, but is worth nothing any more, or not for them.
+            TokenError: the token is no longer valid, or not for these audiences.
         """
         claims = self._claims(token)
         if claims is None:
@@ -134,7 +134,7 @@ class ServiceAccountTokens:
             )
             claims: Object = msgspec.json.decode(_plain(body))
         except (InvalidSignature, binascii.Error, ValueError, AttributeError):
-            return None  # whatever is wrong with it: it is somebody else's text
+            return None  # not a token of this server
         return claims
 
     def _check_account(self, namespace: str, claimed: Object) -> None:

@@ -1,4 +1,4 @@
-"""`serviceaccounts/NAME/token`: what `kubectl create token` asks for.
+"""`serviceaccounts/NAME/token`: the request of `kubectl create token`.
 
 Source:
     kube-apiserver v1.36, pkg/registry/core/serviceaccount/storage/token.go,
@@ -34,7 +34,7 @@ _MOST_SECONDS: Final = 1 << 32
 
 
 def create_token(registry: Registry, tokens: ServiceAccountTokens, request: Request) -> Object:
-    """Return a TokenRequest with the token it asks for.
+    """Return a TokenRequest with its token.
 
     Raises:
         StatusError: 400, 404, 409 or 422.
@@ -77,7 +77,7 @@ def _causes(seconds: int) -> Iterator[Cause]:
 def _bound(
     registry: Registry, reference: Mapping[str, Any], namespace: str, account: str
 ) -> tuple[str, Object]:
-    """Return the kind and the object that a token is to be bound to."""
+    """Return the kind and the object that a token is bound to."""
     kind, name, uid = (reference.get(field, "") for field in ("kind", "name", "uid"))
     if kind not in BOUND_RESOURCES or reference.get("apiVersion", "v1") != "v1":
         group, _, version = str(reference.get("apiVersion", "")).rpartition("/")

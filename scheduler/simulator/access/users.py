@@ -1,4 +1,4 @@
-"""Who asks."""
+"""Users."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _SERVICE_ACCOUNT: Final = re.compile(r"system:serviceaccount:([^:]+):([^:]+)")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks.
+    """A user.
 
     Attributes:
-        name: as in `system:serviceaccount:default:web`.
-        uid: "" for who has none.
-        groups: in the order they are told.
-        extra: what else is known of them.
+        name: for example `system:serviceaccount:default:web`.
+        uid: uid; "" for none.
+        groups: groups, in order.
+        extra: extra attributes.
     """
 
     name: str
@@ -46,7 +46,7 @@ class User:
         return found
 
     def authenticated(self) -> User:
-        """Return the user with the group of all who are known."""
+        """Return the user with the group of authenticated users."""
         if AUTHENTICATED in self.groups:
             return self
         return User(self.name, self.uid, (*self.groups, AUTHENTICATED), self.extra)
@@ -61,11 +61,11 @@ def service_account_name(namespace: str, name: str) -> str:
 
 
 def service_account_of(user: str) -> tuple[str, str] | None:
-    """Return the namespace and the name of the ServiceAccount behind a user name; None for other users."""
+    """Return the namespace and name of a user's ServiceAccount; None for other users."""
     match = _SERVICE_ACCOUNT.fullmatch(user)
     return None if match is None else (match[1], match[2])
 
 
 def service_account_groups(namespace: str) -> tuple[str, ...]:
-    """Return the groups every ServiceAccount of a namespace is in."""
+    """Return the groups of every ServiceAccount of a namespace."""
     return (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")

@@ -1,1 +1,1 @@
-"""From an HTTP request to its answer: what it is about, its body, lists, watches, discovery, and how objects go over the wire."""
+"""Handling of HTTP requests: parsing, bodies, lists, watches, discovery, and encoding of objects."""

@@ -1,4 +1,4 @@
-"""Aggregated discovery: all groups, versions and resources in two answers instead of one per version.
+"""Aggregated discovery: all groups, versions and resources in two documents instead of one per version.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/discovery/aggregated.
@@ -19,7 +19,7 @@ CONTENT_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDi
 
 
 def wants_aggregated(accept: str) -> bool:
-    """Whether a client prefers discovery in this form to the plain one."""
+    """Return whether a client prefers aggregated discovery."""
     wanted = ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList")
     for media_type, asked in accepted_types(accept):
         if media_type == "application/json":
@@ -28,7 +28,7 @@ def wants_aggregated(accept: str) -> bool:
 
 
 def aggregated_discovery(kinds: Kinds, *, core: bool) -> Object:
-    """Return what /api (core) or /apis answers in this form."""
+    """Return the document at /api (core) or /apis."""
     items = [
         {
             "metadata": {"name": group} if group else {},

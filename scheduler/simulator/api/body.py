@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON, or YAML or protobuf where it is said to be."""
+"""Decoding of request bodies: JSON, YAML or protobuf."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def read_body(body: bytes, content_type: str, kind: str) -> dict[str, Any]:
     """Decode an object.
 
     Args:
-        body: as it came.
-        content_type: of the body.
-        kind: what it should be, for the message.
+        body: the body.
+        content_type: its content type.
+        kind: expected kind, for the message.
 
     Raises:
         StatusError: 400 or 415.
@@ -62,7 +62,7 @@ def read_patch(body: bytes, content_type: str) -> tuple[str, Any]:
     """Decode a patch.
 
     Returns:
-        Its media type and the patch.
+        The media type and the patch.
 
     Raises:
         StatusError: 400 or 415.
@@ -81,7 +81,7 @@ def read_patch(body: bytes, content_type: str) -> tuple[str, Any]:
 
 
 def delete_options(body: bytes, content_type: str, query: Mapping[str, str]) -> DeleteOptions:
-    """Read how a deletion is meant: from the body if there is one, else from the query.
+    """Read DeleteOptions from the body if there is one, else from the query.
 
     Raises:
         StatusError: 400 or 415.

@@ -1,4 +1,4 @@
-"""What a client can learn about the server: version, groups, resources."""
+"""Discovery: version, groups, resources."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _BINDINGS: Final[Object] = {
 
 
 def api_versions(address: str) -> Object:
-    """Return what /api answers."""
+    """Return the document at /api."""
     return {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -54,13 +54,13 @@ def api_versions(address: str) -> Object:
 
 
 def api_groups(kinds: Kinds) -> Object:
-    """Return what /apis answers."""
+    """Return the document at /apis."""
     groups = [_group(name, versions) for name, versions in kinds.groups().items() if name]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def api_group(kinds: Kinds, group: str) -> Object | None:
-    """Return what /apis/GROUP answers; None for a group that is not served."""
+    """Return the document at /apis/GROUP; None for an unknown group."""
     versions = kinds.groups().get(group)
     if not group or versions is None:
         return None
@@ -68,7 +68,7 @@ def api_group(kinds: Kinds, group: str) -> Object | None:
 
 
 def api_resources(kinds: Kinds, group: str, version: str) -> Object | None:
-    """Return the resources of a group and version; None where nothing is served."""
+    """Return the resources of a group and version; None if there are none."""
     served = kinds.of(group, version)
     if not served:
         return None
@@ -99,13 +99,13 @@ def _resource(kind: Kind) -> Object:
         resource["shortNames"] = list(kind.short_names)
     if kind.categories:
         resource["categories"] = list(kind.categories)
-    if "get" in kind.verbs:  # reviews are stored nowhere
+    if "get" in kind.verbs:  # reviews are not stored
         resource["storageVersionHash"] = _storage_hash(kind)
     return resource
 
 
 def _storage_hash(kind: Kind) -> str:
-    """Return what changes when objects are stored in another version.
+    """Return a hash that changes when objects are stored in another version.
 
     Source:
         kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/discovery/storageversionhash.go.

@@ -1,4 +1,4 @@
-"""One request, one answer: everything but watches.
+"""Request handlers: all verbs except watches.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/handlers.
@@ -56,11 +56,11 @@ class Request:
     """A request with its body.
 
     Attributes:
-        info: what it is about.
-        body: as it came.
-        content_type: of the body; "" where it is not said.
-        accept: the Accept header.
-        user_agent: as it came.
+        info: its attributes.
+        body: its body.
+        content_type: content type of the body; "" if absent.
+        accept: its Accept header.
+        user_agent: its User-Agent header.
     """
 
     info: RequestInfo
@@ -72,7 +72,7 @@ class Request:
 
 @dataclass(slots=True)
 class Answer:
-    """What goes back."""
+    """A response."""
 
     code: int
     body: bytes
@@ -81,7 +81,7 @@ class Answer:
 
 
 def answer_of_error(error: StatusError) -> Answer:
-    """Return a refusal as it goes over the wire."""
+    """Return the response for an error."""
     answer = Answer(error.code, msgspec.json.encode(error.body()))
     if error.retry_after_seconds is not None:
         answer.headers["Retry-After"] = str(error.retry_after_seconds)
@@ -89,10 +89,10 @@ def answer_of_error(error: StatusError) -> Answer:
 
 
 class Api:
-    """The API on top of a registry."""
+    """The API of a registry."""
 
     def __init__(self, registry: Registry, address: str) -> None:
-        """Set up; the address is what the server tells clients its own is."""
+        """Set up; `address` is the server's own address for clients."""
         self._registry = registry
         self._address = address
         self._by_verb: Mapping[str, Callable[[Kind, Request], Answer]] = {
@@ -106,7 +106,7 @@ class Api:
         }
 
     def answer(self, request: Request) -> Answer:
-        """Answer a request, refusals included."""
+        """Answer a request; errors are answers too."""
         try:
             if not request.info.is_resource:
                 return self._answer_path(request.info, request.accept)
@@ -115,10 +115,10 @@ class Api:
             return answer_of_error(error)
 
     def presentation(self, request: Request) -> Presentation:
-        """Return how the client wants to see a kind.
+        """Return the form in which the client wants to see a kind.
 
         Raises:
-            StatusError: 404, it is not served; 406, not in a form there is.
+            StatusError: 404, the kind is not served; 406, no such form.
         """
         kind = self.kind(request.info)
         include = request.info.query.get("includeObject", "")
@@ -126,10 +126,10 @@ class Api:
 
     @staticmethod
     def kind(info: RequestInfo) -> Kind:
-        """Return what a request is about.
+        """Return the kind of a request.
 
         Raises:
-            StatusError: 404, it is not served; 405, not in this way.
+            StatusError: 404, it is not served; 405, the verb is not allowed.
         """
         kind = info.kind
         if kind is None:
@@ -153,7 +153,7 @@ class Api:
         return kind
 
     def _answer_path(self, info: RequestInfo, accept: str) -> Answer:
-        """Answer what is no resource: discovery, health, version."""
+        """Answer a request for a path: discovery, health, version."""
         path = info.path.rstrip("/")
         if path in _HEALTH or path.rpartition("/")[0] in _HEALTH:
             return Answer(HTTPStatus.OK, b"ok", _TEXT)
@@ -170,7 +170,7 @@ class Api:
         return Answer(HTTPStatus.OK, msgspec.json.encode(found))
 
     def _discovered(self, path: str) -> Mapping[str, Any] | None:
-        """Return the document at a path; None where there is none."""
+        """Return the document at a path; None if there is none."""
         kinds = self._registry.kinds
         match path.split("/")[1:]:
             case ["version"]:
@@ -316,13 +316,13 @@ def _write_options(request: Request) -> WriteOptions:
 
 
 def _name_in(user_agent: str) -> str:
-    """Return what a client calls itself, without its version: who writes, where no fieldManager is given."""
+    """Return the client's name in its User-Agent, without version: the default fieldManager."""
     name = "".join(filter(str.isprintable, user_agent.partition("/")[0]))
     return name.encode()[:_LONGEST_MANAGER].decode(errors="ignore")
 
 
 def _check_patch_options(info: RequestInfo, patch_type: str) -> None:
-    """Refuse an apply that does not say who applies, and a patch by force that is no apply.
+    """Reject an apply without fieldManager, and `force` without apply.
 
     Raises:
         StatusError: 422.

@@ -1,4 +1,4 @@
-"""Lists: in pages, and at earlier versions as far as they are kept."""
+"""Lists: in pages, and at earlier versions as long as they are kept."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Page:
     """One page of a list.
 
     Attributes:
-        entries: what is on it.
-        metadata: the list's metav1.ListMeta.
+        entries: entries of the page.
+        metadata: metav1.ListMeta of the list.
     """
 
     entries: list[Entry]
@@ -47,7 +47,7 @@ def parse_version(text: str) -> int:
     """Read a resourceVersion; "" is 0.
 
     Raises:
-        StatusError: 500, as upstream, it is no number.
+        StatusError: 500, as upstream: it is not a number.
     """
     if not text:
         return 0
@@ -58,7 +58,7 @@ def parse_version(text: str) -> int:
 
 
 def check_list_options(query: Mapping[str, str]) -> None:
-    """Refuse parameters of a list that do not go together.
+    """Reject invalid combinations of list parameters.
 
     Raises:
         StatusError: 422.
@@ -84,7 +84,7 @@ def check_list_options(query: Mapping[str, str]) -> None:
 
 
 def is_from_storage(query: Mapping[str, str]) -> bool:
-    """Say whether a list goes past the watch cache, which would wait for a version that is yet to come: one object's.
+    """Return whether a list of one object bypasses the watch cache, which would wait for a future version.
 
     Source:
         kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go, ShouldDelegateExactRV.
@@ -93,13 +93,13 @@ def is_from_storage(query: Mapping[str, str]) -> bool:
 
 
 def refuse_list_options(causes: list[Cause]) -> None:
-    """Raise 422 if there is anything wrong with the parameters of a list or a watch."""
+    """Raise 422 if the parameters of a list or watch are invalid."""
     if causes:
         raise invalid("meta.k8s.io", "ListOptions", "", causes)
 
 
 def list_page(registry: Registry, kind: Kind, selector: Selector, query: Mapping[str, str]) -> Page:
-    """List what is selected.
+    """List the selected objects.
 
     Raises:
         StatusError: 400, a bad continue token or limit; 410, a version that is no longer kept.

@@ -1,7 +1,7 @@
-"""OpenAPI, as much as kubectl reads before it writes: which kinds take `fieldValidation`.
+"""OpenAPI, as far as kubectl reads it before writes: the kinds that support `fieldValidation`.
 
-kubectl leaves validation to the server when the description of a kind's path has that parameter. The
-fields of kinds are not described.
+kubectl leaves validation to the server if the description of a kind's path has that parameter. The fields of kinds are
+not described.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ OPENAPI_V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2@v1.0+
 
 
 def openapi_v2_protobuf() -> bytes:
-    """Return what /openapi/v2 answers to who asks for protobuf: a Document without a path or definition.
+    """Return the protobuf document at /openapi/v2: a Document without paths and definitions.
 
-    kubectl looks there when a file holds a List; what is not described is left to the server to validate.
+    kubectl reads it when a file contains a List; undescribed kinds are validated by the server.
     """
     info = _text(1, _INFO["title"]) + _text(2, _INFO["version"])
     return _text(1, "2.0") + _field(2, info) + _field(8, b"")
@@ -33,16 +33,16 @@ def _text(number: int, value: str) -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """Return a field of a message, all of whose contents here are shorter than 128 bytes."""
+    """Return a field of a message; the content must be shorter than 128 bytes."""
     return bytes((number << 3 | 2, len(content))) + content
 
 
 def openapi_document(kinds: Kinds, place: list[str]) -> Object | None:
-    """Return what is at a path under /openapi; None where there is nothing.
+    """Return the document at a path under /openapi; None if there is none.
 
     Args:
-        kinds: what is served.
-        place: the steps after /openapi.
+        kinds: the served kinds.
+        place: path segments after /openapi.
     """
     match place:
         case ["v2"]:
@@ -57,7 +57,7 @@ def openapi_document(kinds: Kinds, place: list[str]) -> Object | None:
 
 
 def openapi_v2(kinds: Kinds) -> Object:
-    """Return what /openapi/v2 answers."""
+    """Return the document at /openapi/v2."""
     definitions = {_schema_name(kind): _schema(kind) for kind in kinds}
     return {
         "swagger": "2.0",
@@ -68,7 +68,7 @@ def openapi_v2(kinds: Kinds) -> Object:
 
 
 def openapi_v3_index(kinds: Kinds) -> Object:
-    """Return what /openapi/v3 answers: where the description of each group and version is."""
+    """Return the document at /openapi/v3: the paths of all groups and versions."""
     places = [
         f"apis/{group}/{version}" if group else f"api/{version}"
         for group, versions in kinds.groups().items()
@@ -78,7 +78,7 @@ def openapi_v3_index(kinds: Kinds) -> Object:
 
 
 def openapi_v3(kinds: Kinds, group: str, version: str) -> Object | None:
-    """Return the description of a group and version; None where nothing is served."""
+    """Return the description of a group and version; None if it is not served."""
     served = kinds.of(group, version)
     if not served:
         return None

@@ -1,4 +1,4 @@
-"""How objects go over the wire: as they are, as rows of a table, or their metadata only."""
+"""Encoding of objects in responses: whole, as table rows, or metadata only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INITIAL_EVENTS_END: Final = {"k8s.io/initial-events-end": "true"}
 
 
 class Presentation(Protocol):
-    """One way of showing the objects of one kind."""
+    """A form in which the objects of a kind are shown."""
 
     def one(self, entry: Entry) -> bytes:
         """Return one object."""
@@ -39,7 +39,7 @@ class Presentation(Protocol):
 
 
 class AsObjects:
-    """Objects as they are."""
+    """Whole objects."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
@@ -59,7 +59,7 @@ class AsObjects:
 
 
 class AsMetadata:
-    """Nothing but metadata: metav1.PartialObjectMetadata."""
+    """Metadata only: metav1.PartialObjectMetadata."""
 
     def one(self, entry: Entry) -> bytes:
         return msgspec.json.encode(partial_metadata(entry.object))
@@ -76,7 +76,7 @@ class AsTable:
     """Rows for `kubectl get`: metav1.Table."""
 
     def __init__(self, kind: Kind, clock: Clock, include_object: str) -> None:
-        """Set up; `include_object` says what goes with each row: `Metadata`, `Object` or `None`."""
+        """Set up; `include_object` is the object in each row: `Metadata`, `Object` or `None`."""
         self._kind = kind
         self._clock = clock
         self._include = include_object
@@ -90,7 +90,7 @@ class AsTable:
         return msgspec.json.encode(self._table(entries, metadata))
 
     def event(self, type_: str, entry: Entry) -> bytes:
-        """Return one line of a watch; only the first says what the columns are."""
+        """Return one line of a watch; only the first one has the column definitions."""
         rows = [] if type_ == "BOOKMARK" else [entry]
         table = self._table(rows, {"resourceVersion": str(entry.version)})
         if self._columns_are_known:
@@ -127,7 +127,7 @@ def partial_metadata(obj: Object) -> Object:
 
 
 def bookmark(kind: Kind, version: int, *, initial_events_end: bool = False) -> Entry:
-    """Return the object of a BOOKMARK: nothing but a resourceVersion, and what Go writes of nothing."""
+    """Return the object of a BOOKMARK: a resourceVersion, and Go's zero values."""
     metadata: Object = {"resourceVersion": str(version)}
     if initial_events_end:
         metadata["annotations"] = _INITIAL_EVENTS_END
@@ -136,10 +136,10 @@ def bookmark(kind: Kind, version: int, *, initial_events_end: bool = False) -> E
 
 
 def negotiate(kind: Kind, accept: str, clock: Clock, include_object: str) -> Presentation:
-    """Choose the presentation a client asks for; the first one in its list that there is.
+    """Return the first supported form that a client accepts.
 
     Raises:
-        StatusError: 406, it asks for nothing that there is.
+        StatusError: 406, no accepted form is supported.
     """
     for media_type, asked in accepted_types(accept or "application/json"):
         if media_type not in {"application/json", "application/*", "*/*"}:

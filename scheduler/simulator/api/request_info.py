@@ -1,4 +1,4 @@
-"""What a request is about, read from its method, path and query."""
+"""Attributes of a request, from its method, path and query."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 
 @dataclass(slots=True)
 class RequestInfo:
-    """A request, as authorization, faults and handlers see it.
+    """A request, for authorization, faults and handlers.
 
     Attributes:
-        method: of HTTP.
-        path: without the query.
-        query: its parameters.
-        verb: as in RBAC: `get`, `list`, `watch`, `create`, ...; of other paths the method in small letters.
-        group: of the API; "" for core, and for what is no resource.
-        version: of the group; "" for what is no resource.
-        resource: the plural in the path; "" for what is no resource.
-        namespace: "" for the whole cluster.
-        name: of one object.
-        subresource: as in `status`.
-        kind: what is served there; None where nothing is.
+        method: HTTP method.
+        path: path without the query.
+        query: query parameters.
+        verb: as in RBAC: `get`, `list`, `watch`, `create`, ...; for other paths, the method in lower case.
+        group: API group; "" for core, and for paths that are no resource.
+        version: version of the group; "" for paths that are no resource.
+        resource: plural in the path; "" for paths that are no resource.
+        namespace: namespace; "" for the whole cluster.
+        name: name of the object.
+        subresource: for example `status`.
+        kind: the served kind; None if there is none.
     """
 
     method: str
@@ -53,25 +53,25 @@ class RequestInfo:
         return bool(self.resource)
 
     def flag(self, name: str) -> bool:
-        """Say whether a parameter is true, in any way Go writes it."""
+        """Return whether a parameter is true, in any of Go's notations."""
         return self.query.get(name, "") in _TRUE
 
     def place(self, kind: Kind) -> Place:
-        """Return what of a kind it reads or writes."""
+        """Return the place of a kind that it reads or writes."""
         return Place(kind, self.namespace, self.name, self.subresource)
 
     def selector(self, kind: Kind) -> Selector:
-        """Return what of a kind is asked for.
+        """Return the selector of the request.
 
         Raises:
-            StatusError: 400, the selectors in the query make no sense for it.
+            StatusError: 400, the selectors are invalid for the kind.
         """
         labels, fields = self.query.get("labelSelector", ""), self.query.get("fieldSelector", "")
         return selector_of(kind, namespace=self.namespace, labels=labels, fields=fields)
 
 
 def request_info(method: str, path: str, query: Mapping[str, str], kinds: Kinds) -> RequestInfo:
-    """Read a request to a server of some kinds; path and query are percent-decoded."""
+    """Parse a request; path and query are percent-decoded."""
     info = RequestInfo(method, path, query, verb=method.lower())
     steps = [step for step in path.split("/") if step]
     if steps[:1] == ["api"] and len(steps) > 2:

@@ -1,4 +1,4 @@
-"""Watches over HTTP: one line of JSON per event, until a timeout.
+"""Watches over HTTP: one line of JSON for each event, until a timeout.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/handlers/watch.go and
@@ -38,14 +38,14 @@ _LEAST_TIMEOUT_SECONDS: Final = 1800
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """How a watch is meant.
+    """Options of a watch.
 
     Attributes:
-        version: the resourceVersion to go on from; 0 for none in particular.
-        initial_events: whether it begins with everything there is.
-        marks_initial_end: whether a bookmark says when that is told.
-        bookmarks: whether bookmarks are wanted at all.
-        timeout_seconds: 0 for the server's own choice.
+        version: resourceVersion to continue from; 0 for none.
+        initial_events: whether it begins with all existing objects.
+        marks_initial_end: whether a bookmark marks the end of these.
+        bookmarks: whether bookmarks are sent.
+        timeout_seconds: timeout; 0 for the server's default.
     """
 
     version: int
@@ -88,11 +88,11 @@ def watch_options(query: Mapping[str, str]) -> WatchOptions:
 
 
 class WatchStream:
-    """One watch that is under way.
+    """One running watch.
 
     Attributes:
         info: the request.
-        is_stalled: while True nothing is sent, though the connection stays.
+        is_stalled: while True nothing is sent, but the connection stays open.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class WatchStream:
         presentation: Presentation,
         abort: Callable[[], None],
     ) -> None:
-        """Set up; `abort` closes the connection without a word."""
+        """Set up; `abort` closes the connection without a response."""
         self.info = info
         self._is_stalled = False
         self._registry = registry
@@ -117,7 +117,7 @@ class WatchStream:
 
     @property
     def awaited_version(self) -> int:
-        """The version that must have come about before it starts."""
+        """The resourceVersion that must exist before it starts."""
         return self._options.version if self._options.initial_events else 0
 
     @property
@@ -130,12 +130,12 @@ class WatchStream:
         self._woken.set()
 
     def end(self) -> None:
-        """End it as a timeout does."""
+        """End it, as after a timeout."""
         self._ended = True
         self._woken.set()
 
     def drop(self) -> None:
-        """Cut its connection."""
+        """Close its connection."""
         self.end()
         self._abort()
 
@@ -153,14 +153,15 @@ class WatchStream:
             storage.unwatch(watch)
 
     def _start(self, storage: Storage) -> tuple[Watch, list[bytes]]:
-        """Begin to watch; returns the lines that come before anything new."""
+        """Begin to watch; return the initial lines."""
         options, presentation = self._options, self._presentation
         after = None if options.initial_events or not options.version else options.version
         watch, past = storage.watch(self._selector, self._woken.set, after=after)
         if options.initial_events:
             past = [(ADDED, entry) for entry in storage.entries(self._selector)]
-        # What lies before the version asked for is known to the client, even if the version is yet to come: then nothing is
-        # sent before that, and nobody told.
+        # The client knows everything before the requested version, even if that is in the future: until it is reached, nothing is
+        # sent, and there is no error.
+
         lines = [presentation.event(type_, entry) for type_, entry in past]
         if options.marks_initial_end:
             lines.append(self._bookmark(initial_events_end=True))
@@ -169,7 +170,7 @@ class WatchStream:
     async def _pump(
         self, watch: Watch, lines: list[bytes], write: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        """Send lines, then whatever happens, with bookmarks between, until time is up."""
+        """Send lines, then new events and bookmarks, until the timeout."""
         loop = asyncio.get_running_loop()
         end = loop.time() + (
             self._options.timeout_seconds or _LEAST_TIMEOUT_SECONDS * (1 + self._registry.random.random())
@@ -203,7 +204,7 @@ class WatchStream:
 
 
 def _bookmark_times(start: float, end: float) -> deque[float]:
-    """Return when bookmarks are due: every minute, and once shortly before the end."""
+    """Return the times of bookmarks: every minute, and shortly before the end."""
     minutes = int((end - start) / _BOOKMARK_SECONDS)
     times = {start + _BOOKMARK_SECONDS * number for number in range(1, minutes + 1)}
     last = end - _BOOKMARK_BEFORE_END_SECONDS

@@ -1,4 +1,4 @@
-"""What all kinds have in common: names and strategies of kinds, metadata, selectors, structure, refusals, and tables.
+"""The parts that all kinds share: registration, strategies, metadata, selectors, structure, errors, and tables.
 
-It is called as Kubernetes calls it. A rule of one kind belongs into `kinds`.
+The names are Kubernetes'. Rules of one kind belong into `kinds`.
 """

@@ -1,4 +1,4 @@
-"""Which conditions are valid, of the kinds that have those all newer kinds have (metav1.Condition).
+"""Validation of conditions (metav1.Condition), as newer kinds have them.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/validation/validation.go, ValidateConditions.
@@ -37,7 +37,7 @@ _REASON_RULE: Final = (
 
 
 def validate_conditions(conditions: Sequence[Object], path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the conditions in a status, of which there is one per type."""
+    """Yield the errors of the conditions in a status; each type may occur once."""
     types: set[str] = set()
     for index, condition in enumerate(conditions):
         where = f"{path}[{index}]"

@@ -1,4 +1,4 @@
-"""From a request's body to an object of one kind."""
+"""Decodes a request's body to an object of a kind."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class WriteOptions:
-    """How a write is meant.
+    """Options of a write.
 
     Attributes:
-        dry_run: do everything but store it.
-        field_validation: what becomes of unknown fields: `Strict` refuses, `Warn` warns, `Ignore` is silent; all
-            but the first drop them.
-        manager: who is known to have written it, as in `kubectl`.
-        force: whether an apply takes fields from others.
-        warnings: what the answer is to warn of; grows while the request is handled.
+        dry_run: do not store the result.
+        field_validation: handling of unknown fields: `Strict` rejects, `Warn` warns, `Ignore` ignores; the last two drop
+            them.
+        manager: field manager of the write, for example `kubectl`.
+        force: whether an apply takes fields from other managers.
+        warnings: warnings for the response; grows while the request is handled.
     """
 
     dry_run: bool = False
@@ -37,10 +37,10 @@ class WriteOptions:
 
 
 def read_object(kind: Kind, body: Any, options: WriteOptions, *, fills: bool = True) -> Object:
-    """Return a copy of an object as its kind's structure has it, kind and apiVersion in front; see `Reading`.
+    """Return a copy of an object with the structure of its kind, kind and apiVersion first; see `Reading`.
 
     Raises:
-        StatusError: 400, it is no such object.
+        StatusError: 400, it is not such an object.
     """
     if not isinstance(body, dict):
         raise cannot_decode(kind, "json: cannot unmarshal into Go value: an object was expected")
@@ -65,7 +65,7 @@ def read_object(kind: Kind, body: Any, options: WriteOptions, *, fills: bool = T
 
 
 def _read_custom(kind: Kind, body: Object, reading: Reading) -> Object:
-    """Return a copy of an object whose structure is its strategy's to know, but for the metadata."""
+    """Return a copy of a custom resource; its strategy handles the structure, except that of the metadata."""
     obj: Object = clone(body)
     if "metadata" in obj:
         read = partial(read_structure, api_type(META, "ObjectMeta"))
@@ -75,7 +75,7 @@ def _read_custom(kind: Kind, body: Object, reading: Reading) -> Object:
 
 
 def _check_type(kind: Kind, body: Object) -> None:
-    """Refuse an object that says it is of another kind; one that does not say is taken."""
+    """Reject an object with another kind; an object without a kind is accepted."""
     name, version = body.get("kind") or kind.kind, body.get("apiVersion") or kind.api_version
     if name != kind.kind:
         short = version.rpartition("/")[2]

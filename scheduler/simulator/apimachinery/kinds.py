@@ -1,4 +1,4 @@
-"""The kinds that are served: one row of a table each."""
+"""Registration of the served kinds."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 REVIEW_VERBS = ("create",)
-"""Of what is answered and stored nowhere."""
+"""Verbs of reviews, which are answered but not stored."""
 
 
 def selectable(*labels: str, **defaults: str) -> dict[str, tuple[tuple[str, ...], str]]:
-    """Return what a kind can be selected by beside its name: label -> (path, value when absent)."""
+    """Return the field selectors of a kind beside its name: label -> (path, value when absent)."""
     return {label: (tuple(label.split(".")), defaults.get(label.rpartition(".")[2], "")) for label in labels}
 
 
@@ -33,20 +33,20 @@ class Kind:
     """One kind in one version.
 
     Attributes:
-        group: "" for core.
-        version: as in `v1`.
-        resource: the plural in paths, as in `pods`.
-        kind: as in `Pod`.
+        group: API group; "" for core.
+        version: for example `v1`.
+        resource: plural in paths, for example `pods`.
+        kind: for example `Pod`.
         namespaced: whether its objects are in namespaces.
         strategy: its particular rules.
-        subresources: as in `status`.
-        selectable: what field selectors may name beside metadata.name and metadata.namespace.
-        stored_as: the (group, resource) whose storage it shares; its own when None.
-        verbs: what discovery promises.
-        singular_name: "" for the kind in small letters.
-        list_kind: "" for the kind with `List` behind it.
-        printer: how tables show it; None for what the built-in kinds have.
-        is_custom: whether a definition brought it: it has no type known here, and the items of its lists say theirs.
+        subresources: for example `status`.
+        selectable: field selectors beside metadata.name and metadata.namespace.
+        stored_as: (group, resource) whose storage it shares; None for its own.
+        verbs: verbs in discovery.
+        singular_name: singular; "" for the kind in lower case.
+        list_kind: kind of its lists; "" for the kind with `List`.
+        printer: table columns; None for the built-in ones.
+        is_custom: whether it is a custom resource: without a built-in type, and with kind and apiVersion in lists.
     """
 
     group: str
@@ -72,7 +72,7 @@ class Kind:
 
     @cached_property
     def type(self) -> ApiType | None:
-        """The type of its objects; None where a definition has their schema."""
+        """The type of its objects; None for custom resources."""
         return None if self.is_custom else api_type(self.api_version, self.kind)
 
     @cached_property
@@ -81,7 +81,7 @@ class Kind:
 
     @cached_property
     def group_resource(self) -> str:
-        """As in messages: `leases.coordination.k8s.io`, `pods`."""
+        """The name in messages: `leases.coordination.k8s.io`, `pods`."""
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
     @cached_property
@@ -90,30 +90,30 @@ class Kind:
 
     @cached_property
     def fields(self) -> Mapping[str, tuple[tuple[str, ...], str]]:
-        """Everything field selectors may name: label -> (path, value when absent)."""
+        """All field selectors: label -> (path, value when absent)."""
         names = ("metadata.name", "metadata.namespace") if self.namespaced else ("metadata.name",)
         return {**selectable(*names), **self.selectable}
 
     @cached_property
     def prefix(self) -> bytes:
-        """What every object's JSON begins with."""
+        """Beginning of the JSON of every object."""
         return b'{"kind":"%b","apiVersion":"%b",' % (self.kind.encode(), self.api_version.encode())
 
     def head(self, obj: Object) -> Object:
-        """Return an object with kind and apiVersion in front, whatever it had."""
+        """Return an object with this kind and apiVersion first."""
         rest = {name: value for name, value in obj.items() if name not in {"kind", "apiVersion"}}
         return {"kind": self.kind, "apiVersion": self.api_version, **rest}
 
     def view(self, stored: Object) -> Object:
-        """Return a stored object in this version; it may be the stored one itself."""
+        """Return a stored object in this version; it may be the stored object itself."""
         return self.strategy.from_storage(stored)
 
     def encode(self, stored: Object) -> bytes:
-        """Return a stored object's JSON in this version; it begins with `prefix`."""
+        """Return the JSON of a stored object in this version; it begins with `prefix`."""
         return msgspec.json.encode(self.view(stored))
 
     def item(self, raw: bytes) -> bytes:
-        """Return an encoded object as an item of a list; built-in ones do without kind and apiVersion."""
+        """Return an encoded object as an item of a list; items of built-in kinds lack kind and apiVersion."""
         if self.is_custom:
             return raw
         return b"{" + raw[len(self.prefix) :]
@@ -126,13 +126,13 @@ class Kind:
 
 
 class Place(NamedTuple):
-    """What a request reads or writes.
+    """The target of a request.
 
     Attributes:
-        kind: of the object.
-        namespace: "" for what is in none.
-        name: "" for one that is yet to get a name.
-        subresource: "" for the object itself.
+        kind: kind of the object.
+        namespace: namespace; "" for cluster-scoped kinds.
+        name: name; "" if it is to be generated.
+        subresource: subresource; "" for the object itself.
     """
 
     kind: Kind
@@ -146,7 +146,7 @@ class Place(NamedTuple):
 
 
 class Kinds:
-    """All kinds that are served now; more may come while the server runs."""
+    """All served kinds; they can change while the server runs."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._by_path: dict[tuple[str, str, str], Kind] = {}
@@ -158,13 +158,13 @@ class Kinds:
         return iter(self._by_path.values())
 
     def add(self, kind: Kind) -> None:
-        """Serve one more kind."""
+        """Register a kind."""
         self._by_path[kind.group, kind.version, kind.resource] = kind
         self._by_name.setdefault(kind.resource, kind)
         self._by_name.setdefault(kind.group_resource, kind)
 
     def remove(self, kind: Kind) -> None:
-        """Serve a kind no longer."""
+        """Remove a kind."""
         del self._by_path[kind.group, kind.version, kind.resource]
         self._by_name = {}
         for left in list(self):
@@ -175,7 +175,7 @@ class Kinds:
         return self._by_path.get((group, version, resource))
 
     def named(self, resource: str) -> Kind:
-        """Return the kind called `pods`, or with its group `events.events.k8s.io`.
+        """Return the kind named `pods`, or with its group `events.events.k8s.io`.
 
         Raises:
             KeyError: there is none.
@@ -186,7 +186,7 @@ class Kinds:
             raise KeyError(f"no kind {resource!r} is served; there are {', '.join(self._by_name)}") from None
 
     def groups(self) -> dict[str, list[str]]:
-        """Return the groups with their versions, in the order they were added."""
+        """Return the groups with their versions, in the order of registration."""
         groups: dict[str, list[str]] = {}
         for group, version, _ in self._by_path:
             versions = groups.setdefault(group, [])
@@ -195,5 +195,5 @@ class Kinds:
         return groups
 
     def of(self, group: str, version: str) -> list[Kind]:
-        """Return the kinds of one group and version."""
+        """Return the kinds of a group and version."""
         return [kind for kind in self if (kind.group, kind.version) == (group, version)]

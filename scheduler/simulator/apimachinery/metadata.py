@@ -1,4 +1,4 @@
-"""metadata: what names and labels look like, and what the server itself writes there."""
+"""metadata: rules for names and labels, and fields that the server sets."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
 
 NameRule = Callable[[str], str]
-"""Returns what is wrong with a name; "" if nothing."""
+"""Returns the error of a name; "" if it is valid."""
 
-_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words
+_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # without vowels, so that it forms no words
 _LONGEST_GENERATED_BASE: Final = 58
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -33,7 +33,7 @@ _NAME_PART_RULE = (
 
 
 def dns_subdomain(name: str) -> str:
-    """Say what is wrong with a name that must be a DNS subdomain: the rule of most kinds."""
+    """Return the error of a name that must be a DNS subdomain, as for most kinds; "" for none."""
     if len(name) > 253:
         return "must be no more than 253 characters"
     if _DNS_SUBDOMAIN.fullmatch(name):
@@ -46,7 +46,7 @@ def dns_subdomain(name: str) -> str:
 
 
 def dns_label(name: str) -> str:
-    """Say what is wrong with a name that must be a DNS label: that of a namespace or a service."""
+    """Return the error of a name that must be a DNS label, as for namespaces and services; "" for none."""
     if len(name) > 63:
         return "must be no more than 63 characters"
     if _DNS_LABEL.fullmatch(name):
@@ -59,7 +59,7 @@ def dns_label(name: str) -> str:
 
 
 def validate_metadata(metadata: Object, name_rule: NameRule) -> Iterator[Cause]:
-    """Yield what is wrong with a new object's metadata."""
+    """Yield the errors of a new object's metadata."""
     name = metadata.get("name", "")
     if not name:
         yield required("metadata.name", "name or generateName is required")
@@ -71,20 +71,20 @@ def validate_metadata(metadata: Object, name_rule: NameRule) -> Iterator[Cause]:
 
 
 def validate_labels(labels: dict[str, str], field: str) -> Iterator[Cause]:
-    """Yield what is wrong with labels."""
+    """Yield the errors of labels."""
     for key, value in labels.items():
         yield from validate_label_name(key, field)
         yield from validate_label_value(value, field)
 
 
 def validate_label_name(name: str, field: str) -> Iterator[Cause]:
-    """Yield what is wrong with the name of a label, or another qualified name."""
+    """Yield the errors of the key of a label, or of another qualified name."""
     for problem in qualified_name_problems(name):
         yield invalid_value(field, f'"{name}"', problem)
 
 
 def qualified_name_problems(name: str) -> Iterator[str]:
-    """Say what is wrong with a name that may have a DNS subdomain and a slash before it.
+    """Yield the errors of a name that may have a DNS subdomain and a slash before it.
 
     Source:
         kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/api/validate/content/kube.go, IsLabelKey.
@@ -109,7 +109,7 @@ def qualified_name_problems(name: str) -> Iterator[str]:
 
 
 def validate_label_value(value: str, field: str) -> Iterator[Cause]:
-    """Yield what is wrong with the value of a label."""
+    """Yield the errors of the value of a label."""
     if len(value) > 63:
         yield invalid_value(field, f'"{value}"', "must be no more than 63 characters")
     elif not is_label_value(value):
@@ -123,7 +123,7 @@ def validate_label_value(value: str, field: str) -> Iterator[Cause]:
 
 
 def generated_name(base: str, random: Random) -> str:
-    """Return a name that begins with `base` and ends in five characters of no meaning."""
+    """Return a name that begins with `base` and ends in five random characters."""
     return base[:_LONGEST_GENERATED_BASE] + "".join(random.choices(_SUFFIX_ALPHABET, k=5))
 
 
@@ -135,6 +135,6 @@ def new_uid(random: Random) -> str:
 
 
 def keep_system_fields(metadata: Object, old: Object) -> None:
-    """Put back in an updated object's metadata what only the server writes."""
+    """Restore the fields of an updated object's metadata that only the server sets."""
     for field in names("uid creationTimestamp generation deletionTimestamp deletionGracePeriodSeconds"):
         restore(metadata, old, field)

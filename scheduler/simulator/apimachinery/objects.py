@@ -1,4 +1,4 @@
-"""What every object is: JSON with metadata, which name it and may name an owner."""
+"""Functions for all objects: JSON with metadata."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Object = dict[str, Any]
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Read names that are apart by spaces, for tables of many."""
+    """Split names that are separated by spaces."""
     return tuple(text.split())
 
 
 def clone(value: Any) -> Any:
-    """Copy a JSON value all through."""
+    """Return a deep copy of a JSON value."""
     if isinstance(value, dict):
         return {key: clone(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -27,18 +27,18 @@ def clone(value: Any) -> Any:
 
 
 def json_text(value: Any) -> str:
-    """Write a JSON value on one line, as messages show it."""
+    """Return a JSON value as one line, as in messages."""
     return msgspec.json.encode(value).decode()
 
 
 def condition_of(obj: Object, type_: str) -> Object:
-    """Return the condition of a type in an object's status; empty for none."""
+    """Return an object's condition of a type; empty if there is none."""
     conditions = obj.get("status", {}).get("conditions") or ()
     return next((one for one in conditions if one.get("type") == type_), {})
 
 
 def with_condition(conditions: Iterable[Object] | None, new: Object, now: str) -> list[Object]:
-    """Return conditions with one in the place of that of its type; its time moves only when its status does."""
+    """Return conditions with a new one of its type; its transition time changes only with its status."""
     known = {one["type"]: one for one in conditions or ()}
     before = known.get(new["type"], {})
     moved = before.get("status") != new["status"]
@@ -49,7 +49,7 @@ def with_condition(conditions: Iterable[Object] | None, new: Object, now: str) -
 
 
 def is_true(obj: Object, type_: str) -> bool:
-    """Whether a condition of an object's status holds."""
+    """Return whether a condition of an object is true."""
     return bool(condition_of(obj, type_).get("status") == "True")
 
 
@@ -60,7 +60,7 @@ def key_of(obj: Object) -> tuple[str, str]:
 
 
 def restore(obj: Object, old: Object, field: str) -> None:
-    """Put back in place what a field was, absent included."""
+    """Restore a field, or its absence."""
     if field in old:
         obj[field] = old[field]
     else:
@@ -68,24 +68,24 @@ def restore(obj: Object, old: Object, field: str) -> None:
 
 
 def is_terminating(obj: Object) -> bool:
-    """Whether an object is on its way out."""
+    """Return whether an object is being deleted."""
     return "deletionTimestamp" in obj["metadata"]
 
 
 def labels_of(obj: Object) -> dict[str, str]:
-    """Return an object's labels, which are not to be changed."""
+    """Return an object's labels; do not change them."""
     labels: dict[str, str] = obj["metadata"].get("labels", {})
     return labels
 
 
 def controller_of(obj: Object) -> Object:
-    """Return the reference to the controller an object belongs to; empty for none."""
+    """Return the reference to an object's controller; empty if there is none."""
     owners = obj["metadata"].get("ownerReferences", ())
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
 def owned_by(owner: Object) -> list[Object]:
-    """Return the ownerReferences of what belongs to an object."""
+    """Return the ownerReferences of an object's dependents."""
     metadata = owner["metadata"]
     return [
         {

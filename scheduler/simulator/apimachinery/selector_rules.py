@@ -1,4 +1,4 @@
-"""Which selectors of labels and nodes are valid.
+"""Validation of label selectors and node selectors.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/validation/validation.go, and
@@ -28,7 +28,7 @@ _COMPARES: Final = frozenset({"Gt", "Lt"})
 
 
 def validate_label_selector(selector: Object, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with a LabelSelector."""
+    """Yield the errors of a LabelSelector."""
     yield from validate_labels(selector.get("matchLabels", {}), f"{path}.matchLabels")
     for index, requirement in enumerate(selector.get("matchExpressions", ())):
         where = f"{path}.matchExpressions[{index}]"
@@ -38,7 +38,7 @@ def validate_label_selector(selector: Object, path: str) -> Iterator[Cause]:
 
 
 def validate_node_selector(selector: Object, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with a NodeSelector."""
+    """Yield the errors of a NodeSelector."""
     terms = selector.get("nodeSelectorTerms", ())
     if not terms:
         yield required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
@@ -47,7 +47,7 @@ def validate_node_selector(selector: Object, path: str) -> Iterator[Cause]:
 
 
 def validate_node_selector_term(term: Object, path: str, *, any_value: bool = False) -> Iterator[Cause]:
-    """Yield what is wrong with a term of a NodeSelector; values of preferred terms may be `any_value`."""
+    """Yield the errors of a term of a NodeSelector; values of preferred terms may be `any_value`."""
     for index, requirement in enumerate(term.get("matchExpressions", ())):
         where = f"{path}.matchExpressions[{index}]"
         yield from _validate_operator(requirement, where, _COMPARES)

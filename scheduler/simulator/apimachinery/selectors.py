@@ -1,4 +1,4 @@
-"""Label and field selectors in the notation of query parameters, as in `app in (a,b),!canary`."""
+"""Label and field selectors in the notation of query parameters, for example `app in (a,b),!canary`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FIELD_SPLIT = re.compile(r"((?:\\.|[^\\,])+)(?:,|$)", re.DOTALL)
 
 
 class Selector:
-    """What a list or a watch is limited to: a namespace, labels and fields."""
+    """The selection of a list or watch: a namespace, labels and fields."""
 
     __slots__ = ("_predicates", "namespace", "selects_all")
 
@@ -61,7 +61,7 @@ class Selector:
         return bool(self._predicates)
 
     def matches(self, namespace: str, obj: Mapping[str, Any]) -> bool:
-        """Say whether an object is selected."""
+        """Return whether an object is selected."""
         if self.namespace and namespace != self.namespace:
             return False
         return all(predicate(obj) for predicate in self._predicates)
@@ -71,7 +71,7 @@ def selector_of(kind: Kind, *, namespace: str = "", labels: str = "", fields: st
     """Build a selector from query parameters.
 
     Raises:
-        StatusError: 400 for one that cannot be parsed, or a field the kind cannot be selected by.
+        StatusError: 400, it cannot be parsed, or the kind does not support a field.
     """
     predicates: list[Predicate] = []
     if labels:
@@ -83,16 +83,16 @@ def selector_of(kind: Kind, *, namespace: str = "", labels: str = "", fields: st
 
 
 def label_rule(label_selector: Mapping[str, Any]) -> LabelRule:
-    """Return what a metav1.LabelSelector means.
+    """Return the rule of a metav1.LabelSelector.
 
     Raises:
-        SelectorError: nothing.
+        SelectorError: it is invalid.
     """
     return parse_label_selector(msgspec.convert(label_selector, LabelSelector))
 
 
 def selector_text(label_selector: Object) -> str:
-    """Write a metav1.LabelSelector in the notation of query parameters, ordered by key."""
+    """Return a metav1.LabelSelector in the notation of query parameters, sorted by key."""
     terms = [(key, f"{key}={value}") for key, value in label_selector.get("matchLabels", {}).items()]
     for one in label_selector.get("matchExpressions", ()):
         key, values = one["key"], ",".join(sorted(one.get("values", ())))
@@ -104,7 +104,7 @@ def parse_labels(text: str) -> LabelRule:
     """Parse a label selector.
 
     Raises:
-        StatusError: 400, in upstream's words where clients are likely to see them.
+        StatusError: 400, with upstream's message where clients are likely to see it.
 
     Source:
         kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/labels/selector.go, Parse.
@@ -116,7 +116,7 @@ def parse_labels(text: str) -> LabelRule:
 
 
 class _Labels:
-    """A label selector while it is read."""
+    """Parser of a label selector."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [match[1] or match[2] for match in _TOKEN.finditer(text)]
@@ -166,7 +166,7 @@ class _Labels:
         return Requirement(key, operator, frozenset(values), bound)
 
     def _value(self, *ends: str) -> str:
-        """Read one value; none at all before what ends it is the empty value."""
+        """Read a value; nothing before its end is the empty value."""
         value = "" if self._peek() in ends else self._next()
         if not is_label_value(value):
             raise ValueError(f"found '{value}', expected: identifier")

@@ -1,6 +1,6 @@
-"""What the server refuses: one error type that carries a metav1.Status, and a constructor per reason.
+"""Errors of the server: an exception with a metav1.Status, and a constructor for each reason.
 
-The texts are kube-apiserver's own, since clients match on some of them.
+The messages are kube-apiserver's own, because clients match some of them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 class StatusError(SchedulerError):
-    """A refusal, as it goes over the wire.
+    """An error response.
 
     Attributes:
         code: the HTTP status.
-        reason: as in `NotFound`; "" where upstream gives none.
-        message: for people.
-        details: metav1.StatusDetails; None where upstream gives none.
-        continue_token: where an interrupted list may go on.
+        reason: for example `NotFound`; "" if upstream has none.
+        message: its message.
+        details: metav1.StatusDetails; None if upstream has none.
+        continue_token: token to continue an interrupted list.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class StatusError(SchedulerError):
 
 
 def success(code: int = HTTPStatus.OK, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the metav1.Status of something that went well and has no object to show."""
+    """Return the metav1.Status of a success without an object."""
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details is not None:
         status["details"] = dict(details)
@@ -88,19 +88,19 @@ def _details(group: str, kind: str, name: str) -> dict[str, Any]:
 
 
 def not_found(kind: Kind, name: str) -> StatusError:
-    """404: there is no such object."""
+    """Return 404: there is no such object."""
     message = f'{kind.group_resource} "{name}" not found'
     return StatusError(404, "NotFound", message, details_of(kind, name))
 
 
 def already_exists(kind: Kind, name: str) -> StatusError:
-    """409: there is one of that name."""
+    """Return 409: an object of that name exists."""
     message = f'{kind.group_resource} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, details_of(kind, name))
 
 
 def conflict(kind: Kind, name: str, problem: str = MODIFIED, *, subresource: str = "") -> StatusError:
-    """409: the object is not as the request supposes."""
+    """Return 409: the object is not as the request requires."""
     resource = f"{kind.group_resource}/{subresource}" if subresource else kind.group_resource
     details = details_of(kind, name)
     if subresource:
@@ -110,14 +110,14 @@ def conflict(kind: Kind, name: str, problem: str = MODIFIED, *, subresource: str
 
 
 def conflict_of_kind(kind: Kind, name: str, problem: str) -> StatusError:
-    """409 as deletion words it: with the Kind where all others have the resource."""
+    """Return 409 in the form of deletions: with the kind, where all others have the resource."""
     where = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     message = f'Operation cannot be fulfilled on {where} "{name}": {problem}'
     return StatusError(409, "Conflict", message, details_of(kind, name, as_kind=True))
 
 
 def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
-    """422: the object breaks rules; all of them are told at once."""
+    """Return 422: the object is invalid; all errors are reported at once."""
     where = f"{kind}.{group}" if group else kind
     problems = [f"{cause.field}: {cause.message}" for cause in causes]
     text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
@@ -130,25 +130,25 @@ def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> Status
 
 
 def bad_request(message: str) -> StatusError:
-    """400: the request cannot be understood."""
+    """Return 400: the request is malformed."""
     return StatusError(400, "BadRequest", message)
 
 
 def cannot_decode(kind: Kind, problem: str) -> StatusError:
-    """400: the body is no object of that kind."""
+    """Return 400: the body is not an object of that kind."""
     where = f'{kind.kind} in version "{kind.version}"'
     return bad_request(f"{where} cannot be handled as a {kind.kind}: {problem}")
 
 
 def forbidden(kind: Kind, name: str, problem: str, causes: Sequence[Cause] = ()) -> StatusError:
-    """403: admission or authorization is against it."""
+    """Return 403: rejected by admission or authorization."""
     return forbidden_resource(kind.group, kind.resource, name, problem, causes)
 
 
 def forbidden_resource(
     group: str, resource: str, name: str, problem: str, causes: Sequence[Cause] = ()
 ) -> StatusError:
-    """403, where the kind is known by its group and resource."""
+    """Return 403 for a kind given by group and resource."""
     details = _details(group, resource, name)
     if causes:
         details["causes"] = [cause.body() for cause in causes]
@@ -158,12 +158,12 @@ def forbidden_resource(
 
 
 def expired(message: str, continue_token: str = "") -> StatusError:
-    """410: the version asked for is no longer kept."""
+    """Return 410: the requested version is no longer kept."""
     return StatusError(410, "Expired", message, continue_token=continue_token)
 
 
 def too_large_version(asked: int, current: int, retry_after_seconds: int = 1) -> StatusError:
-    """504: the version asked for has not come about; 0 seconds say nothing of when to ask again."""
+    """Return 504: the requested version does not exist yet; 0 seconds omit the time of the retry."""
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     retry = {"retryAfterSeconds": retry_after_seconds} if retry_after_seconds else {}
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
@@ -171,11 +171,11 @@ def too_large_version(asked: int, current: int, retry_after_seconds: int = 1) ->
 
 
 def method_not_allowed() -> StatusError:
-    """405: the path is known, the verb on it is not."""
+    """Return 405: the path exists, but does not support the verb."""
     message = "the server does not allow this method on the requested resource"
     return StatusError(405, "MethodNotAllowed", message, {})
 
 
 def unprocessable_patch() -> StatusError:
-    """422: the patch cannot be applied to the object as it is."""
+    """Return 422: the patch cannot be applied to the object."""
     return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})

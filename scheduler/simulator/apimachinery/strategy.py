@@ -1,6 +1,6 @@
-"""What is particular to a kind when its objects are written: defaults, admission, rules, deletion.
+"""Rules of a kind for writes: defaults, admission, validation, deletion.
 
-A kind without anything particular uses `Strategy` as it is.
+A kind without particular rules uses `Strategy` itself.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 
 
 class Cluster(Protocol):
-    """What admission may look at."""
+    """The parts of the store that admission may read."""
 
     def find(self, resource: str, name: str, namespace: str = "") -> Object | None:
-        """Return an object, or None where there is none; it is not to be changed."""
+        """Return an object, or None if there is none; do not change it."""
         ...
 
     def each(self, resource: str) -> list[Object]:
-        """Return all objects of a kind; they are not to be changed."""
+        """Return all objects of a kind; do not change them."""
         ...
 
     def timestamp(self) -> str:
-        """Return the time as metav1.Time."""
+        """Return the current time as metav1.Time."""
         ...
 
     def random_bits(self, count: int) -> int:
-        """Return a random number of so many bits."""
+        """Return a random number of `count` bits."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """Where the scale subresource of a kind finds what it shows, as JSONPaths.
+    """JSONPaths of the scale subresource of a kind.
 
     Attributes:
-        spec_replicas: as in `.spec.replicas`.
-        status_replicas: as in `.status.replicas`.
-        selector: a text in the status, as in `.status.selector`; "" for a LabelSelector at `.spec.selector`.
+        spec_replicas: for example `.spec.replicas`.
+        status_replicas: for example `.status.replicas`.
+        selector: a string in the status, for example `.status.selector`; "" for a LabelSelector at `.spec.selector`.
     """
 
     spec_replicas: str = ".spec.replicas"
@@ -55,17 +55,17 @@ class ScalePaths:
 
 
 class Strategy:
-    """The rules most kinds follow; subclasses change what is particular.
+    """The rules of most kinds; subclasses override them.
 
     Attributes:
-        name_rule: what names must look like.
-        has_generation: whether metadata.generation counts the changes of the spec.
-        unconditional_update: whether PUT may leave out the resourceVersion.
-        create_on_update: whether PUT creates what is not there.
-        returns_deleted: whether DELETE answers with the object instead of a Status.
-        has_status: whether the status is written through its own subresource only.
-        schema: the structural schema of custom resources; built-in kinds have a type instead.
-        scale_paths: of its scale subresource; None for the places built-in kinds have.
+        name_rule: rule for names.
+        has_generation: whether metadata.generation counts changes of the spec.
+        unconditional_update: whether PUT may omit the resourceVersion.
+        create_on_update: whether PUT creates a missing object.
+        returns_deleted: whether DELETE returns the object instead of a Status.
+        has_status: whether the status can only be changed by its subresource.
+        schema: structural schema of custom resources; built-in kinds have a type instead.
+        scale_paths: paths of the scale subresource; None for those of built-in kinds.
     """
 
     name_rule = staticmethod(dns_subdomain)
@@ -78,113 +78,113 @@ class Strategy:
     scale_paths: ScalePaths | None = None
 
     def default(self, obj: Object) -> None:
-        """Fill in what the API's defaulting fills in, on every write."""
+        """Set default values, on every write."""
 
     def prune(self, obj: Object) -> list[str]:
-        """Drop what is unknown from a decoded object without a model; returns the paths of what went."""
+        """Remove unknown fields from an object without a type; return their paths."""
         return []
 
     def admit_create(self, obj: Object, cluster: Cluster) -> None:
-        """Change a new object as admission does.
+        """Change a new object as mutating admission does.
 
         Raises:
-            StatusError: admission refuses it.
+            StatusError: admission rejects it.
         """
 
     def admit_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
-        """Change an updated object as admission does."""
+        """Change an updated object as mutating admission does."""
 
     def check_create(self, obj: Object, cluster: Cluster) -> None:
-        """Refuse a new object that is valid, as admission does.
+        """Check a valid new object as validating admission does.
 
         Raises:
-            StatusError: admission refuses it.
+            StatusError: admission rejects it.
         """
 
     def check_update(self, obj: Object, old: Object, cluster: Cluster) -> None:
-        """Refuse a change that is valid, as admission does.
+        """Check a valid change as validating admission does.
 
         Raises:
-            StatusError: admission refuses it.
+            StatusError: admission rejects it.
         """
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
-        """Set what new objects start with, whatever the request says."""
+        """Set the initial values of a new object, regardless of the request."""
         if self.has_status:
             obj.pop("status", None)
         if self.has_generation:
             obj["metadata"]["generation"] = 1
 
     def prepare_update(self, obj: Object, old: Object) -> None:
-        """Put back what an update may not change, and count the generation."""
+        """Restore fields that an update may not change, and count the generation."""
         if self.has_status:
             restore(obj, old, "status")
         if self.has_generation and self.spec_differs(obj, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
-        """Put back everything that is not the subresource's to change.
+        """Restore all fields that the subresource may not change.
 
-        Here that is the status: everything but it, and the metadata people own, is put back.
+        By default, for the status: all other fields, and the user's metadata, are restored.
         """
         for field in {*obj, *old} - {"status", "metadata"}:
             restore(obj, old, field)
         restore(obj["metadata"], old["metadata"], "ownerReferences")
 
     def spec_differs(self, obj: Object, old: Object) -> bool:
-        """Whether the change is one that the generation counts."""
+        """Return whether the generation counts a change."""
         return bool(obj.get("spec") != old.get("spec"))
 
     def validate(self, obj: Object) -> Iterable[Cause]:
-        """Return what is wrong with an object, new or changed."""
+        """Return the errors of a new or changed object."""
         return ()
 
     def validate_update(self, obj: Object, old: Object) -> Iterable[Cause]:
-        """Return what is wrong with a changed object."""
+        """Return the errors of a changed object."""
         return self.validate(obj)
 
     def validate_part_update(self, obj: Object, old: Object) -> Iterable[Cause]:
-        """Return what is wrong with a change of a subresource."""
+        """Return the errors of a change of a subresource."""
         return ()
 
     def grace_period(self, obj: Object, requested: int | None) -> int | None:
-        """Return the seconds an object gets to end; None for kinds that go at once.
+        """Return an object's grace period in seconds; None for kinds without one.
 
         Args:
             obj: the object.
-            requested: what the request asks for, if anything.
+            requested: grace period of the request; None if it has none.
         """
         return None
 
     def check_delete(self, obj: Object) -> None:
-        """Refuse a deletion that may never be.
+        """Reject a deletion that is never allowed.
 
         Raises:
             StatusError: it may not be deleted.
         """
 
     def begin_delete(self, obj: Object, cluster: Cluster) -> Object | None:
-        """Return what a deletion first makes of an object; None where it makes nothing of it."""
+        """Return the object after the first step of its deletion; None if there is no such step."""
         return None
 
     def is_released(self, obj: Object) -> bool:
-        """Whether nothing keeps a terminating object any more: no finalizer, no grace period left."""
+        """Return whether a terminating object can be removed: no finalizer, no grace period left."""
         metadata = obj["metadata"]
         if not is_terminating(obj) or metadata.get("finalizers"):
             return False
         return bool(metadata.get("deletionGracePeriodSeconds") == 0)
 
     def to_storage(self, obj: Object) -> Object:
-        """Turn an object of this kind's version into the version that is stored."""
+        """Convert an object of this version to the stored version."""
         return obj
 
     def from_storage(self, obj: Object) -> Object:
-        """Turn a stored object into this kind's version."""
+        """Convert a stored object to this version."""
         return obj
 
 
 class Generic(Strategy):
-    """Kinds with a status of their own and a generation, and nothing else particular."""
+    """Kinds with a status, a generation, and no other particular rules."""
 
     has_generation = True
     has_status = True

@@ -1,7 +1,7 @@
-"""The structure of the built-in kinds: which fields there are, and of which type.
+"""The structure of the built-in kinds: their fields and types.
 
-A real API server decodes bodies into Go structs: unknown fields are dropped (or refused, when asked to be
-strict), wrong types are refused, and what equals the zero value is mostly left out when written again.
+A real API server decodes bodies into Go structs: unknown fields are dropped (or rejected in strict mode), wrong types are
+rejected, and zero values are mostly omitted when the object is encoded.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _LEFT_OUT: Final = object()
 
 @dataclass(slots=True)
 class Reading:
-    """How an object is read.
+    """Options of decoding.
 
     Attributes:
-        fills: whether it gets what Go writes in JSON though nothing was set; but for null lists, maps and pointers,
-            which say as much as none.
-        unknown: the paths of fields that types do not have; grows.
+        fills: whether to add the fields that Go encodes even if they are not set; except null lists, maps and pointers,
+            which mean the same as absent ones.
+        unknown: paths of unknown fields; grows.
     """
 
     fills: bool = True
@@ -43,7 +43,7 @@ _Reader = Callable[[Any, Reading], Any]
 
 
 class StructureError(ValueError):
-    """A value of the wrong type; `path` is the field's, as far as it was followed."""
+    """A value of the wrong type; `path` is the path of the field."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -51,7 +51,7 @@ class StructureError(ValueError):
         super().__init__(problem)
 
     def inside(self, step: str) -> StructureError:
-        """Return the error as seen from one level up."""
+        """Prepend a step to the path, and return the error."""
         self.path = _joined(step, self.path)
         return self
 
@@ -60,12 +60,12 @@ class StructureError(ValueError):
 
 
 def read_structure(type_: ApiType, value: Any, reading: Reading) -> Object:
-    """Return a copy of an object without fields that its type does not have, and without what Go leaves out.
+    """Return a copy of an object without unknown fields, and without the fields that Go omits.
 
     Args:
-        type_: of the object.
+        type_: type of the object.
         value: the object.
-        reading: how, and what of it is unknown.
+        reading: options; collects unknown fields.
 
     Raises:
         StructureError: a value has the wrong type.
@@ -88,7 +88,7 @@ def read_structure(type_: ApiType, value: Any, reading: Reading) -> Object:
 
 
 def fill_in(type_: ApiType, obj: Object) -> None:
-    """Give an object the fields of its own that it lacks and Go writes all the same; see `Reading`."""
+    """Add the missing fields of an object that Go always encodes; see `Reading`."""
     for name, zero in _filling_of(type_).items():
         if name not in obj:
             obj[name] = clone(zero)
@@ -139,7 +139,7 @@ def _read_map(item: _Reader, value: Any, reading: Reading) -> Any:
 
 
 def read_inside(step: str, reader: _Reader, value: Any, reading: Reading) -> Any:
-    """Read what is one step further in; paths are as seen from here."""
+    """Read a nested value; `step` is prepended to its paths."""
     unknown = reading.unknown
     known = len(unknown)
     try:

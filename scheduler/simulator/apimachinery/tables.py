@@ -1,4 +1,4 @@
-"""What tables of `kubectl get` are made of, and what many of them show: names and ages."""
+"""Columns of tables for `kubectl get`, and common columns: names and ages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Column:
 
     Attributes:
         name: its heading.
-        description: text, or whose documentation it is: kubernetes_asyncio's name of a type, and a field.
+        description: text, or (model, field) of kubernetes_asyncio whose documentation is used.
         type: as in OpenAPI.
         priority: 0 is always shown, 1 with `-o wide`.
         format: as in OpenAPI.
-        cell: what it shows of an object at a time, unless its printer makes whole rows.
+        cell: returns the cell of an object at a time; unused if the printer makes whole rows.
     """
 
     name: str
@@ -47,40 +47,40 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """How one kind is shown.
+    """The table columns of a kind.
 
     Attributes:
-        columns: what there is to see.
-        row: makes all cells of an object, for those that are found together; None leaves each to its column.
+        columns: the columns.
+        row: returns all cells of an object; None to ask each column.
     """
 
     columns: Sequence[Column]
     row: Cells | None = None
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return what the columns show of an object."""
+        """Return the cells of an object."""
         if self.row is not None:
             return self.row(obj, now)
         return [column.cell(obj, now) for column in self.columns]
 
 
 def _documentation(model: str, field: str) -> str:
-    # Imported when first needed: half a second that readers of this package need not spend.
+    # Imported on first use: the import takes half a second.
     from kubernetes_asyncio.client import models
 
     class_ = getattr(models, model)
     attribute = next(attribute for attribute, name in class_.attribute_map.items() if name == field)
     text = (getattr(class_, attribute).__doc__ or "").split("# noqa: E501")[1]
-    return text.strip().replace("  ", "\n\n")  # the generator makes one line of paragraphs
+    return text.strip().replace("  ", "\n\n")  # the generator joins paragraphs into one line
 
 
 def created(obj: Object, now: datetime) -> str:
-    """Return how old an object is."""
+    """Return the age of an object."""
     return age(obj["metadata"].get("creationTimestamp"), now)
 
 
 def at(path: str, default: Any = "") -> Cell:
-    """Return what shows a field of an object, as in `spec.nodeName`, or the default where it is not there."""
+    """Return a cell function for a field of an object, for example `spec.nodeName`, with a default."""
     *steps, last = path.split(".")
 
     def cell(obj: Object, _: datetime) -> Any:
@@ -98,19 +98,19 @@ AGE: Final = Column("Age", ("V1ObjectMeta", "creationTimestamp"), cell=created)
 
 
 def age(timestamp: str | None, now: datetime) -> str:
-    """Write the time since a moment in RFC 3339; `<unknown>` when there is none."""
+    """Return the time since an RFC 3339 timestamp; `<unknown>` if there is none."""
     if not timestamp:
         return "<unknown>"
     return human_duration((now - datetime.fromisoformat(timestamp)).total_seconds())
 
 
 def pairs_text(pairs: Mapping[str, str]) -> str:
-    """Write what an equality selector asks for."""
+    """Return an equality selector as text."""
     return ",".join(f"{key}={value}" for key, value in sorted(pairs.items())) or "<none>"
 
 
 def human_duration(seconds: float) -> str:
-    """Write a duration shortly; a second or two before now still counts as now.
+    """Return a short form of a duration; one second in the future still counts as now.
 
     Source:
         kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/util/duration/duration.go, HumanDuration.

@@ -1,1 +1,1 @@
-"""Stand-ins for kube-controller-manager's controllers, one file each: they watch the store and act."""
+"""Simulated controllers of kube-controller-manager, one file each: they watch the store and act."""

@@ -1,4 +1,4 @@
-"""Stands in for the attach-detach controller: says of every node which volumes of drivers its pods need attached.
+"""Simulates the attach-detach controller: creates the VolumeAttachments that the pods of each node need.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/volume/attachdetach, and pkg/volume/csi/csi_attacher.go.
@@ -23,7 +23,7 @@ ATTACHMENTS: Final = "volumeattachments.storage.k8s.io"
 
 
 class Attachments(QueueController):
-    """Makes VolumeAttachments for bound claims of pods on nodes, and deletes those that no pod needs."""
+    """Creates VolumeAttachments for bound claims of pods on nodes, and deletes those that no pod needs."""
 
     resources = ("pods", "persistentvolumeclaims")
 
@@ -64,7 +64,7 @@ class Attachments(QueueController):
             del self._attached[key]
 
     def _volume_of(self, key: str) -> Object | None:
-        """Return the volume of a claim, if it has one that is to be attached."""
+        """Return the volume of a claim, if it has to be attached."""
         namespace, _, name = key.partition("/")
         claim = self.store.find("persistentvolumeclaims", name, namespace)
         volume_name = "" if claim is None else claim["spec"].get("volumeName", "")
@@ -86,7 +86,7 @@ class Attachments(QueueController):
 
 
 def claims_of(pod: Object, *, but_ephemeral: bool = False) -> Iterator[str]:
-    """Yield the keys of the claims that a pod's volumes are of, on demand but those that were made for it."""
+    """Yield the keys of the claims of a pod's volumes, optionally without those of ephemeral volumes."""
     namespace, pod_name = key_of(pod)
     for volume in pod["spec"].get("volumes", ()):
         if "persistentVolumeClaim" in volume:

@@ -1,4 +1,4 @@
-"""The claims of a StatefulSet's pods: one for each template and ordinal, kept unless the set says otherwise.
+"""The claims of a StatefulSet's pods: one for each template and ordinal, with the set's retention policy.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/statefulset/{stateful_pod_control,stateful_set_utils}.go.
@@ -19,16 +19,16 @@ _CLAIMS: Final = "persistentvolumeclaims"
 
 
 class ClaimsOfPods:
-    """Makes claims, and lets go of them where the retention policy says so."""
+    """Creates claims, and releases them as the retention policy requires."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def make(self, stateful_set: Object, ordinal: int) -> dict[str, Object] | None:
-        """Make the claims of a pod that are not there.
+        """Create the missing claims of a pod.
 
         Returns:
-            The volumes of the pod that use them, by name; None if a claim cannot be had now.
+            The volumes of the pod for these claims, by name; None if a claim cannot be created now.
         """
         spec, (namespace, name) = stateful_set["spec"], key_of(stateful_set)
         owned = spec["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
@@ -52,7 +52,7 @@ class ClaimsOfPods:
         return volumes
 
     def release(self, stateful_set: Object, pod: Object) -> None:
-        """Let the claims of a pod that is scaled away go with it, if that is the policy."""
+        """Make a pod that is scaled down the owner of its claims, if that is the policy."""
         spec = stateful_set["spec"]
         if spec["persistentVolumeClaimRetentionPolicy"]["whenScaled"] != "Delete":
             return

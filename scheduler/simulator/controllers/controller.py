@@ -1,7 +1,7 @@
-"""What stand-ins have in common: they watch the store and act when something changed.
+"""Base classes of simulated controllers: they watch the store, and act after changes.
 
-Each turn is one callback of the event loop: it takes all events, then acts. Nothing waits, so nothing can
-change while a turn decides.
+Each run is one callback of the event loop: it reads all events, then acts. It does not wait, so nothing can change while it
+decides.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Controller(ABC):
-    """A stand-in for a controller.
+    """A simulated controller.
 
     Attributes:
-        resources: what it watches.
+        resources: resources that it watches.
         store: the objects.
     """
 
@@ -35,7 +35,7 @@ class Controller(ABC):
         self._turn: asyncio.Handle | None = None
 
     def start(self) -> None:
-        """Watch, beginning with what is there; there must be a running loop."""
+        """Watch, beginning with the existing objects; there must be a running loop."""
         for resource in self.resources:
             self._watches[resource] = self.store.watch(resource, self.wake)
         for resource in self.resources:
@@ -44,7 +44,7 @@ class Controller(ABC):
         self.wake()
 
     def stop(self) -> None:
-        """Watch no longer, and forget what was planned."""
+        """Stop the watches, and cancel planned work."""
         for resource, watch in self._watches.items():
             self.store.unwatch(resource, watch)
         self._watches.clear()
@@ -56,12 +56,12 @@ class Controller(ABC):
             self._turn = None
 
     def wake(self) -> None:
-        """Have a turn soon."""
+        """Schedule a run."""
         if self._turn is None and self._watches:
             self._turn = asyncio.get_running_loop().call_soon(self._take_turn)
 
     def later(self, seconds: float, act: Callable[..., None], *arguments: Any) -> None:
-        """Do something after a while, unless stopped before."""
+        """Call a function after a delay, unless stopped before."""
         loop = asyncio.get_running_loop()
 
         def fire() -> None:
@@ -73,10 +73,10 @@ class Controller(ABC):
 
     @abstractmethod
     def observe(self, resource: str, type_: str, obj: Object) -> None:
-        """Take note of a change: ADDED, MODIFIED or DELETED."""
+        """Note a change: ADDED, MODIFIED or DELETED."""
 
     def act(self) -> None:
-        """Do what the changes call for; called after all of them were observed."""
+        """Act on the changes; called after all of them were observed."""
 
     def _take_turn(self) -> None:
         self._turn = None
@@ -87,7 +87,7 @@ class Controller(ABC):
 
 
 class QueueController(Controller):
-    """A controller with a queue of what is to be looked at, each thing once per turn."""
+    """A controller with a queue of keys; each key is handled once per run."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -95,14 +95,14 @@ class QueueController(Controller):
 
     @abstractmethod
     def reconcile(self, key: str) -> None:
-        """Bring one thing closer to what it should be."""
+        """Reconcile one key."""
 
     def enqueue(self, *keys: str) -> None:
-        """Have things looked at in the next turn there is."""
+        """Add keys to the queue of the next run."""
         self._queue |= dict.fromkeys(keys)
 
     def look_again(self, key: str) -> None:
-        """Have a thing looked at soon, without a change."""
+        """Reconcile a key soon, without a change."""
         self.enqueue(key)
         self.wake()
 

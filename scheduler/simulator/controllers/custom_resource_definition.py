@@ -1,6 +1,6 @@
-"""Serves what CustomResourceDefinitions define, and empties what they no longer do.
+"""Serves the kinds of CustomResourceDefinitions, and deletes the objects of deleted ones.
 
-A real API server does this in itself: with it, custom resources can be used whether controllers run or not.
+A real API server does this itself, so custom resources can be used without controllers.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apiextensions-apiserver/pkg/controller/{status,establish,finalizer}.
@@ -32,7 +32,7 @@ class DefinitionController(QueueController):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._definitions: dict[str, Object] = {}  # name -> definition
-        self._served: dict[str, tuple[Object, list[Kind]]] = {}  # name -> spec it was served by, kinds
+        self._served: dict[str, tuple[Object, list[Kind]]] = {}  # name -> (served spec, kinds)
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         name = obj["metadata"]["name"]
@@ -52,7 +52,7 @@ class DefinitionController(QueueController):
             self._establish(definition)
 
     def _establish(self, definition: Object) -> None:
-        """Accept a definition's names unless another's are in the way, and serve it once they are."""
+        """Accept a definition's names unless they conflict with another's; then serve it."""
         spec = definition["spec"]
         problem = self._taken(definition)
         accepted = definition["status"]["acceptedNames"] if problem else spec["names"]
@@ -81,7 +81,7 @@ class DefinitionController(QueueController):
         self._served[name] = (spec, kinds)
 
     def _taken(self, definition: Object) -> tuple[str, str] | None:
-        """Return the reason and message if a name belongs to another kind of the group already."""
+        """Return the reason and message of a name conflict with another kind of the group; None if there is none."""
         spec = definition["spec"]
         mine = {spec["names"].get(field, "") for field in ("plural", "singular")}
         mine |= set(spec["names"].get("shortNames", ()))
@@ -97,7 +97,7 @@ class DefinitionController(QueueController):
         return None
 
     def _empty(self, definition: Object) -> None:
-        """Delete all custom resources of a terminating definition; let it go when none is left."""
+        """Delete all custom resources of a terminating definition; remove it when none is left."""
         name = definition["metadata"]["name"]
         if name in self._served:
             for obj in self.store.list(name):

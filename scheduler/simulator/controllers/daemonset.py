@@ -1,6 +1,6 @@
-"""Stands in for the DaemonSet controller: one pod on every node that may have one.
+"""Simulates the DaemonSet controller: one pod on every eligible node.
 
-As upstream, a pod is pinned to its node by a required node affinity on metadata.name and left to the scheduler.
+As upstream, a required node affinity on metadata.name pins a pod to its node, and the scheduler places it.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/daemon/daemon_controller.go and util/daemonset_util.go.
@@ -39,7 +39,7 @@ _TOLERATED_ON_HOST_NETWORK: Final = (("node.kubernetes.io/network-unavailable", 
 
 
 class DaemonSetController(WorkloadController):
-    """Makes and deletes the pods of DaemonSets, node by node, and counts them."""
+    """Creates and deletes the pods of DaemonSets for each node, and counts them."""
 
     resources = ("daemonsets.apps", "pods", "nodes")
 
@@ -81,7 +81,7 @@ class DaemonSetController(WorkloadController):
         self._report(workload, current, may_be, revision)
 
     def _keep_one(self, pods: list[Object], *, may_stay: bool) -> None:
-        """Delete a node's pods that have ended, or may not stay, and all others but the oldest."""
+        """Delete a node's pods that have ended or may not stay, and all others except the oldest."""
         running = [pod for pod in pods if is_active(pod)]
         running.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
         for pod in pods:
@@ -89,10 +89,10 @@ class DaemonSetController(WorkloadController):
                 self.delete_pod(pod)
 
     def _eligible(self, daemon_set: Object) -> tuple[set[str], set[str]]:
-        """Return the nodes that should have a pod, and those whose pod may stay.
+        """Return the nodes that should have a pod, and the nodes whose pod may stay.
 
         Source:
-            NodeShouldRunDaemonPod: taints of NoSchedule keep new pods away, only those of NoExecute remove one.
+            NodeShouldRunDaemonPod: NoSchedule taints prevent new pods, only NoExecute taints remove one.
         """
         template = daemon_set["spec"]["template"]
         spec = template["spec"] | {"tolerations": _tolerations(template["spec"])}
@@ -113,7 +113,7 @@ class DaemonSetController(WorkloadController):
     def _roll(
         self, daemon_set: Object, by_node: dict[str, list[Object]], may_be: set[str], revision: str
     ) -> None:
-        """Delete pods of old templates, as many at once as may be unavailable."""
+        """Delete pods of old templates, within the allowed number of unavailable pods."""
         strategy = daemon_set["spec"].get("updateStrategy", {})
         if strategy.get("type") != "RollingUpdate":
             return
@@ -162,7 +162,7 @@ class DaemonSetController(WorkloadController):
 
 
 def _node_of(pod: Object) -> str:
-    """Return the node a pod is on, or is to be on."""
+    """Return the node of a pod, or the node that it is pinned to."""
     node = pod["spec"].get("nodeName", "")
     if node:
         return str(node)
@@ -176,7 +176,7 @@ def _node_of(pod: Object) -> str:
 
 
 def _pinned(affinity: Object, node: str) -> Object:
-    """Return an affinity that leads to one node only, whatever it asked of nodes before.
+    """Return an affinity for one node only, which replaces its required node affinity.
 
     Source:
         util/daemonset_util.go, ReplaceDaemonSetPodNodeNameNodeAffinity.
@@ -187,7 +187,7 @@ def _pinned(affinity: Object, node: str) -> Object:
 
 
 def _tolerations(spec: Object) -> list[Object]:
-    """Return the tolerations of a template with those every daemon has."""
+    """Return the tolerations of a template with those of every daemon."""
     wanted = _TOLERATED + (_TOLERATED_ON_HOST_NETWORK if spec.get("hostNetwork") else ())
     own = list(spec.get("tolerations", ()))
     added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in wanted]

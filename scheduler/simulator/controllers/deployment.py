@@ -1,4 +1,4 @@
-"""Stands in for the Deployment controller: one ReplicaSet per template, rolled from the old to the new.
+"""Simulates the Deployment controller: one ReplicaSet per template, with rolling updates.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/deployment.
@@ -29,13 +29,13 @@ _AVAILABLE: Final = {
 
 
 class DeploymentController(WorkloadController):
-    """Makes and scales the ReplicaSets of Deployments, and adds up their pods."""
+    """Creates and scales the ReplicaSets of Deployments, and sums up their pods."""
 
     resources = ("deployments.apps", _REPLICA_SETS)
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._due: set[str] = set()  # uids of Deployments whose deadline a timer waits for
+        self._due: set[str] = set()  # uids of Deployments with a timer for their deadline
 
     def sync(self, workload: Object, owned: dict[str, Object]) -> None:
         if not is_terminating(workload):
@@ -52,7 +52,7 @@ class DeploymentController(WorkloadController):
             if deployment["spec"]["strategy"]["type"] != "Recreate" or not any(map(_pods, old)):
                 self._create_set(deployment, name, old)
         elif _revision(new) <= max(map(_revision, old), default=0):
-            # An old template came back: its ReplicaSet is the newest again, which rollout history shows.
+            # An old template is active again: its ReplicaSet gets the newest revision, which rollout history shows.
             new = self._number(new, 1 + max(map(_revision, old)))
         for replica_set, replicas in _wanted_replicas(deployment, new, old):
             if replica_set["spec"].get("replicas", 0) != replicas:
@@ -62,11 +62,11 @@ class DeploymentController(WorkloadController):
         self._report(deployment, new, old)
 
     def _number(self, obj: Object, revision: int) -> Object:
-        """Write a revision into an object's annotations, where rollout history reads it."""
+        """Set an object's revision annotation, which rollout history reads."""
         return self.store.change(obj, {"metadata": {"annotations": {_REVISION: str(revision)}}})
 
     def _forget(self, deployment: Object, old: Sequence[Object]) -> None:
-        """Delete the oldest ReplicaSets without pods, beyond as many as the history keeps."""
+        """Delete the oldest ReplicaSets without pods, beyond the history limit."""
         idle = [one for one in old if not one["spec"].get("replicas", 0) and not _pods(one)]
         excess = len(idle) - deployment["spec"].get("revisionHistoryLimit", 10)
         for replica_set in sorted(idle, key=_revision)[: max(0, excess)]:
@@ -82,7 +82,7 @@ class DeploymentController(WorkloadController):
         *,
         counts: Object | None,
     ) -> Object:
-        """Return the condition Progressing; a rollout that stands still for too long has failed.
+        """Return the condition Progressing; a rollout without progress for too long has failed.
 
         Source:
             pkg/controller/deployment/progress.go, syncRolloutStatus.
@@ -188,7 +188,7 @@ def _wanted_replicas(
     if new:
         room = max(0, wanted + surge - old_total - present)
         found.append((new, min(wanted, present + room)))
-    # Old pods go as far as what is available, without those the new set still lacks, stays above the least.
+    # Old pods are removed while the available pods, without those that the new set lacks, stay above the minimum.
     lacking = max(0, present - (_available(new) if new else 0))
     excess = max(0, old_total + present - (wanted - unavailable) - lacking)
     for replica_set in sorted(old, key=_revision):
@@ -200,7 +200,7 @@ def _wanted_replicas(
 
 
 def _rolling_limits(deployment: Object) -> tuple[int, int]:
-    """Return how many pods there may be too many, and how many too few."""
+    """Return the maximum numbers of additional and of unavailable pods."""
     rolling = deployment["spec"]["strategy"].get("rollingUpdate", {})
     wanted = deployment["spec"].get("replicas", 0)
     surge = scaled(rolling.get("maxSurge", 0), wanted)
@@ -211,7 +211,7 @@ def _rolling_limits(deployment: Object) -> tuple[int, int]:
 def _condition(
     before: dict[str, Object], now: str, type_: str, status: str, reason: str, message: str
 ) -> Object:
-    """Return a condition; its times move only when it changes."""
+    """Return a condition; its times change only when it changes."""
     condition = {"type": type_, "status": status, "reason": reason, "message": message}
     known = before.get(type_, {})
     if known.get("status") == status and known.get("reason") == reason:

@@ -1,4 +1,4 @@
-"""Stands in for the disruption controller: keeps what PodDisruptionBudgets say of themselves.
+"""Simulates the disruption controller: updates the status of PodDisruptionBudgets.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/disruption/disruption.go.
@@ -27,7 +27,7 @@ _SCALED: Final = {
 }
 
 _DISRUPTED_SECONDS: Final = 120.0
-"""How long a pod may take to go after an eviction before it counts again."""
+"""Time after an eviction in which the pod must begin to terminate; then it counts again."""
 
 
 class DisruptionController(QueueController):
@@ -66,7 +66,7 @@ class DisruptionController(QueueController):
             self.store.update(_BUDGETS, counted | {"status": new}, subresource="status")
 
     def _still_disrupted(self, budget: Object, pods: Iterable[Object]) -> Object:
-        """Return the evicted pods that are yet to begin to go, and look again when their time is up."""
+        """Return the evicted pods that do not terminate yet, and check again when their time is over."""
         disrupted = budget.get("status", {}).get("disruptedPods", {})
         present = {pod["metadata"]["name"] for pod in pods if not is_terminating(pod)}
         now = datetime.fromisoformat(self.store.timestamp())
@@ -79,7 +79,7 @@ class DisruptionController(QueueController):
         return still
 
     def _scale(self, pods: Iterable[Object]) -> int:
-        """Return how many pods the controllers of some pods want in all; pods of no controller do not count."""
+        """Return the total number of replicas of the pods' controllers; pods without one do not count."""
         wanted: dict[str, int] = {}  # uid -> replicas
         for pod in pods:
             owner = self._scaled_owner(pod)
@@ -88,7 +88,7 @@ class DisruptionController(QueueController):
         return sum(wanted.values())
 
     def _scaled_owner(self, obj: Object) -> Object | None:
-        """Return what decides how many of a pod there are: its ReplicaSet's Deployment, say."""
+        """Return the object that determines the number of pods, for example its ReplicaSet's Deployment."""
         reference = controller_of(obj)
         resource = _SCALED.get(reference.get("kind", ""))
         if resource is None:

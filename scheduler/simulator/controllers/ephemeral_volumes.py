@@ -1,4 +1,4 @@
-"""Stands in for the ephemeral volume controller: makes the claims of pods that bring a template of one.
+"""Simulates the ephemeral volume controller: creates the claims of pods with ephemeral volumes.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/volume/ephemeral/controller.go.
@@ -20,7 +20,7 @@ _CLAIMS: Final = "persistentvolumeclaims"
 
 
 class EphemeralVolumes(QueueController):
-    """Gives every ephemeral volume its claim, owned by the pod, so that it goes with it."""
+    """Creates the claim of every ephemeral volume, owned by the pod, so that it is deleted with the pod."""
 
     resources = ("pods", _CLAIMS)
 
@@ -42,7 +42,7 @@ class EphemeralVolumes(QueueController):
                 self._keep(pod, volume["name"], volume["ephemeral"]["volumeClaimTemplate"])
 
     def _keep(self, pod: Object, volume: str, template: Object) -> None:
-        """Make the claim of one volume, unless it is there."""
+        """Create the claim of a volume, unless it exists."""
         namespace, pod_name = key_of(pod)
         name = f"{pod_name}-{volume}"
         present = self.store.find(_CLAIMS, name, namespace)

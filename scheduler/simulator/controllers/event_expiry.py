@@ -1,4 +1,4 @@
-"""Events go by themselves an hour after they were last written, as etcd's leases have it.
+"""Deletes events an hour after their last write, like etcd's leases.
 
 Source:
     kube-apiserver v1.36, the flag --event-ttl.
@@ -21,14 +21,14 @@ EVENT_TTL_SECONDS = 3600.0
 
 
 class EventExpiry(Controller):
-    """Deletes events that have not been written for so long."""
+    """Deletes events that were not written for the TTL."""
 
     resources = ("events",)
 
     def __init__(self, store: Store, ttl_seconds: float = EVENT_TTL_SECONDS) -> None:
         super().__init__(store)
         self._ttl_seconds = ttl_seconds
-        self._due: deque[tuple[float, str, str, str]] = deque()  # when, namespace, name, resourceVersion
+        self._due: deque[tuple[float, str, str, str]] = deque()  # due time, namespace, name, resourceVersion
         self._is_waiting = False
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:

@@ -1,6 +1,6 @@
-"""Stands in for the garbage collector: what belongs to nobody any more goes as well.
+"""Simulates the garbage collector: deletes objects whose owners are deleted.
 
-Only owners that were seen to go count: an owner that was never there is left alone.
+Only owners whose deletion was observed count: an owner that never existed has no effect.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/garbagecollector.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class GarbageCollector(Controller):
-    """Deletes or orphans the dependents of what is deleted."""
+    """Deletes or orphans the dependents of deleted objects."""
 
     resources = (
         "deployments.apps",
@@ -63,7 +63,7 @@ class GarbageCollector(Controller):
             self._finish(uid, owner)
 
     def _finish(self, uid: str, owner: Object) -> None:
-        """Do what a finalizer of ours waits for, then take it off."""
+        """Do the work that a finalizer of the garbage collector waits for, then remove the finalizer."""
         dependents = self._dependents.get(uid, {})
         if _finalizer(owner) == ORPHAN_FINALIZER:
             for dependent in dependents.values():

@@ -1,4 +1,4 @@
-"""Stands in for the Job controller: pods until enough of them have ended well.
+"""Simulates the Job controller: creates pods until enough of them have succeeded.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/job/job_controller.go.
@@ -33,7 +33,7 @@ _FINISHED: Final = frozenset({"Complete", "Failed"})
 
 
 class JobController(WorkloadController):
-    """Makes the pods of Jobs, counts how they end, and says when a Job is done."""
+    """Creates the pods of Jobs, counts their results, and finishes Jobs."""
 
     resources = (_JOBS, "pods")
 
@@ -60,7 +60,7 @@ class JobController(WorkloadController):
             self._proceed(workload, list(owned.values()))
 
     def _proceed(self, job: Object, pods: Sequence[Object]) -> None:
-        """Take one step with a Job that is not done."""
+        """Do one step for a Job that is not finished."""
         uid, spec = job["metadata"]["uid"], job["spec"]
         ended = self._ended.get(uid, {}).values()
         succeeded = [pod for pod in ended if pod["status"]["phase"] == "Succeeded"]
@@ -111,7 +111,7 @@ class JobController(WorkloadController):
         }
 
     def _verdict(self, job: Object, status: Object, active: Sequence[Object]) -> tuple[str, str, str] | None:
-        """Return the condition, reason and message of a Job that is done; None while it is not."""
+        """Return the condition, reason and message of a finished Job; None if it is not finished."""
         spec = job["spec"]
         restarts = 0
         if spec["template"]["spec"].get("restartPolicy") == "OnFailure":
@@ -137,7 +137,7 @@ class JobController(WorkloadController):
     def _manage(
         self, job: Object, active: Sequence[Object], succeeded: Sequence[Object], failed: Sequence[Object]
     ) -> None:
-        """Make or delete pods until as many are active as should be."""
+        """Create or delete pods until the right number is active."""
         spec, uid = job["spec"], job["metadata"]["uid"]
         parallelism, completions = spec.get("parallelism", 1), spec.get("completions")
         if completions is None:
@@ -154,7 +154,7 @@ class JobController(WorkloadController):
             self._create(job, wanted - len(active), {_index(pod) for pod in (*active, *succeeded)})
 
     def _backoff(self, failed: Sequence[Object], succeeded: Sequence[Object]) -> float:
-        """Return how many seconds are to pass before the next pod: more with each failure since a success."""
+        """Return the seconds until the next pod is created: more with each failure since a success."""
         last_success = max(map(_end_of, succeeded), default="")
         since = [pod for pod in failed if _end_of(pod) > last_success]
         if not since:
@@ -163,7 +163,7 @@ class JobController(WorkloadController):
         return wait - self._seconds_since(max(map(_end_of, since)))
 
     def _create(self, job: Object, count: int, taken: set[int]) -> None:
-        """Make pods; of an indexed Job only for indexes without one, even one that is on its way out."""
+        """Create pods; for an indexed Job only for indexes without a pod, even a terminating one."""
         spec, name = job["spec"], job["metadata"]["name"]
         if not _is_indexed(spec):
             for _ in range(count):
@@ -192,7 +192,7 @@ class JobController(WorkloadController):
             self.store.update(_JOBS, job | {"status": shown}, subresource="status")
 
     def _clean_up(self, job: Object) -> None:
-        """Delete a finished Job when it has been finished for as long as it asks."""
+        """Delete a finished Job after its TTL."""
         ttl = job["spec"].get("ttlSecondsAfterFinished")
         finished = _finished(job)
         if ttl is None or finished is None:
@@ -224,7 +224,7 @@ def _index(pod: Object) -> int:
 
 
 def _ranges(indexes: Iterable[int]) -> str:
-    """Write numbers as `0-2,5`."""
+    """Return numbers as `0-2,5`."""
     spans: list[list[int]] = []
     for index in sorted(set(indexes)):
         if spans and spans[-1][1] == index - 1:
@@ -239,7 +239,7 @@ def _restarts(pod: Object) -> int:
 
 
 def _end_of(pod: Object) -> str:
-    """Return when an ended pod did."""
+    """Return when an ended pod ended."""
     ends = [
         one["state"]["terminated"]["finishedAt"]
         for one in pod["status"].get("containerStatuses", ())
@@ -249,6 +249,6 @@ def _end_of(pod: Object) -> str:
 
 
 def _finished(job: Object) -> Object | None:
-    """Return the condition that says that a Job is done."""
+    """Return the condition of a finished Job; None if it is not finished."""
     conditions = job.get("status", {}).get("conditions", ())
     return next((one for one in conditions if one["type"] in _FINISHED and one["status"] == "True"), None)

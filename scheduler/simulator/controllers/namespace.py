@@ -1,4 +1,4 @@
-"""Stands in for the namespace controller: empties what is terminating, then lets it go.
+"""Simulates the namespace controller: deletes the content of terminating namespaces, then the namespaces.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/namespace/deletion.
@@ -43,7 +43,7 @@ class NamespaceController(Controller):
                 self.later(_RETRY_SECONDS, self.wake)
 
     def _empty(self, name: str) -> bool:
-        """Delete what is in a namespace; says whether nothing is left."""
+        """Delete the objects of a namespace; return whether none is left."""
         left = 0
         for resource in self.store.namespaced_resources():
             for obj in self.store.list(resource, namespace=name):

@@ -1,4 +1,4 @@
-"""Stands in for the node lifecycle controller: taints follow what nodes are and say of themselves.
+"""Simulates the node lifecycle controller: sets taints from spec.unschedulable and conditions.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/nodelifecycle/node_lifecycle_controller.go,

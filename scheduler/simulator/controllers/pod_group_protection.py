@@ -1,4 +1,4 @@
-"""Stands in for the controller that keeps PodGroups while pods belong to them.
+"""Simulates the controller that protects PodGroups while they have pods.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/scheduling/podgroupprotection.
@@ -21,7 +21,7 @@ _PODGROUPS: Final = f"podgroups.{GROUP}"
 
 
 class PodGroupProtection(QueueController):
-    """Lets go of groups that are terminating once every pod of theirs has ended."""
+    """Removes the finalizer of terminating groups when all their pods have ended."""
 
     resources = ("pods", _PODGROUPS)
 

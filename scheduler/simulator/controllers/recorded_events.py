@@ -1,4 +1,4 @@
-"""Events as stand-ins record them."""
+"""Events of simulated controllers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def record_event(
     host: str = "",
     warning: bool = False,
 ) -> None:
-    """Record that something happened to an object."""
+    """Record an event about an object."""
     namespace, name = key_of(obj)
     now = store.timestamp()
     event = {
@@ -45,5 +45,5 @@ def record_event(
     try:
         store.create("events", event, namespace=namespace or "default")
     except StatusError as error:
-        if error.reason != "Forbidden":  # a namespace on its way out takes no events
+        if error.reason != "Forbidden":  # a terminating namespace accepts no events
             raise

@@ -1,4 +1,4 @@
-"""Stands in for the ReplicaSet controller: as many pods as asked for.
+"""Simulates the ReplicaSet controller: creates and deletes pods until the number is right.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/replicaset/replica_set.go.
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
 
 _BURST: Final = 100
-"""How many pods one turn makes; the loop has other work between turns."""
+"""Number of pods that one run creates; the event loop has other work between runs."""
 
 
 class ReplicaSetController(WorkloadController):
-    """Makes and deletes the pods of ReplicaSets, and counts them."""
+    """Creates and deletes the pods of ReplicaSets, and counts them."""
 
     resources = ("replicasets.apps", "pods")
 
@@ -46,7 +46,7 @@ class ReplicaSetController(WorkloadController):
 
 
 def _least_missed(pod: Object) -> tuple[bool, bool, bool, str]:
-    """Order pods by how little is lost with them: on no node, not running, not ready; then by name."""
+    """Sort key for deletion: pods without a node, then not running, then not ready; then by name."""
     return (
         bool(pod["spec"].get("nodeName")),
         pod["status"].get("phase") == "Running",

@@ -1,4 +1,4 @@
-"""Stands in for the ResourceClaim controller: claims made from templates, and given back when pods are done.
+"""Simulates the ResourceClaim controller: creates claims from templates, and releases them when pods are done.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/resourceclaim/controller.go.
@@ -66,7 +66,7 @@ class ResourceClaims(QueueController):
             self._sync_pod(obj)
 
     def _sync_pod(self, pod: Object) -> None:
-        """Make the claims a pod has templates for, and write their names into its status."""
+        """Create the claims of a pod's templates, and set their names in its status."""
         namespace, pod_name = key_of(pod)
         made = {}
         for asked in pod["spec"].get("resourceClaims", ()):
@@ -98,22 +98,22 @@ class ResourceClaims(QueueController):
             self._reserve(pod)
 
     def _has_claim(self, pod: Object, name: str) -> bool:
-        """Whether the claim that was made for a pod is there."""
+        """Return whether the claim that was created for a pod exists."""
         namespace = key_of(pod)[0]
         for status in pod["status"].get("resourceClaimStatuses", ()):
             if status["name"] == name:
                 if "resourceClaimName" not in status:
-                    return True  # it was found that none is needed
+                    return True  # no claim is needed
                 claim = self.store.find(CLAIMS, status["resourceClaimName"], namespace)
                 return claim is not None and controller_of(claim).get("uid") == pod["metadata"]["uid"]
         return False
 
     def _make(self, pod: Object, asked: Object) -> str:
-        """Make a claim from a template, or find the one that was made before; returns its name.
+        """Create a claim from a template, or find the one that was created before; return its name.
 
         Raises:
             LookupError: there is no such template.
-            StatusError: the claim is refused.
+            StatusError: the claim is rejected.
         """
         namespace, pod_name = key_of(pod)
         uid, name = pod["metadata"]["uid"], asked["name"]
@@ -142,7 +142,7 @@ class ResourceClaims(QueueController):
         return key_of(self.store.create(CLAIMS, claim, namespace=namespace))[1]
 
     def _reserve(self, pod: Object) -> None:
-        """Reserve allocated claims for a pod that came to its node without the scheduler."""
+        """Reserve allocated claims for a pod that was not placed by the scheduler."""
         namespace, pod_name = key_of(pod)
         uid = pod["metadata"]["uid"]
         for name in claims_of_pod(pod).values():
@@ -150,13 +150,13 @@ class ResourceClaims(QueueController):
             if claim is None or "allocation" not in claim["status"] or is_reserved_for(claim, pod):
                 continue
             if "deletionTimestamp" in claim["metadata"] or claim["status"].get("deallocationRequested"):
-                continue  # it takes no new consumers
+                continue  # it accepts no new consumers
             consumer = {"resource": "pods", "name": pod_name, "uid": uid}
             consumers = [*claim["status"].get("reservedFor", ()), consumer]
             self._write(claim, {"reservedFor": consumers})
 
     def _sync_claim(self, claim: Object) -> None:
-        """Give back what a claim's consumers need no more."""
+        """Remove consumers that no longer need a claim, and its allocation."""
         status, namespace = claim["status"], key_of(claim)[0]
         consumers = status.get("reservedFor", [])
         left = [one for one in consumers if self._is_needed(one, namespace)]
@@ -174,14 +174,14 @@ class ResourceClaims(QueueController):
             self._delete_if_unused(claim)
 
     def _is_needed(self, consumer: Object, namespace: str) -> bool:
-        """Whether one that a claim is reserved for is still to use it."""
+        """Return whether a consumer still needs its claim."""
         if consumer.get("resource") != "pods" or consumer.get("apiGroup"):
             return True
         pod = self.store.find("pods", consumer.get("name", ""), namespace)
         return pod is not None and pod["metadata"]["uid"] == consumer.get("uid") and not _is_done(pod)
 
     def _delete_if_unused(self, claim: Object) -> None:
-        """Delete a claim that was made for a pod which is done, or was replaced."""
+        """Delete a claim that was created for a pod that is done or was replaced."""
         namespace, name = key_of(claim)
         owner = controller_of(claim)
         pod = self.store.find("pods", owner["name"], namespace) if owner.get("kind") == "Pod" else None
@@ -204,9 +204,9 @@ class ResourceClaims(QueueController):
 
 
 def claims_of_pod(pod: Object) -> Mapping[str, str]:
-    """Return the claims a pod uses: its own name of each -> the claim's, "" where that is not made yet.
+    """Return the claims of a pod: its own name of each -> the claim's name, "" if it is not created yet.
 
-    The claim for the extended resources of a pod has no name of the pod's own: it is called "".
+    The claim for a pod's extended resources has no name in the pod; its key is "".
     """
     status = pod["status"]
     made = {one["name"]: one.get("resourceClaimName") for one in status.get("resourceClaimStatuses", ())}
@@ -222,11 +222,11 @@ def claims_of_pod(pod: Object) -> Mapping[str, str]:
 
 
 def is_reserved_for(claim: Object, pod: Object) -> bool:
-    """Whether a pod may use a claim."""
+    """Return whether a pod may use a claim."""
     uid = pod["metadata"]["uid"]
     return any(one.get("uid") == uid for one in claim["status"].get("reservedFor", ()))
 
 
 def _is_done(pod: Object) -> bool:
-    """Whether a pod will not run any more."""
+    """Return whether a pod will not run anymore."""
     return has_ended(pod) or (is_terminating(pod) and not pod["spec"].get("nodeName"))

@@ -1,4 +1,4 @@
-"""Stands in for the controller that puts ClusterRoles together from others.
+"""Simulates the controller that aggregates ClusterRoles.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/clusterroleaggregation/clusterroleaggregation_controller.go.
@@ -27,10 +27,10 @@ class RoleAggregation(Controller):
     resources = (_CLUSTER_ROLES,)
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
-        """Any change may matter to any role."""
+        """Ignore the details: any change may affect any role."""
 
     def act(self) -> None:
-        """Bring all roles up to date; what one gains, others may gain in the next turn."""
+        """Update all roles; a role that changes may affect others in the next run."""
         roles = sorted(self.store.list(_CLUSTER_ROLES), key=lambda role: str(role["metadata"]["name"]))
         for role in roles:
             if "aggregationRule" not in role or "deletionTimestamp" in role["metadata"]:
@@ -41,7 +41,7 @@ class RoleAggregation(Controller):
 
 
 def _gathered(role: Object, roles: Sequence[Object]) -> list[Any]:
-    """Return the rules of all roles that a role's selectors choose, each once."""
+    """Return the rules of all roles that a role's selectors match, without duplicates."""
     rules: list[Any] = []
     for selector in role["aggregationRule"].get("clusterRoleSelectors", ()):
         chosen = label_rule(selector)

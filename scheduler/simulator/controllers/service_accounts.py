@@ -1,4 +1,4 @@
-"""Stands in for the controllers that give every namespace its ServiceAccount and the authority's certificate.
+"""Simulates the controllers that create a ServiceAccount and the CA certificate in every namespace.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/serviceaccount/serviceaccounts_controller.go;
@@ -20,12 +20,12 @@ _ROOT: Final = "kube-root-ca.crt"
 
 
 class ServiceAccounts(Controller):
-    """Puts back what every namespace must have, for as long as it is not on its way out."""
+    """Restores the default objects of every namespace that is not terminating."""
 
     resources = ("namespaces", "serviceaccounts", "configmaps")
 
     def __init__(self, store: Store, authority: bytes) -> None:
-        """Set up; the authority is the certificate that clients are to trust, PEM, empty without TLS."""
+        """Set up; `authority` is the CA certificate for clients, PEM, empty without TLS."""
         super().__init__(store)
         self._authority = authority.decode()
         self._active: set[str] = set()

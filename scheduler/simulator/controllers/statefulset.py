@@ -1,4 +1,4 @@
-"""Stands in for the StatefulSet controller: numbered pods, one after the other, with their claims.
+"""Simulates the StatefulSet controller: ordinal pods, one after another, with their claims.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/statefulset/stateful_set_control.go.
@@ -29,7 +29,7 @@ _INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 
 
 class StatefulSetController(WorkloadController):
-    """Makes, replaces and deletes the pods of StatefulSets in their order."""
+    """Creates, replaces and deletes the pods of StatefulSets in order."""
 
     resources = ("statefulsets.apps", "pods")
 
@@ -64,7 +64,7 @@ class StatefulSetController(WorkloadController):
         self._roll(spec, pods, wanted, revision)
 
     def _roll(self, spec: Object, pods: dict[str, Object], wanted: Sequence[str], revision: str) -> None:
-        """Replace the last pod of an old template once all after it are well."""
+        """Replace the last pod of an old template when all pods after it are healthy."""
         strategy = spec.get("updateStrategy", {})
         if strategy.get("type", "RollingUpdate") != "RollingUpdate":
             return

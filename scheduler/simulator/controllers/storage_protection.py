@@ -1,4 +1,4 @@
-"""Stands in for the controllers that keep claims, volumes and classes of attributes while they are used.
+"""Simulates the controllers that protect claims, volumes and VolumeAttributesClasses while they are used.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/volume/{pvcprotection,pvprotection,vacprotection}.
@@ -29,7 +29,7 @@ _FINALIZERS: Final = {
 
 
 class StorageProtection(QueueController):
-    """Lets go of what is terminating once nothing uses it."""
+    """Removes the finalizer of terminating objects that are no longer used."""
 
     resources = ("pods", *_FINALIZERS)
 

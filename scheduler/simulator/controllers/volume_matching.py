@@ -1,4 +1,4 @@
-"""Which volume suits a claim.
+"""Matching of volumes and claims.
 
 Source:
     kube-controller-manager v1.36, staging/src/k8s.io/component-helpers/storage/volume/pv_helpers.go, FindMatchingVolume,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def matching_volume(claim: Object, volumes: Iterable[Object]) -> Object | None:
-    """Return the volume reserved for a claim, else the smallest that will do; None for none."""
+    """Return the volume reserved for a claim, else the smallest that matches; None if there is none."""
     spec, asked = claim["spec"], _size(claim)
     selector = label_rule(spec["selector"]) if "selector" in spec else None
     best: tuple[Quantity, Object] | None = None
@@ -47,7 +47,7 @@ def matching_volume(claim: Object, volumes: Iterable[Object]) -> Object | None:
 
 
 def mismatch(claim: Object, volume: Object) -> str:
-    """Say why a claim cannot have the volume it names; "" if it can."""
+    """Return why a claim cannot be bound to the volume it names; "" if it can."""
     spec, own = claim["spec"], volume["spec"]
     problems = (
         (is_terminating(volume), f'the volume is marked for deletion "{key_of(volume)[1]}"'),
@@ -64,7 +64,7 @@ def mismatch(claim: Object, volume: Object) -> str:
 
 
 def is_for(volume: Object, claim: Object) -> bool:
-    """Whether a volume is reserved for a claim, or bound to it."""
+    """Return whether a volume is reserved for a claim, or bound to it."""
     reference = volume["spec"].get("claimRef", {})
     if (reference.get("namespace", ""), reference.get("name", "")) != key_of(claim):
         return False
@@ -72,7 +72,7 @@ def is_for(volume: Object, claim: Object) -> bool:
 
 
 def capacity_of(volume: Object) -> Quantity:
-    """Return how much fits in a volume."""
+    """Return the capacity of a volume."""
     return parse_quantity(volume["spec"]["capacity"]["storage"])
 
 
@@ -81,5 +81,5 @@ def _size(claim: Object) -> Quantity:
 
 
 def _fixed(spec: Object) -> tuple[str, str]:
-    """Return what must be the same of a volume and its claim."""
+    """Return the fields that must be equal for a volume and its claim."""
     return spec["volumeMode"], spec.get("volumeAttributesClassName", "")

@@ -1,7 +1,7 @@
-"""Stands in for the PersistentVolume controller: which claim has which volume, and what phase both are in.
+"""Simulates the PersistentVolume controller: binds claims and volumes, and sets their phases.
 
-Claims of a class that waits for a first consumer are left to the scheduler: here their volume is taken only when the
-scheduler has reserved it, and provisioned only when it has chosen a node.
+The scheduler handles claims of a class with WaitForFirstConsumer: here their volume is bound only after the scheduler has
+reserved it, and provisioned only after it has selected a node.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/volume/persistentvolume/pv_controller.go.
@@ -37,23 +37,23 @@ _ENDED: Final = frozenset({"Released", "Failed"})
 
 
 def annotations_of(obj: Object) -> dict[str, str]:
-    """Return an object's annotations, which are not to be changed."""
+    """Return an object's annotations; do not change them."""
     annotations: dict[str, str] = obj["metadata"].get("annotations", {})
     return annotations
 
 
 class VolumeController(QueueController):
-    """Binds claims and volumes to each other, and asks for volumes to be provisioned."""
+    """Binds claims and volumes to each other, and requests provisioning."""
 
     resources = (_VOLUMES, _CLAIMS, _CLASSES)
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._free: dict[str, dict[str, None]] = {}  # class -> names of volumes that are nobody's
+        self._free: dict[str, dict[str, None]] = {}  # class -> names of unreserved volumes
         self._reserved: dict[str, dict[str, None]] = {}  # key of a claim -> names of volumes that refer to it
         self._claims: dict[str, str] = {}  # name of a volume -> key of the claim it refers to
         self._waiting: dict[str, dict[str, None]] = {}  # class -> keys of claims without a volume
-        self._told: dict[str, str] = {}  # key of a claim -> the last reason told
+        self._told: dict[str, str] = {}  # key of a claim -> message of its last event
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         is_there = type_ != "DELETED"
@@ -109,7 +109,7 @@ class VolumeController(QueueController):
             self._told.pop(key, None)
 
     def _sync_unbound(self, claim: Object) -> None:
-        """Look for a volume for a claim that names none, or have one provisioned."""
+        """Find a volume for a claim that names none, or request provisioning."""
         name = class_of(claim)
         class_ = self.store.find(_CLASSES, name) if name else None
         waits = class_ is not None and class_["volumeBindingMode"] == WAIT_FOR_FIRST_CONSUMER
@@ -145,7 +145,7 @@ class VolumeController(QueueController):
         self._tell(claim, "ExternalProvisioning", message)
 
     def _sync_named(self, claim: Object) -> None:
-        """Give a claim the volume it names, once that is there and free."""
+        """Bind a claim to the volume that it names, when that exists and is free."""
         name = claim["spec"]["volumeName"]
         volume = self.store.find(_VOLUMES, name)
         if volume is None:
@@ -163,7 +163,7 @@ class VolumeController(QueueController):
         self._bind(volume, claim)
 
     def _sync_bound(self, claim: Object) -> None:
-        """Say of a claim that was bound once whether it still is."""
+        """Check that a claim that was bound is still bound."""
         name = claim["spec"].get("volumeName")
         volume = self.store.find(_VOLUMES, name) if name else None
         if volume is None:
@@ -185,7 +185,7 @@ class VolumeController(QueueController):
         self._tell(claim, reason, message, warning=True)
 
     def _bind(self, volume: Object, claim: Object) -> None:
-        """Write into both that they belong together, as far as it is not written yet."""
+        """Set the references and phases of a bound volume and claim, as far as they are not set."""
         namespace, name = key_of(claim)
         volume_name, uid = key_of(volume)[1], claim["metadata"]["uid"]
         if volume["spec"].get("claimRef", {}).get("uid") != uid:
@@ -216,7 +216,7 @@ class VolumeController(QueueController):
             self.store.change(claim, {"status": status}, "status")
 
     def _sync_volume(self, volume: Object) -> None:
-        """Bring a volume's phase up to date with the claim it refers to."""
+        """Update a volume's phase from the claim that it refers to."""
         reference = volume["spec"].get("claimRef")
         if reference is None or not reference.get("uid"):
             self._write_phase(volume, "Available")
@@ -230,12 +230,12 @@ class VolumeController(QueueController):
             self._leave_to_other(volume)
 
     def _release(self, volume: Object) -> None:
-        """Say that a volume's claim is gone; who has provisioned it deletes it if that is its policy."""
+        """Release a volume whose claim is gone; its provisioner deletes it if that is the reclaim policy."""
         if volume["status"].get("phase") not in _ENDED:
             self._write_phase(volume, "Released")
 
     def _leave_to_other(self, volume: Object) -> None:
-        """Let go of a claim that got another volume meanwhile."""
+        """Release a claim that is bound to another volume now."""
         annotations, spec = annotations_of(volume), volume["spec"]
         if PROVISIONED_BY in annotations and spec["persistentVolumeReclaimPolicy"] == "Delete":
             self._release(volume)
@@ -250,7 +250,7 @@ class VolumeController(QueueController):
             self.store.change(volume, {"status": {"phase": phase}}, "status")
 
     def _tell(self, claim: Object, reason: str, message: str, *, warning: bool = False) -> None:
-        """Record an event of a claim, unless it says what the last one said."""
+        """Record an event of a claim, unless it equals the last one."""
         key = "/".join(key_of(claim))
         if self._told.get(key) != message:
             self._told[key] = message
@@ -258,7 +258,7 @@ class VolumeController(QueueController):
 
 
 def _keep(place: dict[str, dict[str, None]], group: str, name: str, *, is_there: bool) -> None:
-    """Remember or forget a name of a group; what has changed its group is forgotten in all others when it goes."""
+    """Add or remove a name of a group; a name that changed its group is removed from all."""
     if is_there:
         place.setdefault(group, {})[name] = None
         return

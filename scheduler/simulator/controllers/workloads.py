@@ -1,4 +1,4 @@
-"""What controllers of workloads have in common: each looks at a workload together with what belongs to it."""
+"""Base class of workload controllers: each handles a workload together with its dependents."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _HASH_LENGTH: Final = 10
 
 
 class WorkloadController(QueueController):
-    """Looks at the workloads of one kind when they, or what they own, have changed.
+    """Handles the workloads of one kind after changes of them or their dependents.
 
-    The first of its `resources` are the workloads, the second what they own.
+    The first of its `resources` are the workloads, the second their dependents.
     """
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self.workloads: dict[str, Object] = {}  # uid -> workload
-        self._owned: dict[str, dict[str, Object]] = {}  # uid of the workload -> name -> what it owns
+        self._owned: dict[str, dict[str, Object]] = {}  # uid of the workload -> name -> dependent
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         if resource == self.resources[0]:
@@ -57,19 +57,19 @@ class WorkloadController(QueueController):
 
     @abstractmethod
     def sync(self, workload: Object, owned: dict[str, Object]) -> None:
-        """Take one step with a workload and what it owns, by name; the effects are seen in the next turn."""
+        """Do one step for a workload and its dependents, by name; the effects are seen in the next run."""
 
     def owned_by(self, workload: Object) -> dict[str, Object]:
-        """Return what belongs to a workload: name -> object."""
+        """Return the dependents of a workload: name -> object."""
         return self._owned.get(workload["metadata"]["uid"], {})
 
     def create_pod(self, workload: Object, metadata: Object, spec: Object | None = None) -> bool:
-        """Make a pod of a workload's template; says whether that could be done.
+        """Create a pod from a workload's template; return whether it was created.
 
         Args:
-            workload: whose it is.
-            metadata: laid over the template's.
-            spec: likewise.
+            workload: its owner.
+            metadata: metadata that overrides the template's.
+            spec: fields that override the template's spec.
         """
         template, own = workload["spec"]["template"], workload["metadata"]
         pod = {
@@ -79,13 +79,13 @@ class WorkloadController(QueueController):
         try:
             self.store.create("pods", pod, namespace=own["namespace"])
         except StatusError:
-            # As upstream: try again later, for the reason may pass (a namespace or a pod of that name on its way out).
+            # As upstream: retry later, because the cause may pass (a terminating namespace, or a terminating pod of that name).
             self.later(RETRY_SECONDS, self.look_again, own["uid"])
             return False
         return True
 
     def delete_pod(self, pod: Object) -> None:
-        """Delete a pod unless it is gone, or going, already."""
+        """Delete a pod unless it is deleted or terminating already."""
         namespace, name = key_of(pod)
         present = self.store.find("pods", name, namespace)
         if present is not None and not is_terminating(present):
@@ -93,6 +93,6 @@ class WorkloadController(QueueController):
 
 
 def template_hash(template: Object) -> str:
-    """Return a short name for a template; equal templates have the same."""
+    """Return a hash of a template; equal templates have the same hash."""
     digest = hashlib.sha256(msgspec.json.encode(template, order="deterministic")).digest()
     return "".join(_HASH_ALPHABET[byte % len(_HASH_ALPHABET)] for byte in digest[:_HASH_LENGTH])

@@ -1,1 +1,1 @@
-"""What CustomResourceDefinitions may say, and the kinds they bring: schemas, defaults, columns, rules."""
+"""CustomResourceDefinitions and their kinds: schemas, defaults, columns, rules."""

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what they must say.
+"""Validation of CustomResourceDefinitions.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation and
@@ -81,7 +81,7 @@ class DefinitionStrategy(Generic):
                 yield invalid_value(f"status.storedVersions[{index}]", json_text(stored), problem)
 
     def begin_delete(self, obj: Object, cluster: Cluster) -> Object | None:
-        """Let a definition wait until its custom resources are gone."""
+        """Keep a definition until its custom resources are deleted."""
         metadata = obj["metadata"]
         if is_terminating(obj):
             return None
@@ -109,7 +109,7 @@ def _stored_versions(definition: Object) -> list[str]:
 
 
 def _validate(definition: Object) -> Iterator[Cause]:
-    """Yield what is wrong with a definition."""
+    """Yield the errors of a definition."""
     spec, metadata = definition["spec"], definition["metadata"]
     names, group = spec["names"], spec.get("group", "")
     expected = f"{names['plural']}.{group}"
@@ -194,7 +194,7 @@ def _validate_scale(scale: Object, path: str) -> Iterator[Cause]:
 
 
 def _validate_schema(schema: Object, path: str) -> Iterator[Cause]:
-    """Yield where a schema is not structural."""
+    """Yield the places where a schema is not structural."""
     free = schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-int-or-string")
     if not schema.get("type"):
         if not free:

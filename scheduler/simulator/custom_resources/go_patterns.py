@@ -1,10 +1,10 @@
-r"""Regular expressions as Go writes them, for Python.
+r"""Regular expressions in Go's syntax, for Python.
 
-Two things differ in what schemas use: `\z` is the end of the text, and flags may be set in the middle, as in `^(?i)(on|off)$`,
-from where they hold to the end of the group they are in.
+Two differences occur in schemas: `\z` is the end of the text, and flags may be set in the middle, as in `^(?i)(on|off)$`;
+they apply to the rest of their group.
 
 Source:
-    Go's regexp/syntax package, the syntax it documents.
+    Go's regexp/syntax package, documented syntax.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _TOKEN: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?(?P<flags>[ims]+
 
 @lru_cache(maxsize=1024)
 def go_pattern(text: str) -> re.Pattern[str]:
-    """Compile an expression that Go would.
+    """Compile a Go expression.
 
     Raises:
-        re.error: it is none, or uses what only Go knows.
+        re.error: it is not an expression, or uses a feature that only Go has.
     """
     return re.compile(_for_python(text))
 
 
 def _for_python(text: str) -> str:
     parts: list[str] = []
-    open_flags = [0]  # of each group that is open, the outermost first: how many flags were set in it
+    open_flags = [0]  # for each open group, outermost first: number of flags set in it
     for token in _TOKEN.finditer(text):
         part = token[0]
         if token["flags"]:

@@ -1,7 +1,7 @@
-"""The JSONPaths of custom resource definitions: columns of tables, the places of scale.
+"""JSONPaths of custom resource definitions: table columns, and the paths of scale.
 
 Source:
-    Kubernetes v1.36, staging/src/k8s.io/client-go/util/jsonpath: of it fields, indexes, `[*]` and filters that
+    Kubernetes v1.36, staging/src/k8s.io/client-go/util/jsonpath; supported are fields, indexes, `[*]` and filters that
     compare one field with a text or a number, as in `.status.conditions[?(@.type=="Ready")].status`.
 """
 
@@ -24,10 +24,10 @@ _STEP: Final = re.compile(
 
 
 def found_at(obj: Any, path: str) -> list[Any]:
-    """Return what is at a path; nothing where the path leads nowhere.
+    """Return the values at a path; none if the path leads nowhere.
 
     Raises:
-        ValueError: it is no path, or of a sort that is not understood here.
+        ValueError: it is not a path, or uses an unsupported feature.
     """
     values = [obj]
     for step in _steps(path):
@@ -37,10 +37,10 @@ def found_at(obj: Any, path: str) -> list[Any]:
 
 @lru_cache(maxsize=1024)
 def _steps(path: str) -> tuple[Step, ...]:
-    """Read a path.
+    """Parse a path.
 
     Raises:
-        ValueError: it cannot be understood.
+        ValueError: it is not supported.
     """
     steps: list[Step] = []
     place = 0

@@ -1,4 +1,4 @@
-"""Custom resources: the kinds a CustomResourceDefinition brings, and the rules of their objects.
+"""Custom resources: the kinds of a CustomResourceDefinition, and the rules of their objects.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource.
@@ -66,7 +66,7 @@ class CustomResourceStrategy(Strategy):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
-        """Keep of a status' update the status alone."""
+        """Keep only the status of a status update."""
         kept = {"status": obj["status"]} if "status" in obj else {}
         version = obj["metadata"].get("resourceVersion")
         metadata = old["metadata"] | ({"resourceVersion": version} if version else {})
@@ -83,7 +83,7 @@ class CustomResourceStrategy(Strategy):
         return obj | {"apiVersion": self._stored_api_version}
 
     def from_storage(self, obj: Object) -> Object:
-        """Return an object in this version: without conversion only apiVersion and the schema differ."""
+        """Return an object in this version: without conversion, only apiVersion and the schema differ."""
         if self._api_version == self._stored_api_version:
             return obj
         seen: Object = clone(obj)
@@ -107,7 +107,7 @@ def _scale_paths(scale: Object | None) -> ScalePaths | None:
 
 
 def kinds_of(definition: Object) -> list[Kind]:
-    """Return the kinds a definition has served, the most important version first."""
+    """Return the served kinds of a definition, by version priority."""
     spec = definition["spec"]
     names = definition.get("status", {}).get("acceptedNames") or spec["names"]
     found = []
@@ -140,7 +140,7 @@ def kinds_of(definition: Object) -> list[Kind]:
 
 
 def version_rank(version: str) -> tuple[Any, ...]:
-    """Return what sorts versions as discovery does: v2, v1, v1beta2, v1alpha1, then others by name.
+    """Return a sort key for versions in the order of discovery: v2, v1, v1beta2, v1alpha1, then others by name.
 
     Source:
         staging/src/k8s.io/apimachinery/pkg/version/helpers.go, CompareKubeAwareVersionStrings.
@@ -153,7 +153,7 @@ def version_rank(version: str) -> tuple[Any, ...]:
 
 
 def _printer(columns: Sequence[Object] | None) -> Printer:
-    """Return how the objects of a version are shown: their names, and what the definition names."""
+    """Return the table columns of a version: the name, and those of the definition."""
     if not columns:
         return Printer((NAME, AGE))
     shown = [
@@ -172,7 +172,7 @@ def _printer(columns: Sequence[Object] | None) -> Printer:
 
 
 def _cell(path: str, type_: str, obj: Object, now: datetime) -> Any:
-    """Return what a column shows; values of another type than the column's are left out."""
+    """Return the cell of a column; a value of another type than the column's is omitted."""
     found = found_at(obj, path)
     if not found:
         return None

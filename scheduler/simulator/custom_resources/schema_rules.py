@@ -1,4 +1,4 @@
-"""What a structural schema refuses, in kube-apiserver's words.
+"""Validation by structural schemas, with kube-apiserver's messages.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/validation/validation.go, and
@@ -25,12 +25,12 @@ _INT_BOUNDS: Final = {"int32": 1 << 31, "int64": 1 << 63}
 
 
 def violations(value: Any, schema: Schema, path: str = "") -> Iterator[Cause]:
-    """Yield what is wrong with a value.
+    """Yield the errors of a value.
 
     Args:
         value: a JSON value.
-        schema: what it must be.
-        path: the field it is in, as in `spec.minMember`; "" for the whole object.
+        schema: its schema.
+        path: its field, for example `spec.minMember`; "" for the whole object.
     """
     if value is None and schema.get("nullable"):
         return
@@ -54,7 +54,7 @@ def violations(value: Any, schema: Schema, path: str = "") -> Iterator[Cause]:
 
 
 def _type_problem(value: Any, schema: Schema) -> str:
-    """Return the type a value should have; "" if it has it."""
+    """Return the type that a value should have; "" if it has it."""
     if schema.get(_INT_OR_STRING):
         whole = isinstance(value, int) and not isinstance(value, bool)
         return "" if whole or isinstance(value, str) else "integer,string"
@@ -116,12 +116,12 @@ def _of_list(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
 
 
 def _repeated(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
-    """Yield the items of a set, or of a list that is a map by some keys, that are there twice."""
+    """Yield the duplicate items of a set, or of a list that is a map by keys."""
     list_type = schema.get("x-kubernetes-list-type")
     if list_type == "map":
         names = schema.get("x-kubernetes-list-map-keys") or ()
         maps = [item if isinstance(item, dict) else {} for item in value]
-        # A key that is left out has its default, or none; either way it is equal to itself.
+        # A missing key has its default or no value; either way it is equal to itself.
         value = [{name: item[name] for name in names if name in item} for item in maps]
     elif list_type != "set":
         return
@@ -167,7 +167,7 @@ def _of_number(value: float, schema: Schema, path: str) -> Iterator[Cause]:
 
 
 def _of_alternatives(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
-    """Yield what allOf, anyOf, oneOf and not have against a value."""
+    """Yield the errors from allOf, anyOf, oneOf and not."""
     for inner in schema.get("allOf") or ():
         yield from violations(value, inner, path)
     shown = json_text(path)
@@ -189,7 +189,7 @@ def _fits(value: Any, schema: Schema) -> bool:
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text is a regular expression that can be used here."""
+    """Return whether a text is a supported regular expression."""
     try:
         go_pattern(text)
     except re.error:

@@ -1,6 +1,6 @@
-"""Structural schemas: what custom resources may hold, what is dropped, and what is filled in.
+"""Structural schemas: pruning and defaulting of custom resources.
 
-Rules in CEL (`x-kubernetes-validations`) are kept in the definition and not evaluated.
+CEL rules (`x-kubernetes-validations`) are kept in the definition, but not evaluated.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema (pruning, defaulting)
@@ -22,13 +22,13 @@ _TYPE_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def prune(value: Any, schema: Schema, *, is_resource: bool = False, path: str = "") -> list[str]:
-    """Drop in place what a schema does not know; returns the paths of what went.
+    """Remove fields that a schema does not have; return their paths.
 
     Args:
-        value: what is pruned.
-        schema: what it is pruned to.
-        is_resource: whether apiVersion, kind and metadata are known without being in the schema.
-        path: where the value is, for the paths returned.
+        value: the value; it is changed.
+        schema: its schema.
+        is_resource: whether apiVersion, kind and metadata are known although the schema does not have them.
+        path: path of the value, for the result.
     """
     gone: list[str] = []
     if isinstance(value, dict):
@@ -52,7 +52,7 @@ def prune(value: Any, schema: Schema, *, is_resource: bool = False, path: str = 
 
 
 def fill_in(value: Any, schema: Schema) -> None:
-    """Set in place what is absent and has a default; a null gives way to a default where none may be."""
+    """Set missing fields that have a default; a null that is not allowed is replaced too."""
     if isinstance(value, dict):
         properties: Mapping[str, Schema] = schema.get("properties") or {}
         for key, inner in properties.items():

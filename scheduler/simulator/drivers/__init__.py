@@ -1,1 +1,1 @@
-"""Stand-ins for drivers of storage and devices, which are no part of Kubernetes itself."""
+"""Simulated drivers of storage and devices, which are not part of Kubernetes itself."""

@@ -1,4 +1,4 @@
-"""Stands in for external attachers: says of volumes that they are attached.
+"""Simulates external attachers: marks volumes as attached.
 
 Source:
     github.com/kubernetes-csi/external-attacher, pkg/controller/csi_handler.go.

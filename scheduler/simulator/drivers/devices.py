@@ -1,4 +1,4 @@
-"""Stands in for drivers of devices: says in ResourceSlices which devices nodes have, and settles what claims wait for.
+"""Simulates drivers of devices: publishes the devices of nodes in ResourceSlices, and sets binding conditions of claims.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/resourceslice/resourceslicecontroller.go, and for
@@ -27,11 +27,11 @@ _MOST_IN_A_SLICE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """How quick drivers of devices are.
+    """Timing and failures of device drivers.
 
     Attributes:
-        seconds: until the binding conditions of an allocated device hold.
-        fails: pools whose devices meet their first binding failure condition instead.
+        seconds: time until the binding conditions of an allocated device are true.
+        fails: pools whose devices get their first binding failure condition instead.
     """
 
     seconds: float = 1.0
@@ -43,10 +43,10 @@ class _Pool:
     """The devices of one driver on one node.
 
     Attributes:
-        devices: as in ResourceSlices.
-        is_withdrawn: whether they are not to be seen.
-        generation: counts how often it was published.
-        slices: what says so now.
+        devices: devices, as in ResourceSlices.
+        is_withdrawn: whether the slices are deleted.
+        generation: number of times it was published.
+        slices: names of its slices.
     """
 
     devices: Sequence[Object] = ()
@@ -67,12 +67,12 @@ class DeviceDrivers(QueueController):
         self._busy: set[str] = set()  # keys of claims
 
     def publish(self, node: str, driver: str, devices: Sequence[Object]) -> None:
-        """Say that a node has these devices of a driver, and no others.
+        """Publish the devices of a driver on a node, which replace those published before.
 
         Args:
-            node: may come later.
-            driver: its name.
-            devices: as in `spec.devices` of ResourceSlices.
+            node: name of the node; it may be created later.
+            driver: name of the driver.
+            devices: devices, as in `spec.devices` of ResourceSlices.
         """
         pool = self._pools.setdefault((node, driver), _Pool())
         self._withdraw(pool)
@@ -80,20 +80,20 @@ class DeviceDrivers(QueueController):
         self._write(node, driver, pool)
 
     def withdraw(self, node: str, driver: str = "") -> None:
-        """Take back what was said of a node's devices of one driver, or of all.
+        """Withdraw a node's devices of one driver, or of all.
 
         Raises:
-            KeyError: nothing was said.
+            KeyError: nothing was published.
         """
         for pool in self._found(node, driver).values():
             self._withdraw(pool)
             pool.is_withdrawn = True
 
     def restore(self, node: str, driver: str = "") -> None:
-        """Say again what was taken back.
+        """Publish withdrawn devices again.
 
         Raises:
-            KeyError: nothing was said.
+            KeyError: nothing was published.
         """
         for one, pool in self._found(node, driver).items():
             pool.is_withdrawn = False
@@ -108,7 +108,7 @@ class DeviceDrivers(QueueController):
             self.later(self.options.seconds, self.look_again, f"{namespace}/{name}")
 
     def reconcile(self, key: str) -> None:
-        """Say of a claim's devices that what they wait for has come about, or has failed."""
+        """Set the binding conditions, or a failure condition, of a claim's devices."""
         self._busy.discard(key)
         namespace, _, name = key.partition("/")
         claim = self.store.find(CLAIMS, name, namespace)
@@ -149,7 +149,7 @@ class DeviceDrivers(QueueController):
         pool.slices.clear()
 
     def _write(self, node_name: str, driver: str, pool: _Pool) -> None:
-        """Write a pool's slices, unless its node is not there or they are written."""
+        """Create a pool's slices, unless its node does not exist or the slices exist."""
         node = self.store.find("nodes", node_name)
         if node is None or pool.slices or pool.is_withdrawn or not pool.devices:
             return
@@ -191,7 +191,7 @@ class DeviceDrivers(QueueController):
 
 
 def _unsettled(claim: Object) -> list[Object]:
-    """Return the allocated devices that wait for conditions of which nothing was said yet."""
+    """Return the allocated devices with binding conditions that have no status yet."""
     status = claim["status"]
     said = {(one["driver"], one["pool"], one["device"]) for one in status.get("devices", ())}
     results = status.get("allocation", {}).get("devices", {}).get("results", ())

@@ -1,4 +1,4 @@
-"""Stands in for external provisioners: makes volumes for claims that ask for it, and deletes them.
+"""Simulates external provisioners: creates volumes for claims, and deletes them.
 
 Source:
     sigs.k8s.io/sig-storage-lib-external-provisioner, controller/controller.go, provisionClaimOperation and
@@ -45,11 +45,11 @@ _LONGEST_RETRY_SECONDS: Final = 300.0
 
 @dataclass(slots=True)
 class ProvisionerOptions:
-    """How quick provisioners are.
+    """Timing of provisioners.
 
     Attributes:
-        seconds: until a volume is made, or gone.
-        of_driver: of drivers that differ: name of the driver -> seconds.
+        seconds: time until a volume is created or deleted.
+        of_driver: exceptions: name of the driver -> seconds.
     """
 
     seconds: float = 1.0
@@ -66,7 +66,7 @@ class Provisioner(QueueController):
         self.options = options
         self._faults = faults
         self._busy: set[str] = set()  # keys of claims and volumes
-        self._failures: dict[str, int] = {}  # key of a claim -> how often it failed in a row
+        self._failures: dict[str, int] = {}  # key of a claim -> number of failures in a row
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
         namespace, name = key_of(obj)
@@ -91,7 +91,7 @@ class Provisioner(QueueController):
             self._provision(claim)
 
     def _is_asked(self, claim: Object) -> bool:
-        """Whether a claim waits for a volume that is to be made now."""
+        """Return whether a claim waits for a volume to be provisioned now."""
         annotations = annotations_of(claim)
         if claim["spec"].get("volumeName") or is_terminating(claim):
             return False
@@ -128,7 +128,7 @@ class Provisioner(QueueController):
         self._tell(claim, driver, "ProvisioningSucceeded", message)
 
     def _place(self, claim: Object, class_: Object, node_name: str) -> tuple[str, Segment]:
-        """Return why there is no place for a volume, or the one chosen."""
+        """Return an error, or the topology segment of a new volume."""
         driver = class_["provisioner"]
         if not node_name:
             keys = keys_of_driver(
@@ -146,7 +146,7 @@ class Provisioner(QueueController):
         return "", segment
 
     def _fail(self, claim: Object, class_: Object, problem: str) -> None:
-        """Give a claim back to the scheduler, so that it may choose another node, or try again later."""
+        """Return a claim to the scheduler, which may select another node, or retry later."""
         message = f'failed to provision volume with StorageClass "{class_["metadata"]["name"]}": {problem}'
         self._tell(claim, class_["provisioner"], "ProvisioningFailed", message, warning=True)
         if class_["volumeBindingMode"] == WAIT_FOR_FIRST_CONSUMER:
@@ -163,7 +163,7 @@ class Provisioner(QueueController):
 
 
 def _is_to_go(volume: Object) -> bool:
-    """Whether a volume was made here, and is needed no more."""
+    """Return whether a volume was provisioned here and is released."""
     return (
         volume["status"].get("phase") == "Released"
         and volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"

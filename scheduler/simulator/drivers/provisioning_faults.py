@@ -1,4 +1,4 @@
-"""What goes wrong when volumes are provisioned, on demand."""
+"""Faults of volume provisioning, on demand."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(eq=False, slots=True)
 class ProvisioningFault:
-    """Which volumes cannot be provisioned.
+    """Volumes that cannot be provisioned.
 
     Attributes:
-        provisioner: of which driver; "" for all.
-        node: for which selected node; "" for all, and where none is selected.
-        claim: of which claim, as `namespace/name`; "" for all.
-        times: how many more; None for no end.
-        message: why.
+        provisioner: only of this driver; "" for all.
+        node: only for this selected node; "" for all, also without a selected node.
+        claim: only for this claim, `namespace/name`; "" for all.
+        times: remaining number of failures; None for no end.
+        message: message of the error.
     """
 
     provisioner: str = ""
@@ -25,13 +25,13 @@ class ProvisioningFault:
 
 
 class ProvisioningFaults:
-    """The faults there are now."""
+    """The active faults."""
 
     def __init__(self) -> None:
         self._faults: list[ProvisioningFault] = []
 
     def add(self, fault: ProvisioningFault) -> ProvisioningFault:
-        """Let volumes fail from now on; returns the fault, to be removed again."""
+        """Add a fault, and return it, so that it can be removed."""
         self._faults.append(fault)
         return fault
 
@@ -40,7 +40,7 @@ class ProvisioningFaults:
             self._faults.remove(fault)
 
     def hit(self, provisioner: str, node: str, claim: str) -> str:
-        """Return why a volume cannot be provisioned, and count that; "" if it can be."""
+        """Return why a volume cannot be provisioned, and count the failure; "" if it can be."""
         for fault in self._faults:
             asked = ((fault.provisioner, provisioner), (fault.node, node), (fault.claim, claim))
             if fault.times == 0 or any(wanted and wanted != found for wanted, found in asked):

@@ -1,4 +1,4 @@
-"""Where a provisioned volume can be reached from.
+"""Topology of provisioned volumes.
 
 Source:
     sigs.k8s.io/sig-storage-lib-external-provisioner, and external-provisioner, pkg/controller/topology.go.
@@ -23,13 +23,13 @@ Segment = dict[str, str]  # label of nodes -> value
 
 
 def segment_of_node(node: Object, keys: Sequence[str]) -> Segment:
-    """Return the segment a node is in, by the labels a driver knows."""
+    """Return the topology segment of a node, by the label keys of a driver."""
     labels = labels_of(node)
     return {key: labels[key] for key in keys if key in labels}
 
 
 def keys_of_driver(driver: str, csi_node: Object | None, class_: Object) -> Sequence[str]:
-    """Return the labels a driver tells places apart by: those of its CSINode, else of the class, else zones."""
+    """Return the topology keys of a driver: those of its CSINode, else of the class, else zones."""
     for one in (csi_node or {"spec": {}})["spec"].get("drivers") or ():
         if one["name"] == driver and one.get("topologyKeys"):
             keys: Sequence[str] = one["topologyKeys"]
@@ -38,7 +38,7 @@ def keys_of_driver(driver: str, csi_node: Object | None, class_: Object) -> Sequ
 
 
 def allowed_segments(class_: Object) -> list[Segment]:
-    """Return where a class lets volumes be; nothing for anywhere."""
+    """Return the segments that a class allows; empty for all."""
     segments = []
     for term in class_.get("allowedTopologies", ()):
         requirements = term.get("matchLabelExpressions", ())
@@ -49,13 +49,13 @@ def allowed_segments(class_: Object) -> list[Segment]:
 
 
 def is_allowed(segment: Segment, class_: Object) -> bool:
-    """Whether a class lets volumes be in a segment."""
+    """Return whether a class allows a segment."""
     allowed = allowed_segments(class_)
     return not allowed or any(one.items() <= segment.items() for one in allowed)
 
 
 def chosen_segment(claim: Object, class_: Object, nodes: Iterable[Object], keys: Sequence[str]) -> Segment:
-    """Choose where a volume is that no node was selected for; claims of a StatefulSet are spread."""
+    """Choose the segment of a volume without a selected node; claims of a StatefulSet are spread."""
     segments = allowed_segments(class_)
     if not segments:
         found = {tuple(segment_of_node(node, keys).items()) for node in nodes}
@@ -68,6 +68,6 @@ def chosen_segment(claim: Object, class_: Object, nodes: Iterable[Object], keys:
 
 
 def node_affinity(segment: Segment) -> Object:
-    """Return the VolumeNodeAffinity of a volume in a segment."""
+    """Return the VolumeNodeAffinity of a segment."""
     expressions = [{"key": key, "operator": "In", "values": [value]} for key, value in segment.items()]
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}

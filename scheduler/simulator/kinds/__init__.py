@@ -1,1 +1,1 @@
-"""The kinds a new server serves, and what is particular to each: defaults, admission, rules, deletion."""
+"""The kinds that a new server serves, and their particular rules: defaults, admission, validation, deletion."""

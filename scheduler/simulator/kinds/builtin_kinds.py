@@ -1,4 +1,4 @@
-"""The kinds a new server serves."""
+"""The kinds that a new server serves."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _EVENT_FIELDS: Final = {
 
 
 def builtin_kinds() -> Kinds:
-    """Return the kinds a new server serves: what schedulers and controllers read and write, and what makes pods."""
+    """Return the kinds that a new server serves: those that schedulers and controllers read and write."""
     plain, generic = Strategy(), Generic()
     # fmt: off
     return Kinds([

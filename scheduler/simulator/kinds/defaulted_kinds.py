@@ -1,6 +1,6 @@
-"""Kinds that no one here acts on: what they are filled in with, for those who watch and write them.
+"""Kinds that no simulated controller handles: their defaults, for clients that watch and write them.
 
-kube-controller-manager begins to work only once it could list them all.
+kube-controller-manager starts to work only when it has listed all of them.
 
 Source:
     kube-apiserver v1.36, the defaults.go and strategy.go of each.
@@ -27,7 +27,7 @@ class Plain(Strategy):
 
 
 class WithStatus(Strategy):
-    """Kinds with a status of their own, and no generation."""
+    """Kinds with a status and without a generation."""
 
     has_status = True
 
@@ -101,7 +101,7 @@ class AutoscalerStrategy(WithStatus):
 
 
 class OldAutoscalerStrategy(AutoscalerStrategy):
-    """HorizontalPodAutoscalers in version v1, which knows no other metric than the use of cpu."""
+    """HorizontalPodAutoscalers in version v1, whose only metric is cpu utilization."""
 
     def to_storage(self, obj: Object) -> Object:
         spec = dict(obj["spec"])
@@ -129,7 +129,7 @@ def _cpu_metric(share: int) -> Object:
 
 
 class SigningRequestStrategy(WithStatus):
-    """The rules of CertificateSigningRequests: only their status and approval change."""
+    """The rules of CertificateSigningRequests: only status and approval can change."""
 
     def prepare_update(self, obj: Object, old: Object) -> None:
         super().prepare_update(obj, old)
@@ -156,7 +156,7 @@ class PodTemplateStrategy(Plain):
 
 
 class AdmissionPolicyStrategy(Generic):
-    """The rules of ValidatingAdmissionPolicies; no policy is asked here."""
+    """The rules of ValidatingAdmissionPolicies; policies are not evaluated."""
 
     unconditional_update = False
 

@@ -1,4 +1,4 @@
-"""What names of devices, pools and attributes look like, and which selectors and parameters of devices are valid.
+"""Validation of names of devices, pools and attributes, and of selectors and parameters of devices.
 
 Source:
     kube-apiserver v1.36, pkg/apis/resource/validation/validation.go.
@@ -38,7 +38,7 @@ _C_IDENTIFIER_RULE: Final = (
 
 
 def validate_label(name: str, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the name of a request, or another DNS label that must be there."""
+    """Yield the errors of the name of a request, or of another required DNS label."""
     if not name:
         yield required(path)
     elif problem := dns_label(name):
@@ -49,13 +49,13 @@ validate_device_name = validate_label
 
 
 def validate_subdomain(name: str, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with a name that must be a DNS subdomain."""
+    """Yield the errors of a name that must be a DNS subdomain."""
     if problem := dns_subdomain(name):
         yield invalid_value(path, f'"{name}"', problem)
 
 
 def validate_pool_name(name: str, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the name of a pool: DNS subdomains with slashes between them."""
+    """Yield the errors of the name of a pool: DNS subdomains separated by slashes."""
     if not name:
         yield required(path)
         return
@@ -64,10 +64,10 @@ def validate_pool_name(name: str, path: str) -> Iterator[Cause]:
 
 
 def validate_qualified(name: str, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the name of an attribute or a capacity, which may have a domain."""
+    """Yield the errors of the name of an attribute or capacity, which may have a domain."""
     domain, slash, own = name.rpartition("/")
     if "/" in domain:
-        return  # as upstream, which looks at one slash only
+        return  # as upstream, which checks only one slash
     if slash and not domain:
         yield invalid_value(path, '""', "the domain must not be empty")
     elif slash:
@@ -82,7 +82,7 @@ def validate_qualified(name: str, path: str) -> Iterator[Cause]:
 
 
 def validate_fully_qualified(name: str, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the name of an attribute that must have a domain."""
+    """Yield the errors of the name of an attribute that must have a domain."""
     yield from validate_qualified(name, path)
     if "/" not in name:
         problem = "a fully qualified name must be a domain and a name separated by a slash"
@@ -90,14 +90,14 @@ def validate_fully_qualified(name: str, path: str) -> Iterator[Cause]:
 
 
 def duplicates(keys: Sequence[str], path: str) -> Iterator[Cause]:
-    """Yield which items of a list have the key of one before."""
+    """Yield the items of a list whose key occurs before."""
     for index, key in enumerate(keys):
         if key in keys[:index]:
             yield duplicate(f"{path}[{index}]", key)
 
 
 def validate_binding_conditions(holder: Object, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the conditions that a device waits for when it is bound."""
+    """Yield the errors of the binding conditions of a device."""
     wanted = holder.get("bindingConditions", [])
     failures = holder.get("bindingFailureConditions", [])
     for field, names in (("bindingConditions", wanted), ("bindingFailureConditions", failures)):
@@ -119,7 +119,7 @@ def validate_binding_conditions(holder: Object, path: str) -> Iterator[Cause]:
 
 
 def validate_selectors(selectors: Sequence[Object], path: str) -> Iterator[Cause]:
-    """Yield what is wrong with selectors of devices."""
+    """Yield the errors of selectors of devices."""
     if len(selectors) > _MOST_SELECTORS:
         yield too_many(path, len(selectors), _MOST_SELECTORS)
         return
@@ -131,7 +131,7 @@ def validate_selectors(selectors: Sequence[Object], path: str) -> Iterator[Cause
 
 
 def validate_opaque(config: Object, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with parameters for a driver."""
+    """Yield the errors of parameters for a driver."""
     opaque = config.get("opaque")
     if opaque is None:
         yield required(f"{path}.opaque")

@@ -1,4 +1,4 @@
-"""DeviceClasses, and the ResourceSlices in which drivers say which devices there are.
+"""DeviceClasses, and ResourceSlices, in which drivers publish devices.
 
 Source:
     kube-apiserver v1.36, pkg/registry/resource/{deviceclass,resourceslice}/strategy.go and
@@ -105,7 +105,7 @@ class ResourceSliceStrategy(Strategy):
 
 
 def _time_taints(spec: Object, cluster: Cluster) -> None:
-    """Say of new taints since when they are there."""
+    """Set the time of new taints."""
     for device in spec.get("devices", ()):
         for taint in device.get("taints", ()):
             taint.setdefault("timeAdded", cluster.timestamp())
@@ -152,7 +152,7 @@ def _validate_slice(spec: Object) -> Iterator[Cause]:
 
 
 def _validate_places(holder: Object, path: str, places: Sequence[str], problem: str) -> Iterator[Cause]:
-    """Yield what is wrong with where devices are, which must be said in one way."""
+    """Yield the errors of the node selection of devices, which must be given in exactly one way."""
     found = []
     for field in places:
         if field not in holder:

@@ -1,4 +1,4 @@
-"""What a PodDisruptionBudget counts, and what it allows.
+"""Counting of pods for PodDisruptionBudgets.
 
 Source:
     kube-controller-manager v1.36, pkg/controller/disruption/disruption.go.
@@ -23,12 +23,12 @@ ALLOWED: Final = "DisruptionAllowed"
 
 
 class DisruptionBudgetStrategy(Generic):
-    """The rules of budgets: they allow nothing until a controller has counted pods."""
+    """The rules of budgets: they allow no disruption until a controller has counted pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The numbers in a budget's status, but for what it allows."""
+    """The numbers in a budget's status, except the allowed disruptions."""
 
     expected_pods: int
     desired_healthy: int
@@ -42,7 +42,7 @@ class Count:
 
 
 def covers(budget: Object, pod: Object) -> bool:
-    """Whether a pod is a budget's to protect; no selector selects none, an empty one all of the namespace."""
+    """Return whether a budget covers a pod; no selector matches none, an empty one all of the namespace."""
     selector = budget.get("spec", {}).get("selector")
     if selector is None or budget["metadata"]["namespace"] != pod["metadata"]["namespace"]:
         return False
@@ -50,7 +50,7 @@ def covers(budget: Object, pod: Object) -> bool:
 
 
 def needs_scale(budget: Object) -> bool:
-    """Whether a budget is relative to how many pods their controllers want."""
+    """Return whether a budget is relative to the number of replicas."""
     spec = budget.get("spec", {})
     return "maxUnavailable" in spec or isinstance(spec.get("minAvailable"), str)
 
@@ -60,8 +60,8 @@ def count(budget: Object, pods: Iterable[Object], scale: int) -> Count:
 
     Args:
         budget: the PodDisruptionBudget.
-        pods: all it covers.
-        scale: how many pods their controllers want in all.
+        pods: the pods that it covers.
+        scale: total number of replicas of their controllers.
     """
     pods = list(pods)
     spec = budget.get("spec", {})
@@ -82,7 +82,7 @@ def count(budget: Object, pods: Iterable[Object], scale: int) -> Count:
 
 
 def scaled(value: int | str, whole: int, *, round_up: bool = True) -> int:
-    """Read a number or a percentage of a whole."""
+    """Return a number, or a percentage of a whole as a number."""
     if not isinstance(value, str):
         return value
     hundredths = int(value.removesuffix("%")) * whole
@@ -90,7 +90,7 @@ def scaled(value: int | str, whole: int, *, round_up: bool = True) -> int:
 
 
 def conditions(budget: Object, allowed: int, now: str) -> list[Object]:
-    """Return the conditions of a budget: one, that says whether any disruption is allowed."""
+    """Return the conditions of a budget: one, which tells whether any disruption is allowed."""
     new = {
         "type": ALLOWED,
         "status": "True" if allowed > 0 else "False",

@@ -1,4 +1,4 @@
-"""Events: one storage, seen through core/v1 and events.k8s.io/v1, which name the same fields differently.
+"""Events: one storage, served as core/v1 and events.k8s.io/v1, which name the same fields differently.
 
 Source:
     kube-apiserver v1.36, pkg/apis/events/v1/conversion.go and pkg/apis/core/validation/events.go.
@@ -41,7 +41,7 @@ INVOLVED_FIELDS: Final = ("kind", "namespace", "name", "uid", "apiVersion", "res
 
 
 class CoreEventStrategy(Strategy):
-    """The rules of events as core/v1 writes them: nearly none."""
+    """The rules of events in core/v1: nearly none."""
 
     create_on_update = True
 
@@ -50,10 +50,10 @@ class CoreEventStrategy(Strategy):
 
 
 class EventStrategy(CoreEventStrategy):
-    """The rules of events as events.k8s.io/v1 writes them."""
+    """The rules of events in events.k8s.io/v1."""
 
     def default(self, obj: Object) -> None:
-        """Fill in what core/v1 always has, for that is what is stored."""
+        """Add the fields that core/v1 always has, because that is the stored version."""
         fill_in(api_type("v1", "Event"), obj)
 
     def to_storage(self, obj: Object) -> Object:
@@ -89,7 +89,7 @@ class EventStrategy(CoreEventStrategy):
 
 
 def _validate_always(obj: Object, reporting_field: str) -> Iterator[Cause]:
-    """Yield what is wrong with an event in either version.
+    """Yield the errors of an event in either version.
 
     Source:
         kube-apiserver v1.36, pkg/apis/core/validation/events.go, legacyValidateEvent.

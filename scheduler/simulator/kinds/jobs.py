@@ -1,4 +1,4 @@
-"""Jobs: what they are filled in with, and what may change of them.
+"""Jobs: their defaults, and which fields can change.
 
 Source:
     kube-apiserver v1.36, pkg/apis/batch/v1/defaults.go and pkg/registry/batch/job/strategy.go.
@@ -85,7 +85,7 @@ class JobStrategy(Generic):
 
 
 def _is_elastic(spec: Object, before: Object) -> bool:
-    """Whether an indexed Job changes its completions together with its parallelism."""
+    """Return whether an indexed Job changes its completions together with its parallelism."""
     return (
         before.get("completionMode") == "Indexed"
         and before.get("completions") == before.get("parallelism")

@@ -1,4 +1,4 @@
-"""Leases: who holds them decides by the resourceVersion, so no update goes without one."""
+"""Leases: leader election relies on the resourceVersion, so an update requires one."""
 
 from __future__ import annotations
 

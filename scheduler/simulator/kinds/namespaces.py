@@ -1,4 +1,4 @@
-"""Namespaces: they are emptied before they go."""
+"""Namespaces: their content is deleted before they are."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class NamespaceStrategy(Strategy):
             raise StatusError(403, "Forbidden", message, {"name": name, "kind": "namespaces"})
 
     def begin_delete(self, obj: Object, cluster: Cluster) -> Object | None:
-        """Mark a namespace as terminating for as long as a finalizer holds it.
+        """Mark a namespace as terminating as long as it has a finalizer.
 
         Raises:
-            StatusError: 409, it is terminating already.
+            StatusError: 409, it is already terminating.
         """
         metadata = obj["metadata"]
         if not obj["spec"].get("finalizers"):
@@ -79,7 +79,7 @@ class NamespaceStrategy(Strategy):
         }
 
     def is_released(self, obj: Object) -> bool:
-        """Whether a terminating namespace is empty, which its finalizers stand for."""
+        """Return whether a terminating namespace is empty, so that it has no finalizers."""
         metadata = obj["metadata"]
         return "deletionTimestamp" in metadata and not (
             metadata.get("finalizers") or obj["spec"].get("finalizers")

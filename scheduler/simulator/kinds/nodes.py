@@ -1,4 +1,4 @@
-"""Nodes: their defaults, and what is wrong with their taints and resources."""
+"""Nodes: their defaults, and validation of their taints and resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class NodeStrategy(Strategy):
-    """The rules of nodes; unlike others, a new node keeps the status it comes with."""
+    """The rules of nodes; unlike other kinds, a new node keeps its status."""
 
     has_status = True
 
@@ -31,14 +31,14 @@ class NodeStrategy(Strategy):
 
     def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
         yield from self.validate(obj)
-        # Upstream says it twice.
+        # Upstream reports these errors twice.
         yield from validate_taints(obj["spec"].get("taints", ()), "metadata.taints")
 
     def validate_part_update(self, obj: Object, old: Object) -> Iterator[Cause]:
         return _validate_amounts(obj)
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
-        """Leave a new node as it is."""
+        """Keep a new node unchanged."""
 
 
 def _validate_amounts(node: Object) -> Iterator[Cause]:

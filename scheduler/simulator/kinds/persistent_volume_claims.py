@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims: their class, their protection, and what may change of them.
+"""PersistentVolumeClaims: their class, their protection, and which fields can change.
 
 Source:
     kube-apiserver v1.36, pkg/registry/core/persistentvolumeclaim/strategy.go, pkg/apis/core/validation/validation.go,
@@ -104,13 +104,13 @@ class PersistentVolumeClaimStrategy(Strategy):
 
 
 def class_of(claim: Object) -> str | None:
-    """Return the class a claim or a volume is of: "" for none at all, None where it does not say."""
+    """Return the class of a claim or volume: "" for no class, None if it is not set."""
     annotation: str | None = claim["metadata"].get("annotations", {}).get(_BETA_CLASS)
     return claim["spec"].get("storageClassName") if annotation is None else annotation
 
 
 def default_class(classes: Iterable[Object]) -> str:
-    """Return the class of claims that name none: the youngest of the default ones; "" without any.
+    """Return the class of claims that name none: the newest default class; "" if there is none.
 
     Source:
         kube-apiserver v1.36, pkg/volume/util/storageclass.go, GetDefaultClass.
@@ -124,13 +124,13 @@ def default_class(classes: Iterable[Object]) -> str:
 
 
 def is_default_class(class_: Object) -> bool:
-    """Whether claims that name no class may get this one."""
+    """Return whether a class is a default class."""
     annotations = class_["metadata"].get("annotations", {})
     return any(annotations.get(name) == "true" for name in _IS_DEFAULT)
 
 
 def validate_claim_spec(spec: Object, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the spec of a claim, or of a template of claims."""
+    """Yield the errors of the spec of a claim, or of a template of claims."""
     modes = spec.get("accessModes", ())
     if not modes:
         yield required(f"{path}.accessModes", "at least 1 access mode is required")
@@ -151,7 +151,7 @@ def validate_claim_spec(spec: Object, path: str) -> Iterator[Cause]:
 
 
 def _validate_change(obj: Object, old: Object) -> Iterator[Cause]:
-    """Yield what may not change in a claim.
+    """Yield the changes of a claim that are not allowed.
 
     Source:
         kube-apiserver v1.36, pkg/apis/core/validation/validation.go, ValidatePersistentVolumeClaimUpdate.
@@ -194,7 +194,7 @@ def _size(spec: Object) -> Quantity:
 
 
 def _normalize_data_sources(spec: Object) -> None:
-    """Drop a source that no one could read, and let dataSource and dataSourceRef say the same.
+    """Remove a source of an unknown kind, and make dataSource and dataSourceRef equal.
 
     Source:
         kube-apiserver v1.36, pkg/api/persistentvolumeclaim/util.go.

@@ -1,4 +1,4 @@
-"""PersistentVolumes: what they are filled in with, and what may change of them.
+"""PersistentVolumes: their defaults, and which fields can change.
 
 Source:
     kube-apiserver v1.36, pkg/registry/core/persistentvolume/strategy.go, pkg/apis/core/validation/validation.go and
@@ -100,20 +100,20 @@ class PersistentVolumeStrategy(Strategy):
 
 
 def protect(obj: Object, finalizer: str) -> None:
-    """Keep a new object from going while it is used."""
+    """Add a finalizer to a new object, which protects it while it is used."""
     finalizers = obj["metadata"].get("finalizers", [])
     if finalizer not in finalizers:
         obj["metadata"]["finalizers"] = [*finalizers, finalizer]
 
 
 def immutable(obj: Object, old: Object, field: str, path: str = "") -> Iterator[Cause]:
-    """Yield that a field has changed, if it has."""
+    """Yield an error if a field has changed."""
     if obj.get(field) != old.get(field):
         yield invalid_value(path or field, json_text(obj.get(field)), "field is immutable")
 
 
 def validate_access_modes(modes: Sequence[str], path: str) -> Iterator[Cause]:
-    """Yield what is wrong with access modes."""
+    """Yield the errors of access modes."""
     for mode in modes:
         if mode not in _ACCESS_MODES:
             yield not_supported(path, mode, _ACCESS_MODES)
@@ -122,19 +122,19 @@ def validate_access_modes(modes: Sequence[str], path: str) -> Iterator[Cause]:
 
 
 def validate_class_name(name: str, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the name of a class."""
+    """Yield the errors of the name of a class."""
     if name and (problem := dns_subdomain(name)):
         yield invalid_value(path, f'"{name}"', problem)
 
 
 def validate_positive(text: str, path: str) -> Iterator[Cause]:
-    """Yield that a quantity is not above zero, if it is not."""
+    """Yield an error if a quantity is not positive."""
     if parse_quantity(text).unscaled <= 0:
         yield invalid_value(path, f'"{text}"', "must be greater than zero")
 
 
 def validate_driver_name(name: str, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the name of a driver.
+    """Yield the errors of the name of a driver.
 
     Source:
         kube-apiserver v1.36, pkg/apis/core/validation/validation.go, ValidateCSIDriverName.
@@ -191,7 +191,7 @@ def _validate_attributes_class(spec: Object) -> Iterator[Cause]:
 
 
 def _source(spec: Object) -> Object:
-    """Return where a volume's data are."""
+    """Return the volume source of a spec."""
     return {name: value for name, value in spec.items() if name not in _NO_SOURCES}
 
 
@@ -214,7 +214,7 @@ def _validate_source(spec: Object) -> Iterator[Cause]:
 
 
 def _last_of_sources(name: str) -> tuple[bool, bool]:
-    """Order sources as upstream looks at them: hostPath first, csi last."""
+    """Sort key for sources in upstream's order: hostPath first, csi last."""
     return name == "csi", name != "hostPath"
 
 

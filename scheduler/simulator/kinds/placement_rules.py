@@ -1,4 +1,4 @@
-"""Which wishes of pods about where they run are valid: affinity, spreading, tolerations and gates; and taints of nodes.
+"""Validation of the placement of pods: affinity, topology spread, tolerations and gates; and of the taints of nodes.
 
 Source:
     kube-apiserver v1.36, pkg/apis/core/validation/validation.go.
@@ -45,7 +45,7 @@ _HEAVIEST: Final = 100
 
 
 def validate_placement(spec: Object, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with where a pod, or a template of pods, is to run."""
+    """Yield the errors of the placement fields of a pod, or of a pod template."""
     yield from validate_labels(spec.get("nodeSelector", {}), f"{path}.nodeSelector")
     affinity = spec.get("affinity", {})
     if "nodeAffinity" in affinity:
@@ -61,7 +61,7 @@ def validate_placement(spec: Object, path: str) -> Iterator[Cause]:
 
 
 def validate_taints(taints: Sequence[Object], path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the taints of a node."""
+    """Yield the errors of the taints of a node."""
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         where, key, effect = f"{path}[{index}]", taint.get("key", ""), taint.get("effect", "")
@@ -80,7 +80,7 @@ def validate_taints(taints: Sequence[Object], path: str) -> Iterator[Cause]:
 
 
 def validate_tolerations(tolerations: Sequence[Object], path: str) -> Iterator[Cause]:
-    """Yield what is wrong with tolerations."""
+    """Yield the errors of tolerations."""
     for index, toleration in enumerate(tolerations):
         where, key, effect = f"{path}[{index}]", toleration.get("key", ""), toleration.get("effect", "")
         if key:
@@ -107,7 +107,7 @@ def _validate_operator(toleration: Object, path: str) -> Iterator[Cause]:
         if value:
             yield invalid_value(path, f'"{value}"', "value must be empty when `operator` is 'Exists'")
     elif operator in _NUMERIC:
-        # Comparisons are behind a gate that is off by default.
+        # Numeric operators need a feature gate that is disabled by default.
         yield not_supported(path, operator, ("Equal", "Exists", *_NUMERIC))
     else:
         yield not_supported(path, operator, ("Equal", "Exists"))
@@ -153,7 +153,7 @@ def _validate_term(term: Object, path: str) -> Iterator[Cause]:
 
 
 def _validate_label_keys(holder: Object, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with matchLabelKeys and mismatchLabelKeys, which are in the selector already."""
+    """Yield the errors of matchLabelKeys and mismatchLabelKeys, which are merged into the selector already."""
     selector = holder.get("labelSelector")
     wanted, unwanted = holder.get("matchLabelKeys", ()), holder.get("mismatchLabelKeys", ())
     for field, keys in (("matchLabelKeys", wanted), ("mismatchLabelKeys", unwanted)):

@@ -1,4 +1,4 @@
-"""What the API server fills in when it reads a pod or a pod template.
+"""Defaults of pods and pod templates.
 
 Source:
     kube-apiserver v1.36, pkg/apis/core/v1/defaults.go, and for the quality-of-service class
@@ -20,7 +20,7 @@ _PROBE: Final = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1
 
 
 def default_pod_spec(spec: Object) -> None:
-    """Fill in what pods and pod templates have in common."""
+    """Set the defaults that pods and pod templates share."""
     for field in ("containers", "initContainers"):
         for container in spec.get(field, ()):
             _default_container(container)
@@ -39,12 +39,12 @@ def default_pod_spec(spec: Object) -> None:
 
 
 def default_claim_spec(spec: Object) -> None:
-    """Fill in the spec of a claim, or of a template of claims."""
+    """Set the defaults of the spec of a claim, or of a template of claims."""
     spec.setdefault("volumeMode", "Filesystem")
 
 
 def default_pod(pod: Object) -> None:
-    """Fill in what a pod has that a template lacks; it may be one that no server has read."""
+    """Set the defaults of a pod, also of one that no server has read."""
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
     for field in ("containers", "initContainers"):
@@ -59,7 +59,7 @@ def default_pod(pod: Object) -> None:
 
 
 def qos_class(spec: Object) -> str:
-    """Return the quality of service a pod's requests and limits make.
+    """Return the quality of service class from a pod's requests and limits.
 
     Source:
         kube-apiserver v1.36, pkg/apis/core/helper/qos/qos.go, ComputePodQOS.
@@ -82,7 +82,7 @@ def qos_class(spec: Object) -> str:
 
 
 def _add_positive(total: dict[str, Quantity], quantities: dict[str, str]) -> int:
-    """Add what is above zero of cpu and memory; returns how many were."""
+    """Add positive amounts of cpu and memory; return how many there were."""
     found = 0
     for name in _COMPUTE:
         quantity = parse_quantity(quantities.get(name, 0))
@@ -105,7 +105,7 @@ def _default_container(container: Object) -> None:
 
 
 def _is_latest(image: str) -> bool:
-    """Whether an image is named without a tag or digest, or with the tag latest."""
+    """Return whether an image has no tag and no digest, or the tag latest."""
     last = image.rpartition("/")[2]
     if "@" in last:
         return False
@@ -130,7 +130,7 @@ def _default_volume(volume: Object) -> None:
 
 
 def _default_pod_level_requests(spec: Object) -> None:
-    """Fill in the requests of the pod as a whole: from the containers, else from its own limits.
+    """Set the pod-level requests: from the containers, else from the pod-level limits.
 
     Source:
         kube-apiserver v1.36, pkg/apis/core/v1/defaults.go, defaultPodRequests.

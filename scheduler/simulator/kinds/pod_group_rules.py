@@ -1,4 +1,4 @@
-"""Which Workloads and PodGroups are valid; what may change of them is nothing that matters.
+"""Validation of Workloads and PodGroups, whose specs are immutable.
 
 Source:
     kube-apiserver v1.36, pkg/apis/scheduling/v1alpha2/zz_generated.validations.go and
@@ -38,7 +38,7 @@ _HIGHEST_PRIORITY: Final = 1_000_000_000
 
 
 def validate_workload(spec: Object) -> Iterator[Cause]:
-    """Yield what is wrong with the spec of a new Workload."""
+    """Yield the errors of the spec of a new Workload."""
     if "controllerRef" in spec:
         yield from _validate_controller(spec["controllerRef"], "spec.controllerRef")
     templates = spec.get("podGroupTemplates", ())
@@ -57,7 +57,7 @@ def validate_workload(spec: Object) -> Iterator[Cause]:
 
 
 def validate_workload_update(spec: Object, before: Object) -> Iterator[Cause]:
-    """Yield what has changed in the spec of a Workload, none of which may."""
+    """Yield the changes of the spec of a Workload, none of which is allowed."""
     yield from _validate_unchanged(spec, before, ("controllerRef", "podGroupTemplates"))
     templates = spec.get("podGroupTemplates", ())
     if templates != before.get("podGroupTemplates", ()):
@@ -65,19 +65,19 @@ def validate_workload_update(spec: Object, before: Object) -> Iterator[Cause]:
 
 
 def validate_pod_group(spec: Object) -> Iterator[Cause]:
-    """Yield what is wrong with the spec of a new PodGroup."""
+    """Yield the errors of the spec of a new PodGroup."""
     if "podGroupTemplateRef" in spec:
         yield from _validate_template_reference(spec["podGroupTemplateRef"], "spec.podGroupTemplateRef")
     yield from _validate_scheduling(spec, "spec")
 
 
 def validate_pod_group_update(spec: Object, before: Object) -> Iterator[Cause]:
-    """Yield what has changed in the spec of a PodGroup, none of which may."""
+    """Yield the changes of the spec of a PodGroup, none of which is allowed."""
     yield from _validate_unchanged(spec, before, _GROUP_FIELDS)
 
 
 def validate_pod_group_status(status: Object) -> Iterator[Cause]:
-    """Yield what is wrong with the status of a PodGroup."""
+    """Yield the errors of the status of a PodGroup."""
     yield from validate_conditions(status.get("conditions", ()), "status.conditions")
 
 
@@ -88,7 +88,7 @@ def _validate_unchanged(spec: Object, before: Object, fields: Sequence[str]) -> 
 
 
 def _validate_scheduling(holder: Object, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with what a PodGroup and its template both say."""
+    """Yield the errors of the fields that PodGroups and their templates share."""
     policy = holder["schedulingPolicy"]
     yield from _validate_one_of(policy, _POLICIES, f"{path}.schedulingPolicy")
     if "gang" in policy:
@@ -172,7 +172,7 @@ def _validate_path_segment(name: str, path: str) -> Iterator[Cause]:
 
 
 def _as_go_writes(template: Object) -> Object:
-    """Return a template with its fields in order, and null for those that Go writes always."""
+    """Return a template with its fields in order, and null for fields that Go always encodes."""
     fields = api_type("scheduling.k8s.io/v1alpha2", "PodGroupTemplate").by_name.values()
     return {
         field.name: template.get(field.name)

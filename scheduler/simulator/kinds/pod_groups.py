@@ -1,6 +1,6 @@
-"""Workloads and PodGroups: what pods that are placed together say of that.
+"""Workloads and PodGroups: pods that are placed together.
 
-They are served as with the feature gates GenericWorkload, GangScheduling, TopologyAwareWorkloadScheduling and
+They are served with the feature gates GenericWorkload, GangScheduling, TopologyAwareWorkloadScheduling and
 WorkloadAwarePreemption, and without DRAWorkloadResourceClaims.
 
 Source:
@@ -40,7 +40,7 @@ _OWN_METADATA: Final = names("labels annotations finalizers ownerReferences")
 
 
 class GroupWorkloadStrategy(Strategy):
-    """The rules of Workloads, which hold templates of PodGroups; nobody here makes groups of them."""
+    """The rules of Workloads, which contain templates of PodGroups; no simulated controller creates groups from them."""
 
     def prepare_create(self, obj: Object, cluster: Cluster) -> None:
         _drop_template_claims(obj)
@@ -111,10 +111,10 @@ def _set_priority(group: Object, cluster: Cluster) -> None:
 
 
 def _check_template(group: Object, cluster: Cluster) -> None:
-    """Refuse a group that is made from a template which is not there.
+    """Reject a group whose template does not exist.
 
     Raises:
-        StatusError: 403, it is not.
+        StatusError: 403, it does not exist.
     """
     reference = group["spec"].get("podGroupTemplateRef")
     if reference is None:

@@ -1,6 +1,6 @@
-"""Which pods are valid, and what may change in one.
+"""Validation of pods, and of their changes.
 
-Only rules that a scheduler or its users can run into; most fields are taken as they come.
+Only rules that are relevant for a scheduler or its users; most fields are not validated.
 
 Source:
     kube-apiserver v1.36, pkg/apis/core/validation/validation.go.
@@ -43,7 +43,7 @@ _LONGEST_SECONDS: Final = 2**31 - 1
 
 
 def validate_pod(pod: Object) -> Iterator[Cause]:
-    """Yield what is wrong with a new pod."""
+    """Yield the errors of a new pod."""
     spec = pod["spec"]
     yield from validate_pod_spec(spec, "spec", pod["metadata"].get("name", ""))
     if spec.get("nodeName") and spec.get("schedulingGates"):
@@ -51,7 +51,7 @@ def validate_pod(pod: Object) -> Iterator[Cause]:
 
 
 def validate_pod_spec(spec: Object, path: str, pod_name: str = "") -> Iterator[Cause]:
-    """Yield what is wrong with the spec of a pod, or of a template of pods, which has no name."""
+    """Yield the errors of the spec of a pod, or of a pod template, which has no name."""
     yield from _validate_volumes(spec.get("volumes", ()), f"{path}.volumes", pod_name)
     volumes = {volume.get("name", "") for volume in spec.get("volumes", ())}
     claims = {claim["name"] for claim in spec.get("resourceClaims", ()) if claim.get("name")}
@@ -82,7 +82,7 @@ def validate_pod_spec(spec: Object, path: str, pod_name: str = "") -> Iterator[C
 
 
 def validate_pod_update(new: Object, old: Object) -> Iterator[Cause]:
-    """Yield what is wrong with a change of a pod."""
+    """Yield the errors of a change of a pod."""
     after, before = new["spec"], old["spec"]
     if after == before:
         return
@@ -110,7 +110,7 @@ def validate_pod_update(new: Object, old: Object) -> Iterator[Cause]:
 
 
 def _validate_gated_update(after: Object, before: Object) -> Iterator[Cause]:
-    """Yield where a gated pod was not only told more of the node it is to run on."""
+    """Yield the changes of a gated pod other than additions to its node selection."""
     selector = after.get("nodeSelector", {})
     if not before.get("nodeSelector", {}).items() <= selector.items():
         problem = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
@@ -134,7 +134,7 @@ def _required_terms(spec: Object) -> Sequence[Object]:
 
 
 def _only_adds(new: Object, old: Object) -> bool:
-    """Whether a term of a node selector demands what it did, and perhaps more."""
+    """Return whether a term of a node selector keeps all its requirements, and may have more."""
     parts = ("matchExpressions", "matchFields")
     if not any(old.get(part) for part in parts):
         return not any(new.get(part) for part in parts)
@@ -146,7 +146,7 @@ def _without_seconds(toleration: Object) -> Object:
 
 
 def _fixed_part(spec: Object, before: Object) -> Object:
-    """Return a spec without what an update may change; `before` says what else may change while gated."""
+    """Return a spec without the fields that may change; `before` determines what else may change while gated."""
     changeable = {"activeDeadlineSeconds", "tolerations", "schedulingGates"}
     fixed = {name: value for name, value in spec.items() if name not in changeable}
     for field in ("containers", "initContainers"):
@@ -163,7 +163,7 @@ def _fixed_part(spec: Object, before: Object) -> Object:
 
 
 def _difference(after: Object, before: Object) -> str:
-    """Show the fields that differ, as lines of a diff."""
+    """Return the fields that differ, as lines of a diff."""
     lines = []
     for name in sorted({*after, *before}):
         if after.get(name) != before.get(name):
@@ -200,7 +200,7 @@ def _validate_volumes(volumes: Sequence[Object], path: str, pod_name: str) -> It
 
 
 def _order_of_source(name: str) -> tuple[bool, bool, str]:
-    """Order sources of volumes as upstream looks at the most common ones."""
+    """Sort key for the most common volume sources in upstream's order."""
     return name != "emptyDir", name != "hostPath", name
 
 
@@ -240,7 +240,7 @@ def _validate_resource_claims(claims: Sequence[Object], path: str) -> Iterator[C
 
 
 def _validate_scheduling_group(group: Object, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the group of pods that a pod belongs to; it need not be there."""
+    """Yield the errors of the pod group of a pod; the group need not exist."""
     name = group.get("podGroupName")
     if name is None:
         yield invalid_value(path, "null", "must specify one of: `podGroupName`")

@@ -1,4 +1,4 @@
-"""Pods: what admission makes of them, and how they end."""
+"""Pods: admission, and deletion."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class PodStrategy(Strategy):
         return validate_pod_update(obj, old)
 
     def grace_period(self, obj: Object, requested: int | None) -> int | None:
-        """Return how long a pod gets: nothing when it is on no node, or has ended.
+        """Return the grace period of a pod: 0 if it has no node or has ended.
 
         Source:
             kube-apiserver v1.36, pkg/registry/core/pod/strategy.go, CheckGracefulDelete.
@@ -95,7 +95,7 @@ class PodStrategy(Strategy):
 
 
 def topology_labels(node_name: str, cluster: Cluster) -> dict[str, str]:
-    """Return the labels of a node that its pods get as well.
+    """Return the labels of a node that its pods get.
 
     Source:
         kube-apiserver v1.36, plugin/pkg/admission/podtopologylabels.
@@ -106,7 +106,7 @@ def topology_labels(node_name: str, cluster: Cluster) -> dict[str, str]:
 
 
 def add_default_tolerations(spec: Object) -> None:
-    """Let a pod stay five minutes on a node that fails, unless it says how long itself.
+    """Add tolerations with which a pod stays five minutes on a failed node, unless it has its own.
 
     Source:
         kube-apiserver v1.36, plugin/pkg/admission/defaulttolerationseconds.
@@ -159,7 +159,7 @@ def _refused(pod: Object, problem: str) -> StatusError:
 
 
 def _merge_label_keys(pod: Object) -> None:
-    """Write matchLabelKeys into the selectors they stand beside.
+    """Merge matchLabelKeys and mismatchLabelKeys into their selectors.
 
     Source:
         kube-apiserver v1.36, pkg/registry/core/pod/strategy.go, mutatePodAffinity and
@@ -187,15 +187,15 @@ def _merge_label_keys(pod: Object) -> None:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether a pod's condition Ready is true."""
+    """Return whether a pod's condition Ready is true."""
     return is_true(pod, "Ready")
 
 
 def has_ended(pod: Object) -> bool:
-    """Whether all of a pod's containers have ended for good."""
+    """Return whether a pod has ended."""
     return pod["status"].get("phase") in {"Succeeded", "Failed"}
 
 
 def is_active(pod: Object) -> bool:
-    """Whether a pod is neither at its end nor on its way out."""
+    """Return whether a pod has not ended and is not terminating."""
     return not has_ended(pod) and not is_terminating(pod)

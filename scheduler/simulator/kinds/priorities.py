@@ -1,4 +1,4 @@
-"""The PriorityClass of a pod or of a group of pods, as admission finds it.
+"""The PriorityClass of a pod or pod group, as in admission.
 
 Source:
     kube-apiserver v1.36, plugin/pkg/admission/priority/admission.go.
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def priority_class(spec: Object, cluster: Cluster, refused: Callable[[str], StatusError]) -> Object:
-    """Return the class that a spec names, or the global default, whose name the spec then gets; empty for neither.
+    """Return the class of a spec, or the global default, whose name is set in the spec; empty if there is none.
 
     Args:
-        spec: of a pod or a group, with `priorityClassName`.
-        cluster: with the classes.
-        refused: makes the refusal of a problem.
+        spec: spec of a pod or group, with `priorityClassName`.
+        cluster: the store with the classes.
+        refused: creates the error from a message.
 
     Raises:
         StatusError: there is no class of that name.

@@ -1,4 +1,4 @@
-"""ResourceClaims and their templates: which devices are asked for, which were given, and to whom.
+"""ResourceClaims and their templates: requests of devices, allocations, and reservations.
 
 Source:
     kube-apiserver v1.36, pkg/registry/resource/resourceclaim/strategy.go, pkg/apis/resource/v1/defaults.go and
@@ -54,14 +54,14 @@ _EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 
 
 StatusGuard = Callable[["Object", "Object"], "Iterable[Cause]"]
-"""Says what of a changed claim's status its author may not change, given the claim as it was."""
+"""Returns the changes of a claim's status that its author may not make; arguments are the new and the old claim."""
 
 
 class ResourceClaimStrategy(Strategy):
     """The rules of ResourceClaims.
 
     Attributes:
-        guard: who looks at what authors write into the status; None lets them write everything.
+        guard: checks what authors write into the status; None allows everything.
     """
 
     guard: StatusGuard | None = None
@@ -72,7 +72,7 @@ class ResourceClaimStrategy(Strategy):
         _default_spec(obj["spec"])
 
     def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
-        """Let go of what was said of devices that the claim no longer has."""
+        """Remove the status of devices that are no longer allocated."""
         super().prepare_part_update(subresource, obj, old, cluster)
         gone = _allocated(old["status"]) - _allocated(obj["status"])
         kept = [one for one in obj["status"].get("devices", ()) if _device_id(one) not in gone]
@@ -106,7 +106,7 @@ class ResourceClaimTemplateStrategy(Strategy):
 
 
 def put_status_guard(kinds: Kinds, guard: StatusGuard) -> None:
-    """Have somebody look at what is written into the status of claims."""
+    """Set the guard for the status of claims."""
     for kind in kinds:
         if isinstance(kind.strategy, ResourceClaimStrategy):
             kind.strategy.guard = guard
@@ -127,7 +127,7 @@ def _alternatives(request: Object) -> Sequence[Object]:
 
 
 def _names(spec: Object) -> Mapping[str, set[str]]:
-    """Return the requests of a claim with their alternatives."""
+    """Return the requests of a claim with their subrequests."""
     return {
         request.get("name", ""): {one.get("name", "") for one in _alternatives(request)}
         for request in spec["devices"].get("requests", ())
@@ -244,7 +244,7 @@ def _allocated(status: Object) -> set[tuple[str, ...]]:
 
 
 def _validate_status(obj: Object, old: Object) -> Iterator[Cause]:
-    """Yield what is wrong with the status of a claim.
+    """Yield the errors of the status of a claim.
 
     Source:
         kube-apiserver v1.36, pkg/apis/resource/validation/validation.go, validateResourceClaimStatusUpdate.

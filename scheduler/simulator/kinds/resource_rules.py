@@ -1,4 +1,4 @@
-"""Which requests of resources and of claims are valid, of containers and of nodes.
+"""Validation of the resources of containers and nodes, and of containers' claims.
 
 Source:
     kube-apiserver v1.36, pkg/apis/core/validation/validation.go, validateResourceRequirements.
@@ -50,12 +50,12 @@ _STANDARD: Final = frozenset(
 
 
 def validate_resources(resources: Object, path: str, claims: AbstractSet[str]) -> Iterator[Cause]:
-    """Yield what is wrong with the resources of a container.
+    """Yield the errors of the resources of a container.
 
     Args:
-        resources: as in `resources`.
-        path: of them.
-        claims: the names its pod has for claims.
+        resources: the `resources` field.
+        path: its path.
+        claims: names of the pod's claims.
     """
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
     for field, quantities in (("limits", limits), ("requests", requests)):
@@ -72,7 +72,7 @@ def validate_resources(resources: Object, path: str, claims: AbstractSet[str]) -
 
 
 def validate_amount(name: str, text: str, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with an amount of a resource."""
+    """Yield the errors of an amount of a resource."""
     quantity = parse_quantity(text)
     if quantity.unscaled < 0:
         yield invalid_value(path, f'"{text}"', "must be greater than or equal to 0")
@@ -106,7 +106,7 @@ def _validate_huge_pages(name: str, text: str, path: str) -> Iterator[Cause]:
 
 
 def _compare(requests: Mapping[str, str], limits: Mapping[str, str], path: str) -> Iterator[Cause]:
-    """Yield where requests and limits do not go together."""
+    """Yield the errors of requests compared with limits."""
     for name, text in requests.items():
         overcommits = is_native_resource(name) and not is_hugepage_resource_name(name)
         limit = limits.get(name)
@@ -123,7 +123,7 @@ def _compare(requests: Mapping[str, str], limits: Mapping[str, str], path: str) 
 
 
 def _validate_claims(uses: Sequence[Object], path: str, claims: AbstractSet[str]) -> Iterator[Cause]:
-    """Yield what is wrong with a container's uses of its pod's claims."""
+    """Yield the errors of a container's references to its pod's claims."""
     seen: set[str] = set()
     for index, use in enumerate(uses):
         where, name, request = f"{path}[{index}]", use.get("name", ""), use.get("request", "")

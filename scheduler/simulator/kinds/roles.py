@@ -1,4 +1,4 @@
-"""Roles and their bindings: defaults, rules, and who may write them.
+"""Roles and their bindings: defaults, validation, and prevention of privilege escalation.
 
 Source:
     kube-apiserver v1.36, pkg/apis/rbac/v1/defaults.go, pkg/apis/rbac/validation/validation.go.
@@ -25,7 +25,7 @@ _SUBJECT_GROUPS: Final = {"ServiceAccount": "", "User": GROUP, "Group": GROUP}
 
 
 def path_segment(name: str) -> str:
-    """Say what is wrong with a name that must fit between two slashes: that of roles, colons and all."""
+    """Return the error of a name that must be a path segment, as of roles, which may contain colons; "" for none."""
     if name in {".", ".."}:
         return f"may not be '{name}'"
     found = [sign for sign in ("/", "%") if sign in name]
@@ -33,17 +33,16 @@ def path_segment(name: str) -> str:
 
 
 Guard = Callable[[str, "Object", str], None]
-"""Looks at what an author grants: `roles` or such, the object as it is to be, the name in the request ("" for a new one).
-
-It raises a StatusError, 403, where they may not, and 404 for a binding to a role that is not there.
+"""Checks what an author grants. Arguments: the resource, the new object, and the name in the request ("" for a new one).
+Raises StatusError: 403 if it is not allowed, 404 for a binding to a missing role.
 """
 
 
 class _RbacStrategy(Strategy):
-    """What roles and bindings have in common.
+    """The rules that roles and bindings share.
 
     Attributes:
-        guard: who looks at what authors may grant; None lets them grant everything.
+        guard: checks what authors may grant; None allows everything.
     """
 
     name_rule = staticmethod(path_segment)
@@ -66,7 +65,7 @@ class RoleStrategy(_RbacStrategy):
     """The rules of Roles and ClusterRoles."""
 
     def default(self, obj: Object) -> None:
-        obj.setdefault("rules", None)  # as Go writes it
+        obj.setdefault("rules", None)  # as Go encodes it
 
     def validate(self, obj: Object) -> Iterator[Cause]:
         for place, rule in enumerate(obj.get("rules") or ()):
@@ -100,14 +99,14 @@ class BindingStrategy(_RbacStrategy):
 
 
 def put_guard(kinds: Kinds, guard: Guard) -> None:
-    """Have all roles and bindings looked at by a guard from now on."""
+    """Set the guard for roles and bindings."""
     for kind in kinds:
         if isinstance(kind.strategy, _RbacStrategy):
             kind.strategy.guard = guard
 
 
 def _without_bookkeeping(obj: Object) -> Object:
-    """Return what of an object is more than garbage collection needs."""
+    """Return an object without the fields of garbage collection."""
     dropped = {"ownerReferences", "finalizers", "resourceVersion", "managedFields"}
     metadata = {name: value for name, value in obj["metadata"].items() if name not in dropped}
     return {**obj, "metadata": metadata}

@@ -1,4 +1,4 @@
-"""Services: they get an address of the cluster."""
+"""Services: they get a cluster IP."""
 
 from __future__ import annotations
 

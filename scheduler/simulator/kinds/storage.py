@@ -1,4 +1,4 @@
-"""The kinds of storage.k8s.io: what they are filled in with, and what may change of them.
+"""The kinds of storage.k8s.io: their defaults, and which fields can change.
 
 Source:
     kube-apiserver v1.36, pkg/registry/storage, pkg/apis/storage/v1/defaults.go and
