@@ -1,4 +1,4 @@
-"""A kubeconfig that leads to a server."""
+"""The kubeconfig of a server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAME = "simulator"
 
 
 def may_write(path: Path) -> bool:
-    """Say whether there is nothing yet, or what `write_kubeconfig` wrote: nobody's way to a cluster is to be lost."""
+    """Return whether the file does not exist or was written by `write_kubeconfig`; other files must not be overwritten."""
     try:
         content = path.read_bytes()
         return not content or bool(json.loads(content)["current-context"] == _NAME)
@@ -24,12 +24,12 @@ def may_write(path: Path) -> bool:
 def write_kubeconfig(
     path: str | Path, server: str, token: str | None, user: str, authority: bytes = b""
 ) -> Path:
-    """Write a kubeconfig, in JSON, which is YAML, that only its owner can read.
+    """Write a kubeconfig that only its owner can read; it is JSON, which is also YAML.
 
     Args:
         path: the file.
         server: its URL.
-        token: what its user shows; None for a server that asks for none.
+        token: token of its user; None if the server needs none.
         user: the user's name.
         authority: the certificate to trust, PEM; empty without TLS.
     """

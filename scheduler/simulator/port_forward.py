@@ -1,4 +1,4 @@
-"""Stands in for a kubelet that forwards a pod's port: what listens on this machine is taken for what the pod runs.
+"""Simulates a kubelet that forwards a pod's port: a port of this machine stands for the pod's.
 
 Source:
     Kubernetes v1.36, staging/src/k8s.io/cri-streaming/pkg/streaming/portforward/websocket.go.
@@ -17,7 +17,7 @@ _PIECE: Final = 2**16
 
 
 async def forward(http: web.BaseRequest, asked: int, port: int) -> web.StreamResponse:
-    """Carry one connection that asked for a port of a pod to one of this machine, until either side ends it."""
+    """Relay a connection for a pod's port to a port of this machine, until either side ends it."""
     stream = web.WebSocketResponse(protocols=(PROTOCOL,))
     await stream.prepare(http)
     told = asked.to_bytes(2, "little")
@@ -42,7 +42,7 @@ async def forward(http: web.BaseRequest, asked: int, port: int) -> web.StreamRes
 
 
 async def _answer(reader: asyncio.StreamReader, stream: web.WebSocketResponse) -> None:
-    with suppress(ConnectionError):  # the client is gone
+    with suppress(ConnectionError):  # the client disconnected
         while piece := await reader.read(_PIECE):
             await stream.send_bytes(b"\0" + piece)
         await stream.close()

@@ -1,4 +1,4 @@
-"""What was asked of the server, kept for tests and for people who wonder."""
+"""The requests to the server, kept for tests and for users."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
-    """One request that was answered, or whose watch began.
+    """One request that was answered, or a watch that started.
 
     Attributes:
-        at_seconds: when it came, by the server's monotonic clock.
-        method: of HTTP.
-        path: without the query.
-        query: its parameters.
-        status: of the answer; 0 when it was lost on purpose.
-        body: as it came.
-        user_agent: as it came.
-        user: the name of who asked; "" for a token that is nobody's.
+        at_seconds: time of the request, by the server's monotonic clock.
+        method: HTTP method.
+        path: path without the query.
+        query: query parameters.
+        status: HTTP status of the answer; 0 if a fault dropped it.
+        body: body as received.
+        user_agent: User-Agent as received.
+        user: name of the user; "" for an unknown token.
     """
 
     at_seconds: float
@@ -38,7 +38,7 @@ class LoggedRequest:
 
     @property
     def json(self) -> Any:
-        """The body, decoded."""
+        """The decoded body."""
         return msgspec.json.decode(self.body)
 
 
@@ -48,7 +48,7 @@ class RequestLog:
     def __init__(self, limit: int) -> None:
         self._requests: deque[LoggedRequest] = deque(maxlen=limit)
         self.count = 0
-        """How many requests there ever were."""
+        """The number of requests since the start."""
 
     def __iter__(self) -> Iterator[LoggedRequest]:
         return iter(self._requests)
@@ -57,7 +57,7 @@ class RequestLog:
         return len(self._requests)
 
     def add(self, request: LoggedRequest) -> None:
-        """Keep a request; the oldest goes when there are too many."""
+        """Add a request; the oldest is dropped when there are too many."""
         self._requests.append(request)
         self.count += 1
 
@@ -70,5 +70,5 @@ class RequestLog:
         ]
 
     def clear(self) -> None:
-        """Forget all requests."""
+        """Drop all requests."""
         self._requests.clear()

@@ -1,7 +1,7 @@
-"""The server itself: HTTP in front of the objects, on TCP or a Unix socket.
+"""The server: HTTP access to the objects, on TCP or a Unix socket.
 
-It runs in the caller's event loop and takes all time from that loop and one clock, so that it works just as
-well when the loop's time jumps. It starts no threads and asks no DNS.
+It runs in the caller's event loop and takes all time from that loop and one clock, so that it also works
+with simulated time. It starts no threads and makes no DNS requests.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 _FRESH_SECONDS: Final = 3.0
 _FRESH_POLL_SECONDS: Final = 0.05
 _TURNS_TO_ACCEPT: Final = 4
-"""Of the loop, until a connection that came is one that can be closed; without its listener asyncio forgets it half made."""
+"""Loop iterations until an accepted connection can be closed; without its listener asyncio forgets it half set up."""
 _STOP_SECONDS: Final = 5.0
 
 
@@ -63,14 +63,14 @@ class ApiServer:
 
     Attributes:
         store: its objects, for use in the same process.
-        faults: what goes wrong, on demand.
-        provisioner: how quick drivers of storage are.
-        provisioning_faults: what goes wrong with volumes, on demand.
-        devices: which devices nodes have.
-        ports: `namespace/name` of pods -> the port of this machine that is behind all ports forwarded to them.
-        requests: what it was asked.
-        grants: which grants of RBAC were made use of, and what was refused to whom.
-        authority: the certificate that clients are to trust, PEM; empty without TLS.
+        faults: the active faults.
+        provisioner: delays of storage drivers.
+        provisioning_faults: the active faults of volume provisioning.
+        devices: the devices of nodes.
+        ports: `namespace/name` of pods -> the port of this machine to which their forwarded ports lead.
+        requests: the request log.
+        grants: the RBAC grants that were used, and the rejected actions of each user.
+        authority: the certificate that clients must trust, PEM; empty without TLS.
     """
 
     def __init__(
@@ -96,25 +96,25 @@ class ApiServer:
         """Set up; `start` makes it listen.
 
         Args:
-            clock: where timestamps come from; the machine's when None.
+            clock: source of timestamps; None for the system clock.
             host: the IP address to listen on.
-            port: 0 for any that is free.
+            port: port; 0 for a free one.
             socket_path: a Unix socket to listen on instead.
-            token: what its owner shows, who may do everything. With None nobody needs one, unless TLS, other users or
-                RBAC call for tokens: then one is made up, and is in the kubeconfig.
-            user: the name behind the token.
-            users: the other tokens it knows: token -> whose it is.
-            tls: whether to serve HTTPS, with a certificate and an authority made for it. kubectl shows tokens over
-                nothing else.
-            rbac: whether roles and bindings decide who may do what; else, everybody known may do everything.
-            seed: of uids, names, addresses and of what faults leave to chance.
-            kubelet: whether something runs the pods that are bound, and how.
-            controllers: whether Deployments make pods, namespaces are emptied, cordoned nodes tainted, claims bound to
-                volumes and dependents collected.
-            provisioner: how quick drivers of storage are.
-            devices: how quick drivers of devices are.
-            history: how many changes of each kind are kept for watches that resume.
-            logged_requests: how many requests `requests` keeps.
+            token: the owner's token, which permits everything. With None no token is needed, unless TLS, other users or
+                RBAC require tokens: then one is generated, and written to the kubeconfig.
+            user: name of the token's user.
+            users: further tokens: token -> user.
+            tls: whether to serve HTTPS, with a generated certificate and authority. kubectl sends tokens over
+                HTTPS only.
+            rbac: whether roles and bindings decide on permissions; otherwise every known user may do everything.
+            seed: seed of uids, names, addresses and random faults.
+            kubelet: whether, and with which delays, bound pods are run.
+            controllers: whether the controllers are simulated: Deployments create pods, claims are bound to volumes,
+                cordoned nodes are tainted, namespaces are emptied, dependents are collected, and so on.
+            provisioner: delays of storage drivers.
+            devices: delays of device drivers.
+            history: number of kept changes per kind, for watches that resume.
+            logged_requests: number of requests kept in `requests`.
         """
         self._clock = clock or SystemClock()
         self._host = host
@@ -170,7 +170,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where it is; behind a Unix socket the host is a mere name."""
+        """The URL; with a Unix socket the host is only a name."""
         scheme = "http" if self._issued is None else "https"
         return f"{scheme}://localhost" if self._socket_path else f"{scheme}://{self._host}:{self._port}"
 
@@ -183,7 +183,7 @@ class ApiServer:
         return self._socket_path
 
     async def start(self) -> None:
-        """Listen, and let the stand-ins begin."""
+        """Listen, and start the simulated controllers."""
         loop = asyncio.get_running_loop()
         self._web = web.Server(self._handle, handler_cancellation=True, access_log=None)
         tls = None if self._issued is None else _tls_context(self._issued)
@@ -218,17 +218,17 @@ class ApiServer:
                 self._socket_path.unlink()
 
     def backup(self) -> Backup:
-        """Return all objects as they are, as a snapshot of etcd has them; nobody notices."""
+        """Return a backup of all objects, like a snapshot of etcd; clients do not notice."""
         return self._registry.backup()
 
     def restore(self, backup: Backup) -> None:
-        """Go back to a backup while it does not listen, as etcd is restored: resourceVersions go back with the objects.
+        """Restore a backup while the server is stopped, like etcd: resourceVersions go back with the objects.
 
-        Kinds stay served whose definitions came later. Its stand-ins begin anew; whoever else watches in this process sees
+        Kinds defined later stay served. The simulated controllers restart; other watches of this process see
         the difference as changes.
 
         Raises:
-            RuntimeError: it listens.
+            RuntimeError: the server runs.
         """
         if self._listener is not None:
             raise RuntimeError("an API server is not restored while it runs: stop it first")
@@ -248,14 +248,14 @@ class ApiServer:
         await self.stop()
 
     def write_kubeconfig(self, path: str | Path, *, token: str = "", user: str = "") -> Path:
-        """Write a kubeconfig that leads here.
+        """Write a kubeconfig for this server.
 
-        kubectl shows tokens over TLS only, so without TLS it cannot talk to a server that asks for one.
+        kubectl sends tokens over TLS only, so without TLS it cannot use a server that needs one.
 
         Args:
             path: the file.
-            token: of a user; the server's own when empty.
-            user: what to call them; the owner of the server's own token when empty.
+            token: a user's token; the server's own when empty.
+            user: the user's name; the owner of the server's own token when empty.
         """
         return write_kubeconfig(
             path, self.url, token or self._security.token, user or self._user, self.authority
@@ -315,7 +315,7 @@ class ApiServer:
     async def _watch(
         self, http: web.BaseRequest, request: Request, came: float, user: str
     ) -> web.StreamResponse:
-        """Serve a watch until its end."""
+        """Serve a watch until it ends."""
         kind, presentation = self._api.kind(request.info), self._api.presentation(request)
         stream = WatchStream(self._registry, kind, request.info, presentation, partial(_abort, http))
         await self._wait_fresh(stream.awaited_version)
@@ -334,24 +334,24 @@ class ApiServer:
             await stream.run(response.write)
             await response.write_eof()
         except ConnectionError:
-            # The client went away, or a fault cut the connection: either way nobody listens.
+            # The client disconnected, or a fault cut the connection: nobody listens any more.
             logger.debug("Watch was cut", extra={"path": request.info.path})
         finally:
             del self._streams[stream]
         return response
 
     async def _forward(self, http: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
-        """Carry a connection to what is behind a pod's ports."""
+        """Relay a connection to a pod's forwarded port."""
         asked = info.query.get("ports", "")
         if not asked.isdecimal() or not 0 < int(asked) < 2**16:
             raise bad_request("one port is to be forwarded")
         return await forward(http, int(asked), self.ports[f"{info.namespace}/{info.name}"])
 
     async def _wait_fresh(self, version: int, seconds: float = _FRESH_SECONDS) -> None:
-        """Wait until a version has come about.
+        """Wait for a version.
 
         Raises:
-            StatusError: 504, it has not in time.
+            StatusError: 504, it was not reached in time.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -367,7 +367,7 @@ class ApiServer:
         )
 
     def _date_header(self) -> str:
-        """Return the time by the injected clock, written anew once a second."""
+        """Return the time of the injected clock, formatted once per second."""
         now = self._clock.utc_now()
         second = int(now.timestamp())
         if self._date[0] != second:
@@ -388,7 +388,7 @@ def _tls_context(issued: Issued) -> ssl.SSLContext:
 
 
 def _cut(http: web.BaseRequest) -> web.StreamResponse:
-    """Close a connection without a word; what is returned goes nowhere."""
+    """Abort a connection without an answer; the returned response is not sent."""
     _abort(http)
     return web.Response()
 

@@ -1,4 +1,4 @@
-"""Who else lives in the cluster: what stands in for controllers, kubelets and drivers."""
+"""The simulated controllers, kubelets and drivers of a cluster."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def stand_ins(
     faults: ProvisioningFaults | None = None,
     devices: DeviceDrivers | None = None,
 ) -> Sequence[Controller]:
-    """Return who is wanted, not started yet."""
+    """Return the wanted controllers, not started yet."""
     wanted: list[Controller] = [DefinitionController(store), EventExpiry(store)]
     if kubelet or controllers:
         wanted += [

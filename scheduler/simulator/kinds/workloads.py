@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets and their like: objects that make pods from a template."""
+"""Deployments, ReplicaSets and other objects that create pods from a template."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 class WorkloadStrategy(Generic):
-    """What all of them share; ReplicaSets need no more."""
+    """The rules shared by all workloads; ReplicaSets need no others."""
 
     def default(self, obj: Object) -> None:
         spec = obj["spec"]
@@ -41,7 +41,7 @@ class WorkloadStrategy(Generic):
         return list(validate_pod_spec(self.pod_spec(spec), "spec.template.spec"))
 
     def pod_spec(self, spec: Object) -> Object:
-        """Return what the pods of a workload are to be, with what its controller adds."""
+        """Return the pod spec of a workload, with what its controller adds."""
         found: Object = spec["template"]["spec"]
         return found
 
@@ -100,7 +100,7 @@ class StatefulSetStrategy(WorkloadStrategy):
 
 
 class DaemonSetStrategy(WorkloadStrategy):
-    """The rules of DaemonSets; how many pods there are is not theirs to say."""
+    """The rules of DaemonSets, which have no number of replicas."""
 
     def default(self, obj: Object) -> None:
         super().default(obj)
@@ -124,7 +124,7 @@ def _set_template_generation(daemon_set: Object, generation: int) -> None:
 
 
 def _default_rollout(spec: Object, field: str, **rolling: int | str) -> None:
-    """Fill in how a new template takes the place of the old one."""
+    """Set the defaults of a rollout."""
     strategy = spec.setdefault(field, {})
     strategy.setdefault("type", "RollingUpdate")
     if strategy["type"] == "RollingUpdate":

@@ -1,1 +1,1 @@
-"""The stand-in for every node's kubelet: admits pods, says that they run, and ends them."""
+"""Simulates the kubelet of every node: admits pods, reports them as running, and ends them."""

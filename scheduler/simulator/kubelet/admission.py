@@ -1,4 +1,4 @@
-"""What a kubelet refuses a pod for, and in which words.
+"""The reasons and messages with which a kubelet rejects a pod.
 
 Source:
     kubelet v1.36, pkg/kubelet/lifecycle/predicate.go, and pkg/scheduler/eventhandlers.go, AdmissionCheck.
@@ -22,11 +22,11 @@ _FIRST_CHECKED: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 
 
 class Refusal(NamedTuple):
-    """Why a pod is not taken in.
+    """Why a pod is not admitted.
 
     Attributes:
-        reason: as in `OutOfcpu`.
-        message: for people.
+        reason: for example `OutOfcpu`.
+        message: text for users.
     """
 
     reason: str
@@ -40,14 +40,14 @@ def refusal(
     others: Iterable[PodInfo],
     used: Mapping[str, int],
 ) -> Refusal | None:
-    """Return why a node's kubelet refuses a pod; None if it does not.
+    """Return why a node's kubelet rejects a pod; None if it admits it.
 
     Args:
         pod: the pod.
-        requests: what it takes: resource name -> milliCPU, bytes or a count.
+        requests: its requests: resource name -> milliCPU, bytes or a count.
         node: the node.
-        others: the pods it has taken in.
-        used: what they take.
+        others: the admitted pods of the node.
+        used: the sum of their requests.
     """
     lacking = _lacking(requests, node.allocatable, used)
     if lacking:
@@ -65,9 +65,9 @@ def refusal(
 
 
 def _lacking(requests: Mapping[str, int], capacity: Mapping[str, int], used: Mapping[str, int]) -> str:
-    """Return the first resource a node lacks; "" if there is room.
+    """Return the first resource of which a node has too little; "" if the pod fits.
 
-    Vendors' resources that the node does not know are not its business.
+    Extended resources that the node does not know are ignored.
     """
     for name in [*_FIRST_CHECKED, *sorted(set(requests) - set(_FIRST_CHECKED))]:
         amount = requests.get(name, 0)

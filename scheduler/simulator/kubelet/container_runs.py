@@ -1,11 +1,11 @@
-"""How long the containers of a pod run: what the kubelets' stand-in reads from a pod, since it runs no images.
+"""Run times of a pod's containers: the simulated kubelets run no images, and read them from the pod.
 
-Containers whose pod restarts them always never come to an end. Of the others one ends
+Containers with restart policy Always never end. Other containers end
 
-- as the annotations `simulator/run-seconds` and `simulator/exit-code` of its pod say, if there are any;
-- as its command says, if that is one of `sleep N`, `true`, `false`, `exit N`, `echo ...`, `date`, alone or
+- as the annotations `simulator/run-seconds` and `simulator/exit-code` of the pod say, if it has them;
+- as the command says, if it is one of `sleep N`, `true`, `false`, `exit N`, `echo ...`, `date`, alone or
   one after another in `sh -c "sleep 5; exit 1"`;
-- in a few seconds and well, if it is a Job's and nothing else is known of it;
+- after a few seconds, successfully, if the pod is a Job's and nothing else is known;
 - never, in all other cases.
 """
 
@@ -33,8 +33,8 @@ class Run(NamedTuple):
     """One run of a container.
 
     Attributes:
-        seconds: how long; infinity for one without an end.
-        exit_code: how it ends.
+        seconds: duration; infinity if it does not end.
+        exit_code: exit code.
     """
 
     seconds: float
@@ -45,11 +45,11 @@ ENDLESS: Final = Run(math.inf, 0)
 
 
 def runs_of(pod: Object, job_seconds: float) -> list[Run]:
-    """Return how each container of a pod runs, in the order of its spec.
+    """Return the run of each container of a pod, in the order of its spec.
 
     Args:
         pod: the pod.
-        job_seconds: how long a Job's container runs of which nothing is known.
+        job_seconds: run time of a Job's container without other information.
     """
     spec, annotations = pod["spec"], pod["metadata"].get("annotations", {})
     containers = spec.get("containers", ())
@@ -66,7 +66,7 @@ def runs_of(pod: Object, job_seconds: float) -> list[Run]:
 
 
 def run_of_command(command: Sequence[str]) -> Run | None:
-    """Return how a command runs; None where that is not known."""
+    """Return the run of a command; None if unknown."""
     if not command:
         return None
     program = command[0].rpartition("/")[2]
@@ -76,7 +76,7 @@ def run_of_command(command: Sequence[str]) -> Run | None:
 
 
 def _run_of_script(script: str) -> Run | None:
-    """Add up the commands of a script of one line; one that fails ends what `&&` follows."""
+    """Add up the commands of a one-line script; the command after `&&` is skipped after a failure."""
     try:
         lexer = shlex.shlex(script.replace("\n", ";"), posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
@@ -98,7 +98,7 @@ def _run_of_script(script: str) -> Run | None:
 
 
 def _commands(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Split words into commands, each with the sign before it."""
+    """Split words into commands, each with the operator before it."""
     found: list[tuple[str, list[str]]] = [("", [])]
     for word in words:
         if word in _SIGNS:
@@ -130,7 +130,7 @@ def _seconds(text: str) -> float | None:
 
 
 def _number(text: str, default: float) -> float:
-    """Read a number; what is none counts as the default."""
+    """Parse a number; return the default if it is not one."""
     try:
         number = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Stands in for what every node's kubelet says so that a node lifecycle controller takes it for alive.
+"""Simulates the heartbeats of all kubelets, so that a node lifecycle controller considers the nodes alive.
 
 Source:
     kubelet v1.36, staging/src/k8s.io/component-helpers/apimachinery/lease/controller.go, and pkg/kubelet/kubelet_node_status.go.
@@ -23,18 +23,18 @@ _RENEWALS_PER_STATUS: Final = 30
 
 
 class Heartbeats(Controller):
-    """Renews the leases of nodes, and now and then the times in their status; those of silent nodes lapse."""
+    """Renews the leases of nodes, and from time to time the times in their status; leases of dead nodes expire."""
 
     resources = ("nodes",)
 
     def __init__(self, store: Store, seconds: float) -> None:
         super().__init__(store)
         self._seconds = seconds
-        self._nodes: dict[str, Object] = {}  # name -> node that is heard of
+        self._nodes: dict[str, Object] = {}  # name -> node with heartbeats
         self._beats = 0
 
     def start(self) -> None:
-        """Watch, and begin to beat."""
+        """Start watching and renewing."""
         super().start()
         self._beat()
 

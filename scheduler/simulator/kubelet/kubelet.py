@@ -1,4 +1,4 @@
-"""Stands in for every node's kubelet: admits pods that are bound, runs them, and ends them.
+"""Simulates the kubelet of every node: admits bound pods, runs them, and ends them.
 
 Source:
     kubelet v1.36, pkg/kubelet/kubelet.go and pkg/kubelet/lifecycle/predicate.go.
@@ -44,15 +44,15 @@ _LONGEST_BACKOFF_SECONDS: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class KubeletOptions:
-    """How quick kubelets are.
+    """Delays of kubelets.
 
     Attributes:
-        admit_seconds: from a pod's binding until its kubelet takes it in or refuses it.
-        start_seconds: from then until it runs.
-        stop_seconds: until a pod that is to go has ended; its grace period, if that is shorter.
-        job_seconds: how long a Job's container runs that does not say so itself; see `container_runs`.
-        heartbeat_seconds: how often nodes' leases are renewed; 0 for never, which does unless a real node lifecycle
-            controller looks at them.
+        admit_seconds: from a pod's binding to its admission or rejection.
+        start_seconds: from admission until it runs.
+        stop_seconds: until a deleted pod has ended; its grace period, if shorter.
+        job_seconds: run time of a Job's container without other information; see `container_runs`.
+        heartbeat_seconds: interval of lease renewals; 0 for none, which suffices unless a real node lifecycle
+            controller reads them.
     """
 
     admit_seconds: float = 0.05
@@ -63,14 +63,14 @@ class KubeletOptions:
 
 
 class _Admitted(NamedTuple):
-    """A pod that was taken in, and what it takes."""
+    """An admitted pod, and its requests."""
 
     pod: PodInfo
     requests: Mapping[str, int]
 
 
 class Kubelet(QueueController):
-    """The kubelets of all nodes there are."""
+    """The kubelets of all nodes."""
 
     resources = ("nodes", "pods", "persistentvolumeclaims", CLAIMS)
 
@@ -79,14 +79,14 @@ class Kubelet(QueueController):
         self._options = options
         self._nodes: dict[str, NodeObject] = {}  # node name -> node
         self._used: dict[str, dict[str, int]] = {}  # node name -> resource name -> amount
-        self._admitted: dict[str, _Admitted] = {}  # pod uid -> what it holds
+        self._admitted: dict[str, _Admitted] = {}  # pod uid -> admitted pod
         self._seen: set[str] = set()  # pod uids
         self._ending: set[str] = set()  # pod uids
         self._pods: dict[str, Object] = {}  # pod uid -> bound pod
         self._waiting: dict[
             str, dict[str, None]
         ] = {}  # namespace -> uids of pods that lack a volume or a claim
-        self._told: dict[str, str] = {}  # pod uid -> what it was last said to lack
+        self._told: dict[str, str] = {}  # pod uid -> last reported problem
         self._addresses = 0
 
     def observe(self, resource: str, type_: str, obj: Object) -> None:
@@ -101,7 +101,7 @@ class Kubelet(QueueController):
         is_on_node = bool(obj["spec"].get("nodeName"))
         if type_ == "DELETED" or (
             not is_on_node and uid in self._pods
-        ):  # or all goes back to before its binding
+        ):  # or a backup from before its binding is restored
             self._release(uid)
             self._pods.pop(uid, None)
             self._seen.discard(uid)
@@ -132,17 +132,17 @@ class Kubelet(QueueController):
             self._nodes.pop(name, None)
             return
         if name not in self._nodes:
-            # Pods may have been bound before their node was there.
+            # Pods may have been bound before their node existed.
             self.enqueue(*(uid for uid, pod in self._pods.items() if pod["spec"]["nodeName"] == name))
         self._nodes[name] = decode_node(msgspec.json.encode(node))
 
     def _admit(self, uid: str) -> None:
-        """Take a pod in, or refuse it."""
+        """Admit or reject a pod."""
         pod = self._bound(uid)
         if pod is None or uid in self._ending or pod["status"].get("phase") != "Pending":
             return
         if pod["spec"]["nodeName"] not in self._nodes:
-            self._seen.discard(uid)  # should the node come back
+            self._seen.discard(uid)  # in case the node comes back
             return
         info = decode_pod(msgspec.json.encode(pod))
         node = info.node_name
@@ -175,7 +175,7 @@ class Kubelet(QueueController):
         self._plan_end(uid, pod)
 
     def _lacks(self, uid: str, pod: Object) -> bool:
-        """Whether a pod must wait for a volume or a claim; it is looked at again when one of those changes."""
+        """Return whether a pod must wait for a volume or a claim; changes of those trigger another check."""
         node = self._nodes.get(pod["spec"]["nodeName"])
         lack = None if node is None else missing(self.store, pod, node)
         if lack is None:
@@ -191,26 +191,26 @@ class Kubelet(QueueController):
         record_event(self.store, pod, why.reason, why.message, component="kubelet", host=node, warning=True)
 
     def _bound(self, uid: str) -> Object | None:
-        """Return a bound pod, if it is there: it may be gone in this very moment."""
+        """Return a bound pod, or None if it was deleted in the meantime."""
         pod = self._pods.get(uid)
         return pod if pod is not None and self.store.has(pod) else None
 
     def _running(self, uid: str, phase: str) -> Object | None:
-        """Return a pod that was taken in, if it is in a phase and not to end."""
+        """Return an admitted pod, if it is in a phase and not terminating."""
         pod = self._bound(uid)
         if pod is None or uid not in self._admitted or uid in self._ending:
             return None
         return pod if pod["status"].get("phase") == phase else None
 
     def _plan_end(self, uid: str, pod: Object) -> None:
-        """Have a pod end when the last of its containers does, if all of them do."""
+        """End a pod when its last container ends, if all of them end."""
         runs = runs_of(pod, self._options.job_seconds)
         seconds = max((run.seconds for run in runs), default=math.inf)
         if seconds < math.inf:
             self.later(seconds, self._finish, uid, [run.exit_code for run in runs])
 
     def _finish(self, uid: str, exit_codes: Sequence[int]) -> None:
-        """End a pod whose containers have; those that failed start again if that is their pod's policy."""
+        """End a pod whose containers have ended; failed containers restart if the pod's policy says so."""
         pod = self._running(uid, "Running")
         if pod is None:
             return
@@ -236,7 +236,7 @@ class Kubelet(QueueController):
         return f"10.{64 + (place >> 16 & 0x3F)}.{place >> 8 & 0xFF}.{place & 0xFF}"
 
     def _end(self, pod: Object) -> None:
-        """Let a terminating pod end; a grace period that was shortened meanwhile counts from now."""
+        """End a terminating pod; a grace period that was shortened meanwhile counts from now."""
         uid = pod["metadata"]["uid"]
         if uid in self._ending:
             return
@@ -248,13 +248,13 @@ class Kubelet(QueueController):
         pod = self._bound(uid)
         if pod is None:
             return
-        # Of others the same write would be seen for a moment only, before they are gone.
+        # For other pods this state would only be visible for a moment before the deletion.
         if pod["metadata"].get("finalizers") and not has_ended(pod):
             pod = self.store.change(pod, {"status": stopped_status(pod, self.store.timestamp())}, "status")
         self.store.remove(pod, grace_period_seconds=0)
 
     def _release(self, uid: str) -> None:
-        """Give back what a pod held."""
+        """Release the resources of a pod."""
         held = self._admitted.pop(uid, None)
         if held is not None:
             used = self._used[held.pod.node_name]
@@ -263,10 +263,10 @@ class Kubelet(QueueController):
 
 
 def _is_silent(node: Object) -> bool:
-    """Whether a node's kubelet is not heard of, and so does nothing that could be seen."""
+    """Return whether a node's kubelet is dead, and so does nothing visible."""
     return bool(condition_of(node, "Ready").get("status") == "Unknown")
 
 
 def _requests(pod: PodInfo) -> Mapping[str, int]:
-    """Return what a pod takes of its node: resource name -> milliCPU, bytes or a count."""
+    """Return the requests of a pod: resource name -> milliCPU, bytes or a count."""
     return {**pod.resources.requests, PODS: 1}

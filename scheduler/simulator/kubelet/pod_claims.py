@@ -1,4 +1,4 @@
-"""Why a pod on a node cannot start yet: a volume that is not bound, or devices that are not its own.
+"""Reasons why an admitted pod cannot start yet: an unbound volume, or devices that are not reserved for it.
 
 Source:
     kubelet v1.36, pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go and

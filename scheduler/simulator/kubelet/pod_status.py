@@ -1,4 +1,4 @@
-"""What kubelets write of the pods they run.
+"""The pod statuses that kubelets write.
 
 Source:
     kubelet v1.36, pkg/kubelet/status/generate.go and pkg/kubelet/kubelet_pods.go.
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
 
 _RUNNING: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
-_TERMINATED: Final = 128 + 15  # the exit code of a process that SIGTERM ended
+_TERMINATED: Final = 128 + 15  # exit code after SIGTERM
 _READY: Final = frozenset({"Ready", "ContainersReady"})
 
 
 def running_status(pod: Object, address: str, now: str) -> Object:
-    """Return the status of a pod whose containers have just begun to run."""
+    """Return the status of a pod whose containers have just started."""
     generation = pod["metadata"].get("generation", 0)
     conditions = [_condition(type_, "True", generation, now) for type_ in _RUNNING]
     others = [one for one in pod["status"].get("conditions", ()) if one["type"] not in _RUNNING]
@@ -47,7 +47,7 @@ def running_status(pod: Object, address: str, now: str) -> Object:
 
 
 def ended_status(pod: Object, exit_codes: Sequence[int], now: str) -> Object:
-    """Return the status of a pod whose containers have all ended for good."""
+    """Return the status of a pod whose containers have all ended permanently."""
     failed = any(exit_codes)
     reason = "PodFailed" if failed else "PodCompleted"
     return {
@@ -61,12 +61,12 @@ def ended_status(pod: Object, exit_codes: Sequence[int], now: str) -> Object:
 
 
 def stopped_status(pod: Object, now: str) -> Object:
-    """Return the status of a pod that was deleted, and whose containers were told to stop and did, or never began."""
+    """Return the status of a deleted pod whose containers were stopped, or never started."""
     return ended_status(pod, [_TERMINATED] * len(_containers(pod)), now) | {"phase": "Failed"}
 
 
 def backoff_status(pod: Object, exit_codes: Sequence[int], now: str) -> Object:
-    """Return the status of a pod of which some containers failed and wait to start again."""
+    """Return the status of a pod with failed containers that wait for a restart."""
     containers = []
     for status, code in zip(_containers(pod), exit_codes, strict=True):
         ended = {"terminated": _ended(status, code, now)}
@@ -112,7 +112,7 @@ def _ended(status: Object, exit_code: int, now: str) -> Object:
 
 
 def _readiness(pod: Object, status: str, now: str, **why: str) -> list[Object]:
-    """Return a pod's conditions, those that say whether it is ready with a new status."""
+    """Return a pod's conditions, with a new status of the readiness conditions."""
     generation = pod["metadata"].get("generation", 0)
     return [
         _condition(one["type"], status, generation, now) | why if one["type"] in _READY else one

@@ -1,4 +1,4 @@
-"""Sets of fields, as metadata.managedFields writes them (FieldsV1), and what can be done with them.
+"""Sets of fields in the format of metadata.managedFields (FieldsV1), and operations on them.
 
 A path is a tuple of steps: `f:NAME` for a field, `k:{...}` for the item of a list with those keys, `v:VALUE` for
 an item of a set. A set has the paths of leaves, of maps and lists that are owned as a whole or are empty, and of
@@ -29,7 +29,7 @@ _MISSING = object()
 
 
 def fields_of(value: Any, shape: Shape, path: Path = ()) -> dict[Path, Any]:
-    """Return the paths of all fields in a value, with what is there."""
+    """Return the paths of all fields in a value, with their values."""
     found: dict[Path, Any] = {}
     if isinstance(value, dict) and value and not shape.is_whole:
         for name, inner in value.items():
@@ -46,7 +46,7 @@ def fields_of(value: Any, shape: Shape, path: Path = ()) -> dict[Path, Any]:
 
 
 def step_of(item: Any, keys: tuple[str, ...]) -> str:
-    """Return the step that leads to an item of a list."""
+    """Return the path step of a list item."""
     if keys == AS_SET or not isinstance(item, dict):
         return f"v:{json_text(item)}"
     identity = {key: item.get(key, KEY_DEFAULTS.get(key)) for key in sorted(keys)}
@@ -54,7 +54,7 @@ def step_of(item: Any, keys: tuple[str, ...]) -> str:
 
 
 def merged(live: Any, config: Any, shape: Shape) -> Any:
-    """Return a live value with a configuration laid over it; nothing is changed in place."""
+    """Return a live value merged with a configuration; nothing is changed in place."""
     if isinstance(live, dict) and isinstance(config, dict) and not shape.is_whole:
         found = dict(live)
         for name, value in config.items():
@@ -70,7 +70,7 @@ def merged(live: Any, config: Any, shape: Shape) -> Any:
 
 
 def without(value: Any, paths: Iterable[Path], shape: Shape) -> Any:
-    """Return a value without what is at some paths; maps and lists that become empty by it go as well."""
+    """Return a value without the given paths; maps and lists that become empty are removed as well."""
     here: dict[str, list[Path]] = {}
     for path in paths:
         here.setdefault(path[0], []).append(path[1:])
@@ -108,7 +108,7 @@ def encoded(paths: Iterable[Path]) -> Object:
 
 
 def _mark_items(place: Object, paths: set[Path], path: Path) -> None:
-    """Add `.` where an item is in the set beside what is in it."""
+    """Add `.` to items that are in the set together with fields of theirs."""
     for step, inner in place.items():
         _mark_items(inner, paths, (*path, step))
     if place and path in paths:
@@ -132,7 +132,7 @@ def decoded(fields: Object, path: Path = ()) -> set[Path]:
 
 
 def shown(path: Path) -> str:
-    """Write a path as messages do: `.spec.containers[name="c"].image`."""
+    """Format a path as in messages: `.spec.containers[name="c"].image`."""
     text = ""
     for step in path:
         kind, _, rest = step.partition(":")

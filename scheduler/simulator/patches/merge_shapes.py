@@ -1,4 +1,4 @@
-"""Which lists and maps are owned item by item, and which only as a whole: what server-side apply must know.
+"""Ownership of lists and maps for server-side apply: item by item, or only as a whole.
 
 Source:
     kube-apiserver v1.36: the list and map types at the fields of staging/src/k8s.io/api, and of custom resources the
@@ -21,11 +21,11 @@ AS_SET: Final = ()
 """The keys of a list whose items are owned by their value."""
 
 KEY_DEFAULTS: Final = {"protocol": "TCP"}
-"""What a key stands for where an item leaves it out."""
+"""Default values of keys that an item omits."""
 
 
 class Shape(NamedTuple):
-    """How one value is owned.
+    """Ownership of one value.
 
     Attributes:
         is_whole: whether a map is owned as a whole.
@@ -41,7 +41,7 @@ class Shape(NamedTuple):
 
 
 def type_shape(type_: ApiType | None, place: ApiField | None = None) -> Shape:
-    """Return the shape of an object or an item of a built-in type, or of the field that is its place."""
+    """Return the shape of an object or an item of a built-in type, or of the given field of it."""
 
     def item() -> Shape:
         return type_shape(type_)
@@ -57,7 +57,7 @@ def type_shape(type_: ApiType | None, place: ApiField | None = None) -> Shape:
 
 
 def schema_shape(schema: Any, *, is_root: bool = False) -> Shape:
-    """Return the shape of a value of a custom resource; anything but a mapping is a schema that says nothing."""
+    """Return the shape of a value of a custom resource; a schema that is not a mapping says nothing."""
     said: Mapping[str, Any] = schema if isinstance(schema, dict) else {}
 
     def field(name: str) -> Shape:

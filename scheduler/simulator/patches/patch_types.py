@@ -1,4 +1,4 @@
-"""The types of patches a client may send, and what carries one out: here JSON merge patch (RFC 7386) and JSON patch (RFC 6902)."""
+"""The supported patch types, and the JSON merge patch (RFC 7386) and JSON patch (RFC 6902)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def apply_patch(original: Object, patch: Any, patch_type: str, type_: ApiType | 
 
 
 def merge_patch(original: Any, patch: Any) -> Any:
-    """Return the original with a merge patch applied; nothing of it is changed in place."""
+    """Return the original with a merge patch applied; the original is not changed."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(original) if isinstance(original, dict) else {}
@@ -65,10 +65,10 @@ def merge_patch(original: Any, patch: Any) -> Any:
 
 
 def json_patch(original: Any, operations: Any) -> Any:
-    """Return the original with all operations applied; nothing of it is changed in place.
+    """Return the original with all operations applied; the original is not changed.
 
     Raises:
-        StatusError: 400 for what is no list of operations, 422 for one that fails on this document.
+        StatusError: 400 if it is not a list of operations, 422 if one fails on this document.
     """
     if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
         raise bad_request(

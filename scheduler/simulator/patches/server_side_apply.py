@@ -1,7 +1,7 @@
-"""Server-side apply: who owns which fields, and what a configuration changes.
+"""Server-side apply: field ownership, and the changes of a configuration.
 
-Ownership begins with the first apply to an object: what it had before belongs to `before-first-apply`, as upstream
-has it for objects without managedFields. From then on every write through the API is counted to its manager.
+Ownership starts with the first apply to an object: earlier fields belong to `before-first-apply`, as upstream does
+for objects without managedFields. From then on every write through the API is assigned to its manager.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal and
@@ -42,10 +42,10 @@ _UNOWNED_ROOTS: Final = frozenset({"f:apiVersion", "f:kind"})
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """Who owns fields: one entry of managedFields, but for the fields and the time.
+    """An owner of fields: one entry of managedFields, without the fields and the time.
 
     Attributes:
-        name: as in `kubectl`.
+        name: for example `kubectl`.
         operation: `Apply` or `Update`.
         api_version: of the objects it wrote.
         subresource: "" for the object itself.
@@ -69,18 +69,18 @@ Owners = dict[Manager, tuple[set[Path], str]]  # fields, time
 def apply_configuration(
     kind: Kind, live: Object | None, config: Object, manager: Manager, *, force: bool, now: str
 ) -> Object:
-    """Return what an object becomes, managedFields included.
+    """Return the new object, managedFields included.
 
     Args:
         kind: its kind.
-        live: as it is, in the kind's version; None for one that is to be created.
-        config: what is applied.
-        manager: who applies it.
-        force: whether fields are taken from others that have them with other values.
+        live: the current object, in the kind's version; None if it is to be created.
+        config: the applied configuration.
+        manager: the applying manager.
+        force: whether to take over fields that others own with other values.
         now: the time.
 
     Raises:
-        StatusError: 409, others have fields with other values.
+        StatusError: 409, others own fields with other values.
     """
     shape = shape_of(kind)
     wanted = {path: value for path, value in fields_of(config, shape).items() if _is_owned(path)}
@@ -97,7 +97,7 @@ def apply_configuration(
         result = merged(live, config, shape)
         before = owners.get(manager, (set(), ""))[0]
         others = {path for other, (paths, _) in owners.items() if other != manager for path in paths}
-        # An item of a list goes with the last field in it: while somebody else has one of those, it stays.
+        # A list item is removed with its last field: it stays while another manager owns one of those.
         gone = {
             path
             for path in before - set(wanted)
@@ -111,13 +111,13 @@ def apply_configuration(
 
 
 def track_update(kind: Kind, old: Object, new: Object, manager: Manager, now: str) -> list[Object]:
-    """Return the managedFields of an object after a write that was no apply.
+    """Return the managedFields of an object after a write other than an apply.
 
     Args:
         kind: its kind.
         old: the object before, in the kind's version, with managedFields.
-        new: after.
-        manager: who wrote it.
+        new: the object after.
+        manager: the writing manager.
         now: the time.
     """
     shape = shape_of(kind)
@@ -138,13 +138,13 @@ def track_update(kind: Kind, old: Object, new: Object, manager: Manager, now: st
 
 
 def _owners_of(kind: Kind, live: Object, now: str) -> Owners:
-    """Read who owns what; what was there before the first apply is nobody's in particular."""
+    """Return the owners of fields; fields from before the first apply belong to no specific manager."""
     entries = live["metadata"].get("managedFields")
     if entries is None:
         fields = {path for path in fields_of(live, shape_of(kind)) if _is_owned(path)}
         applied = live["metadata"].get("annotations", {}).get(_LAST_APPLIED)
         if applied:
-            # `kubectl apply` had these: they pass to the first server-side apply without a conflict.
+            # Fields of `kubectl apply`: they pass to the first server-side apply without a conflict.
             fields -= _fields_of_annotation(kind, applied)
         fields = {path for path in fields if path[0] != "f:status"}
         return {Manager(BEFORE_FIRST_APPLY, UPDATE, kind.api_version): (fields, now)} if fields else {}

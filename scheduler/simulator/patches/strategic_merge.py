@@ -30,10 +30,10 @@ def strategic_merge(original: Object, patch: Object, type_: ApiType) -> Object:
     Args:
         original: the object.
         patch: the patch, directives included.
-        type_: of the object.
+        type_: type of the object.
 
     Raises:
-        StatusError: 400, the patch does not make sense for the object.
+        StatusError: 400, the patch is invalid for the object.
     """
     try:
         return _merge_map(original, patch, type_)
@@ -63,7 +63,7 @@ def _merge_map(original: Object, patch: Object, type_: ApiType | None) -> Object
 
 
 def _prepared(original: Object, patch: Object, fields: Mapping[str, ApiField]) -> Object:
-    """Return a copy of the original with the patch's directives about whole fields carried out."""
+    """Return a copy of the original with the patch's directives for whole fields applied."""
     prepared = dict(original)
     retained = patch.get(_RETAIN_KEYS)
     if retained is not None:
@@ -137,9 +137,9 @@ def _identity(item: Any, key: str) -> Any:
 
 
 def _ordered(merged: Sequence[Any], order: Sequence[Any], before: Sequence[Any], key: str) -> list[Any]:
-    """Arrange a merged list: items of the patch in the patch's order, the others as they were.
+    """Order a merged list: items of the patch in the patch's order, the others in their old order.
 
-    Where an item of each kind meet, the one that was first before goes first; new ones go before old ones.
+    Between an item of the patch and another one, the old order decides; new items come before old ones.
     """
     wanted = {_identity(item, key): place for place, item in enumerate(order)}
     was = {_identity(item, key): place for place, item in enumerate(before)}
@@ -159,7 +159,7 @@ def _ordered(merged: Sequence[Any], order: Sequence[Any], before: Sequence[Any],
 
 
 def _without_directives(value: Any) -> Any:
-    """Return what a replaced value holds, nulls and directives taken out."""
+    """Return a replacing value without nulls and directives."""
     if isinstance(value, dict):
         return {
             key: _without_directives(item)

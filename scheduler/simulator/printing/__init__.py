@@ -1,1 +1,1 @@
-"""What `kubectl get` shows of each kind: columns and cells."""
+"""Output of `kubectl get` for each kind: columns and cells."""

@@ -1,4 +1,4 @@
-"""The columns of kinds that no one here acts on.
+"""The columns of kinds without simulated behavior.
 
 Source:
     kube-apiserver v1.36, pkg/printers/internalversion/printers.go.
@@ -32,7 +32,7 @@ _SHOWN: Final = 3
 
 
 def _first(items: Sequence[str]) -> str:
-    """Write the first of a list, and how many more there are."""
+    """Format the first items of a list, and how many more there are."""
     shown = ",".join(items[:_SHOWN]) or "<unset>"
     return f"{shown} + {len(items) - _SHOWN} more..." if len(items) > _SHOWN else shown
 
@@ -71,7 +71,7 @@ def _target(autoscaler: Object, _: datetime) -> str:
 
 
 def _metrics(autoscaler: Object, _: datetime) -> str:
-    """Show the resources that are scaled by; what else may be is not read."""
+    """Format the resource metrics of an autoscaler; other metrics are not supported."""
     current = {
         one["resource"]["name"]: one["resource"]["current"]
         for one in autoscaler["status"].get("currentMetrics", ())

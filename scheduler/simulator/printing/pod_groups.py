@@ -1,4 +1,4 @@
-"""The columns of what pods that are placed together belong to.
+"""The columns of pod groups and workloads.
 
 Source:
     kube-apiserver v1.36, pkg/printers/internalversion/printers.go.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def pod_cells(pod: Object, now: datetime) -> list[Any]:
-    """Return a pod's cells, those of `-o wide` included."""
+    """Return a pod's cells, including those of `-o wide`."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
     sidecars = {
         container.get("name")
@@ -48,7 +48,7 @@ def pod_cells(pod: Object, now: datetime) -> list[Any]:
 
 
 def _containers(spec: Object, status: Object, sidecars: set[Any]) -> tuple[str, int, int, str]:
-    """Return the status, the ready containers, the restarts and the time of the last one."""
+    """Return the status, the ready containers, the restarts and the time of the last restart."""
     reason = status.get("reason") or status.get("phase", "")
     conditions = {one.get("type"): one for one in status.get("conditions", ())}
     if conditions.get("PodScheduled", {}).get("reason") == "SchedulingGated":
@@ -80,15 +80,15 @@ def _containers(spec: Object, status: Object, sidecars: set[Any]) -> tuple[str, 
 
 
 class _Init:
-    """How far a pod's init containers are.
+    """The progress of a pod's init containers.
 
     Attributes:
-        problem: what they wait for or failed with, as shown; "" when they are done.
-        ready: how many of them are sidecars that are ready.
-        restarts: of all that were looked at.
-        sidecar_restarts: of the sidecars among them.
-        last_restart: when the last one ended before it was restarted; "" for never.
-        last_sidecar_restart: likewise, of the sidecars.
+        problem: what they wait for or why they failed, as displayed; "" when they are done.
+        ready: number of ready sidecars.
+        restarts: restarts of all examined containers.
+        sidecar_restarts: restarts of the sidecars.
+        last_restart: end of the last run before a restart; "" for never.
+        last_sidecar_restart: `last_restart` of the sidecars.
     """
 
     def __init__(self, spec: Object, status: Object, sidecars: set[Any]) -> None:
@@ -111,7 +111,7 @@ class _Init:
 
 
 def _init_problem(container: Object, place: int, count: int) -> str:
-    """Say what an init container holds up; "" when it is done."""
+    """Return the problem of an init container; "" when it is done."""
     state = container.get("state", {})
     if "terminated" in state:
         return _ended(state["terminated"], "Init:") if state["terminated"].get("exitCode") else ""

@@ -1,4 +1,4 @@
-"""The columns `kubectl get` shows of each kind, as the server computes them.
+"""The columns of `kubectl get` for each kind, as the server computes them.
 
 Source:
     kube-apiserver v1.36, pkg/printers/internalversion/printers.go.
@@ -228,5 +228,5 @@ _PRINTERS: Final[Mapping[str, Printer]] = {
 
 
 def printer_of(group_resource: str) -> Printer:
-    """Return how a kind is shown; kinds without columns of their own show when they were created."""
+    """Return the printer of a kind; the default one shows name and creation time."""
     return _PRINTERS.get(group_resource.removesuffix(".events.k8s.io"), _ANYTHING)

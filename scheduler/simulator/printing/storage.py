@@ -46,7 +46,7 @@ def _class(obj: Object, _: datetime) -> str:
 
 
 def _of_volume(read: Any) -> Cell:
-    """Return what shows a claim's volume, once it has one."""
+    """Return a cell that is empty until a claim has a volume."""
     return lambda claim, _: read(claim["status"]) if claim["spec"].get("volumeName") else ""
 
 

@@ -1,4 +1,4 @@
-"""The columns of what makes pods, and of the budgets that protect them.
+"""The columns of workloads and PodDisruptionBudgets.
 
 Source:
     kube-apiserver v1.36, pkg/printers/internalversion/printers.go.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _count(heading: str, model: str, field: str, type_: str = "integer") -> Column:
-    """Return a column that shows a number of the spec or the status, after which the model is called."""
+    """Return a column with a number from the spec or the status, described by the field of the API model."""
     part = "spec" if model.endswith("Spec") else "status"
     return Column(heading, (model, field), type_, cell=lambda obj, _: obj.get(part, {}).get(field, 0))
 

@@ -1,1 +1,1 @@
-"""The verbs on stored objects, as functions: create, update, patch, delete, bind, evict, scale."""
+"""The verbs on stored objects: create, update, patch, delete, bind, evict, scale."""

@@ -1,4 +1,4 @@
-"""pods/binding: a pod gets its node, once.
+"""pods/binding: sets the node of a pod, once.
 
 Source:
     kube-apiserver v1.36, pkg/registry/core/pod/storage/storage.go, BindingREST.
@@ -24,10 +24,10 @@ _SCHEDULED: Final = {"type": "PodScheduled", "status": "True", "lastProbeTime": 
 
 
 def bind(registry: Registry, namespace: str, name: str, binding: Any, options: WriteOptions) -> Entry:
-    """Bind a pod as a v1.Binding says; whether the node exists does not matter.
+    """Bind a pod according to a v1.Binding; the node need not exist.
 
     Raises:
-        StatusError: 400, names differ; 404, no such pod; 409, it cannot be bound, or is another than meant;
+        StatusError: 400, names differ; 404, no such pod; 409, it cannot be bound, or its uid or version differs;
             500, the Binding names no node.
     """
     metadata, target = _parts(binding)
@@ -55,7 +55,7 @@ def bind(registry: Registry, namespace: str, name: str, binding: Any, options: W
 
 
 def _obstacle(pod: Object) -> str:
-    """Say what keeps a pod from being bound; "" for nothing."""
+    """Return why a pod cannot be bound; "" if it can."""
     if is_terminating(pod):
         return "is being deleted, cannot be assigned to a host"
     if pod["spec"].get("nodeName"):
@@ -64,7 +64,7 @@ def _obstacle(pod: Object) -> str:
 
 
 def _parts(binding: Any) -> tuple[Object, Object]:
-    """Return a Binding's metadata and target; raises what a decoder would."""
+    """Return a Binding's metadata and target; raises the errors of a decoder."""
     if not isinstance(binding, dict):
         raise bad_request("not a Binding object")
     metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
@@ -76,7 +76,7 @@ def _parts(binding: Any) -> tuple[Object, Object]:
 
 
 def _check_preconditions(registry: Registry, entry: Entry, metadata: Object) -> None:
-    """Refuse a Binding that means another pod of that name, or an earlier version of it."""
+    """Reject a Binding whose uid or version differs from the pod's."""
     pairs = (
         ("UID", metadata.get("uid"), entry.object["metadata"]["uid"]),
         ("ResourceVersion", metadata.get("resourceVersion"), str(entry.version)),

@@ -1,4 +1,4 @@
-"""Deletion: graceful for pods on nodes, held up by finalizers, at once for all else.
+"""Deletion: graceful for pods on nodes, delayed by finalizers, immediate for all else.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/registry/rest/delete.go, BeforeDelete, and
@@ -34,11 +34,11 @@ class DeleteOptions:
     """metav1.DeleteOptions.
 
     Attributes:
-        grace_period_seconds: None leaves it to the object.
-        uid: only an object of this uid is deleted; "" for any.
-        resource_version: only this version is; "" for any.
-        propagation_policy: what becomes of dependents: `Background`, `Foreground`, `Orphan`; "" is Background.
-        dry_run: do everything but store it.
+        grace_period_seconds: None for the object's own.
+        uid: only an object with this uid is deleted; "" for any.
+        resource_version: only this version is deleted; "" for any.
+        propagation_policy: treatment of dependents: `Background`, `Foreground`, `Orphan`; "" is Background.
+        dry_run: whether to do everything except storing it.
     """
 
     grace_period_seconds: int | None = None
@@ -51,10 +51,10 @@ class DeleteOptions:
 def delete(
     registry: Registry, place: Place, options: DeleteOptions, write: WriteOptions
 ) -> tuple[Entry, bool]:
-    """Delete an object, or set off its end.
+    """Delete an object, or begin its deletion.
 
     Returns:
-        The object's last or present state, and whether it is gone.
+        The object's last or current state, and whether it is deleted.
 
     Raises:
         StatusError: 403, 404 or 409.
@@ -97,7 +97,7 @@ def delete(
 def delete_collection(
     registry: Registry, kind: Kind, selector: Selector, options: DeleteOptions, write: WriteOptions
 ) -> list[Entry]:
-    """Delete all that is selected; returns it as it was."""
+    """Delete all selected objects; returns them as they were."""
     found = registry.storage(kind).entries(selector)
     for entry in found:
         delete(registry, Place(kind, entry.namespace, entry.name), options, write)
@@ -105,7 +105,7 @@ def delete_collection(
 
 
 def check_preconditions(kind: Kind, entry: Entry, options: DeleteOptions) -> None:
-    """Refuse a deletion that is meant for another object, or another version of it.
+    """Reject a deletion whose preconditions (uid, version) the object does not meet.
 
     Raises:
         StatusError: 409.
@@ -125,7 +125,7 @@ def check_preconditions(kind: Kind, entry: Entry, options: DeleteOptions) -> Non
 
 
 def _shorten(metadata: Object, requested: int | None, now: datetime) -> int | None:
-    """Shorten the grace period of what is terminating; returns what is left of it, None to leave it as it is."""
+    """Shorten the grace period of a terminating object; returns the remaining period, None for no change."""
     period = metadata.get("deletionGracePeriodSeconds", 0)
     if not period:
         return 0
@@ -143,5 +143,5 @@ def _shorten(metadata: Object, requested: int | None, now: datetime) -> int | No
 
 
 def _own_metadata(obj: Object) -> Object:
-    """Return an object whose metadata may be changed."""
+    """Return an object with metadata that may be changed."""
     return obj | {"metadata": dict(obj["metadata"])}

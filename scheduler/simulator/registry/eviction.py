@@ -1,4 +1,4 @@
-"""pods/eviction: deletion that asks the pod's disruption budget first.
+"""pods/eviction: deletion that respects the pod's disruption budget.
 
 Source:
     kube-apiserver v1.36, pkg/registry/core/pod/storage/eviction.go.
@@ -36,11 +36,11 @@ _RETRY_SECONDS: Final = 10
 def evict(
     registry: Registry, namespace: str, name: str, eviction: Any, options: DeleteOptions, write: WriteOptions
 ) -> None:
-    """Evict a pod as a decoded policy/v1 Eviction and its deleteOptions say.
+    """Evict a pod according to a decoded policy/v1 Eviction and its deleteOptions.
 
     Raises:
-        StatusError: 400; 404, there is no such pod; 409, it is not the one meant; 429, its budget is against
-            it; 500, it has several.
+        StatusError: 400; 404, there is no such pod; 409, a precondition is not met; 429, its budget does not allow
+            it; 500, it has several budgets.
     """
     meant = (eviction.get("metadata") or {}).get("name", "")
     if meant and meant != name:
@@ -54,13 +54,13 @@ def evict(
             _take_from(registry, budget, name, write)
     if not is_terminating(entry.object):
         _mark(registry, entry, write)
-    # Marking it has made a new version: what was asked of the version has been checked above.
+    # Marking it created a new version; the precondition on the version was checked above.
     options = DeleteOptions(options.grace_period_seconds, options.uid, "", options.propagation_policy)
     delete(registry, place, options, write)
 
 
 def _goes_anyway(pod: Object) -> bool:
-    """Whether nothing is lost with a pod that a budget could protect."""
+    """Return whether the pod needs no protection by a budget, for example because it has ended."""
     return not is_active(pod) or pod["status"].get("phase") == "Pending"
 
 
@@ -76,7 +76,7 @@ def _budget_of(registry: Registry, pod: Object) -> Entry | None:
 
 
 def _is_unprotected(budget: Object, pod: Object) -> bool:
-    """Whether a pod that is not ready may go whatever its budget has left."""
+    """Return whether a pod that is not ready may be evicted without using up the budget."""
     if is_ready(pod):
         return False
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
@@ -87,7 +87,7 @@ def _is_unprotected(budget: Object, pod: Object) -> bool:
 
 
 def _take_from(registry: Registry, entry: Entry, pod_name: str, write: WriteOptions) -> None:
-    """Take one disruption from a budget.
+    """Use up one disruption of a budget.
 
     Raises:
         StatusError: 403 or 429.
@@ -119,7 +119,7 @@ def _take_from(registry: Registry, entry: Entry, pod_name: str, write: WriteOpti
 
 
 def _mark(registry: Registry, entry: Entry, write: WriteOptions) -> None:
-    """Write into a pod's status why it goes."""
+    """Set the condition DisruptionTarget of a pod."""
     pod = entry.object
     marked = with_condition(pod["status"].get("conditions"), _CONDITION, registry.timestamp())
     changed = pod | {

@@ -1,6 +1,6 @@
-"""The verbs on objects, the same for all kinds; what is particular to one is its strategy's.
+"""The verbs on objects, common to all kinds; the rules of one kind are in its strategy.
 
-Objects that come out are the stored ones and are never to be changed; objects that go in are copied.
+Returned objects are the stored ones and must not be changed; passed objects are copied.
 
 Source:
     kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/registry/generic/registry/store.go.
@@ -53,11 +53,11 @@ _ATTEMPTS_AT_A_NAME = 8
 
 
 class Backup(NamedTuple):
-    """All objects as they are at a moment, with their history; it does not change.
+    """All objects at a moment, with their history; it does not change.
 
     Attributes:
         version: the newest resourceVersion.
-        storages: of each kind that was stored until then.
+        storages: the storages of all kinds stored until then.
     """
 
     version: int
@@ -65,16 +65,16 @@ class Backup(NamedTuple):
 
 
 class Registry:
-    """All objects, and what may be done with them."""
+    """All objects, and the operations on them."""
 
     def __init__(self, *, clock: Clock, kinds: Kinds, seed: int, history: int) -> None:
         """Start empty.
 
         Args:
-            clock: where timestamps come from.
-            kinds: the kinds that are served.
-            seed: of uids, generated names and addresses.
-            history: how many changes of each kind are kept for watches that resume.
+            clock: source of timestamps.
+            kinds: the served kinds.
+            seed: seed of uids, generated names and addresses.
+            history: number of kept changes per kind, for watches that resume.
         """
         self.clock = clock
         self.kinds = kinds
@@ -84,19 +84,19 @@ class Registry:
         self._storages: dict[tuple[str, str], Storage] = {}
 
     def storage(self, kind: Kind) -> Storage:
-        """Return where objects of a kind are stored."""
+        """Return the storage of a kind."""
         storage = self._storages.get(kind.storage)
         if storage is None:
             storage = self._storages[kind.storage] = Storage(self.versions, self._history)
         return storage
 
     def backup(self) -> Backup:
-        """Return what there is now."""
+        """Return a backup of the current state."""
         storages = {kind: storage.backup() for kind, storage in self._storages.items()}
         return Backup(self.versions.current, storages)
 
     def restore(self, backup: Backup) -> None:
-        """Go back to a backup, resourceVersions included: each one after it comes about once more."""
+        """Restore a backup, including the resourceVersions: later versions are given out again."""
         self.versions.current = backup.version
         for kind, storage in self._storages.items():
             storage.restore(backup.storages.get(kind, StorageBackup({}, (), backup.version)))
@@ -117,14 +117,14 @@ class Registry:
         return self.random.getrandbits(count)
 
     def entry(self, place: Place) -> Entry | None:
-        """Return one object, or None where there is none."""
+        """Return one object, or None if it does not exist."""
         return self.storage(place.kind).get(place.key)
 
     def get(self, place: Place) -> Entry:
         """Return one object.
 
         Raises:
-            StatusError: 404, there is none.
+            StatusError: 404, it does not exist.
         """
         entry = self.entry(place)
         if entry is None:
@@ -134,7 +134,7 @@ class Registry:
     def create(
         self, place: Place, body: Any, options: WriteOptions, *, managed: Sequence[Object] = ()
     ) -> Entry:
-        """Create an object, with its managedFields if there are any; it has its own name.
+        """Create an object, with its managedFields if it has any; its name is already set.
 
         Raises:
             StatusError: 400, 403, 404 (its namespace), 409 or 422.
@@ -169,7 +169,7 @@ class Registry:
         return self.storage(kind).put(place.key, place.namespace, place.name, obj)
 
     def update(self, place: Place, body: Any, options: WriteOptions) -> tuple[Entry, bool]:
-        """Replace an object, or one part of it.
+        """Replace an object, or a part of it.
 
         Returns:
             The object, and whether it was created.
@@ -190,7 +190,7 @@ class Registry:
         return self._put(place, entry, obj, options), False
 
     def patch(self, place: Place, patch: Any, patch_type: str, options: WriteOptions) -> Entry:
-        """Change part of an object by a decoded patch of one of the media types of `patch_types`.
+        """Patch a part of an object with a decoded patch of one of the media types of `patch_types`.
 
         Raises:
             StatusError: 400, 404, 409, 415 or 422.
@@ -208,7 +208,7 @@ class Registry:
         return self._put(place, entry, obj, options)
 
     def _apply(self, place: Place, config: Any, options: WriteOptions) -> Entry:
-        """Apply a configuration server-side, to an object that is there or not."""
+        """Apply a configuration server-side; creates the object if it does not exist."""
         if isinstance(config, dict) and (config.get("metadata") or {}).get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
         kind = place.kind
@@ -231,9 +231,9 @@ class Registry:
     def tracked(
         self, kind: Kind, entry: Entry, obj: Object, options: WriteOptions, subresource: str
     ) -> Object:
-        """Return a changed object with managedFields that say who changed it.
+        """Return a changed object with updated managedFields.
 
-        What was applied server-side once keeps count of that; all else goes without the work.
+        Managers are tracked only for objects that were applied server-side once.
         """
         old = entry.object
         if "managedFields" not in old["metadata"]:
@@ -243,7 +243,7 @@ class Registry:
         return obj | {"metadata": obj["metadata"] | {"managedFields": managed}}
 
     def commit(self, kind: Kind, entry: Entry, obj: Object, options: WriteOptions) -> Entry:
-        """Store what became of an object, or take it out when nothing holds it any more."""
+        """Store a changed object, or remove it when its deletion is complete."""
         if obj == entry.object:
             return entry
         if options.dry_run:
@@ -266,7 +266,7 @@ class Registry:
         options: WriteOptions,
         managed: list[Object] | None = None,
     ) -> Entry:
-        """Put a new state in the place of an old one, after all checks."""
+        """Replace an old state by a new one, after all checks."""
         kind, old, strategy = place.kind, entry.object, place.kind.strategy
         metadata = obj["metadata"]
         _check_version(kind, entry, metadata)
@@ -303,7 +303,7 @@ class Registry:
                 return
 
     def _check_namespace(self, kind: Kind, metadata: Object) -> None:
-        """Refuse objects in namespaces that are not there, or are on their way out."""
+        """Reject objects in namespaces that do not exist or are terminating."""
         name = metadata["namespace"]
         namespace = self.find("namespaces", name)
         if namespace is None:
@@ -318,7 +318,7 @@ class Registry:
 def _refuse_if_invalid(kind: Kind, name: str, causes: list[Cause]) -> None:
     if not causes:
         return
-    # Both versions of events are core events inside, and their errors say so.
+    # Both versions of events are core events internally, and their errors use that name.
     group = kind.group if kind.stored_as is None else kind.stored_as[0]
     raise invalid(group, kind.kind, name, causes)
 

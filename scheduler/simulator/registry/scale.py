@@ -1,4 +1,4 @@
-"""The scale subresource: the number of replicas, seen apart from all else.
+"""The scale subresource: the number of replicas only.
 
 Source:
     kube-apiserver v1.36, pkg/registry/apps/deployment/storage/storage.go, ScaleREST.
@@ -49,7 +49,7 @@ def scale_of(kind: Kind, obj: Object) -> Object:
 
 
 def update_scale(registry: Registry, place: Place, scale: Any, options: WriteOptions) -> Entry:
-    """Set the replicas a Scale asks for.
+    """Set the replicas of a Scale.
 
     Raises:
         StatusError: 400, 404, 409 or 422.
@@ -82,7 +82,7 @@ def update_scale(registry: Registry, place: Place, scale: Any, options: WriteOpt
 def patch_scale(
     registry: Registry, place: Place, patch: Any, patch_type: str, options: WriteOptions
 ) -> Entry:
-    """Change a Scale by a patch.
+    """Patch a Scale.
 
     Raises:
         StatusError: as `update_scale`, or 415.
@@ -92,11 +92,11 @@ def patch_scale(
 
 
 def _first(obj: Object, path: str, default: Any) -> Any:
-    """Return what is at a JSONPath."""
+    """Return the value at a JSONPath."""
     return next(iter(found_at(obj, path)), default)
 
 
 def _with(obj: Object, steps: list[str], value: Any) -> Object:
-    """Return an object with a value at a place; nothing is changed in place."""
+    """Return a copy of an object with a value set at a path; the original is not changed."""
     first, *rest = steps
     return obj | {first: _with(obj.get(first) or {}, rest, value) if rest else value}

@@ -1,4 +1,4 @@
-"""The objects of a running server, for use in the same process: the verbs of HTTP as plain functions."""
+"""The objects of a running server, for use in the same process: the HTTP verbs as plain functions."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-cri
 class Store:
     """A server's objects.
 
-    Every method raises `StatusError` where the server would answer with a Status. A kind is named by its
-    resource: `pods`, or with the group, `deployments.apps`. What is returned is the stored object itself and
-    must not be changed: `objects.clone` makes a copy that may. What is passed in is copied.
+    Every method raises `StatusError` where the server would return an error Status. A kind is given by its
+    resource: `pods`, or with the group, `deployments.apps`. Returned objects are the stored ones and must not
+    be changed: `objects.clone` returns a copy that may. Passed objects are copied.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -43,29 +43,29 @@ class Store:
         return self._registry.versions.current
 
     def create(self, resource: str, obj: Object, *, namespace: str = "") -> Object:
-        """Create an object, in `namespace`, else in the one it names, else in `default`."""
+        """Create an object, in `namespace`, else in its own, else in `default`."""
         place = self._at(resource, "", namespace or obj.get("metadata", {}).get("namespace", "default"))
         return place.kind.view(self._registry.create(place, obj, WriteOptions()).object)
 
     def get(self, resource: str, name: str, namespace: str = "default") -> Object:
-        """Return one object; `namespace` is ignored for what has none."""
+        """Return one object; `namespace` is ignored for cluster-scoped kinds."""
         place = self._at(resource, name, namespace)
         return place.kind.view(self._registry.get(place).object)
 
     def find(self, resource: str, name: str, namespace: str = "default") -> Object | None:
-        """Return one object, or None where there is none."""
+        """Return one object, or None if it does not exist."""
         place = self._at(resource, name, namespace)
         entry = self._registry.entry(place)
         return None if entry is None else place.kind.view(entry.object)
 
     def list(self, resource: str, *, namespace: str = "", labels: str = "", fields: str = "") -> list[Object]:
-        """Return what is selected; of all namespaces when none is given."""
+        """Return the selected objects; those of all namespaces if none is given."""
         kind = self._kind(resource)
         selector = selector_of(kind, namespace=namespace, labels=labels, fields=fields)
         return [kind.view(entry.object) for entry in self._registry.storage(kind).entries(selector)]
 
     def update(self, resource: str, obj: Object, *, subresource: str = "") -> Object:
-        """Replace an object, or its status; its resourceVersion, if it has one, must be the present one."""
+        """Replace an object, or its status; its resourceVersion, if set, must be the current one."""
         metadata = obj["metadata"]
         place = self._at(resource, metadata["name"], metadata.get("namespace", "default"), subresource)
         return place.kind.view(self._registry.update(place, obj, WriteOptions())[0].object)
@@ -80,7 +80,7 @@ class Store:
         patch_type: str = MERGE_PATCH,
         subresource: str = "",
     ) -> Object:
-        """Change part of an object."""
+        """Patch an object."""
         place = self._at(resource, name, namespace, subresource)
         return place.kind.view(self._registry.patch(place, patch, patch_type, WriteOptions()).object)
 
@@ -95,24 +95,24 @@ class Store:
         resource_version: str = "",
         propagation_policy: str = "",
     ) -> Object:
-        """Delete an object, or set off its end; returns its last or present state."""
+        """Delete an object, or begin its deletion; returns its last or current state."""
         place = self._at(resource, name, namespace)
         options = DeleteOptions(grace_period_seconds, uid, resource_version, propagation_policy)
         return place.kind.view(delete(self._registry, place, options, WriteOptions())[0].object)
 
     def change(self, obj: Object, patch: Object, subresource: str = "") -> Object:
-        """Change part of a stored object, or of its status, by a merge patch."""
+        """Change a stored object, or its status, by a merge patch."""
         resource, name, namespace = self._where(obj)
         return self.patch(resource, name, patch, namespace, subresource=subresource)
 
     def remove(self, obj: Object, **options: Any) -> None:
-        """Delete a stored object, with the options of `delete`, unless it is gone or another of that name is there."""
+        """Delete a stored object, with the options of `delete`, unless it is already deleted or replaced by a new one."""
         if self.has(obj):
             resource, name, namespace = self._where(obj)
             self.delete(resource, name, namespace, **options)
 
     def has(self, obj: Object) -> bool:
-        """Say whether an object is still the one of its name."""
+        """Return whether an object still exists (with the same uid)."""
         found = self.find(*self._where(obj))
         return found is not None and bool(found["metadata"]["uid"] == obj["metadata"]["uid"])
 
@@ -142,7 +142,7 @@ class Store:
         return update_scale(self._registry, place, scale, WriteOptions()).object
 
     def apply(self, obj: Object) -> Object:
-        """Create an object of any kind, or lay it over the one that is there as a merge patch.
+        """Create an object of any kind, or apply it to the existing one as a merge patch.
 
         Raises:
             StatusError: also 404, its kind is not served.
@@ -160,16 +160,16 @@ class Store:
         return kind.view(entry.object)
 
     def serves(self, obj: Object) -> bool:
-        """Say whether the kind an object says it is of is served."""
+        """Return whether the kind of an object is served."""
         return self._kind_of(obj) is not None
 
     def is_namespaced(self, obj: Object) -> bool:
-        """Say whether objects of the kind an object says it is of are in namespaces; of a kind not served, yes."""
+        """Return whether the kind of an object is namespaced; true for kinds that are not served."""
         kind = self._kind_of(obj)
         return kind is None or kind.namespaced
 
     def defines(self, obj: Object) -> bool:
-        """Say whether there is a CustomResourceDefinition of the kind an object says it is of."""
+        """Return whether there is a CustomResourceDefinition for the kind of an object."""
         group = obj.get("apiVersion", "").rpartition("/")[0]
         return any(
             (one["spec"]["group"], one["spec"]["names"]["kind"]) == (group, obj.get("kind"))
@@ -177,7 +177,7 @@ class Store:
         )
 
     def watch(self, resource: str, on_ready: Callable[[], None]) -> Watch:
-        """Watch all objects of a kind from now on; see `watches.Watch`. End it with `unwatch`."""
+        """Watch all objects of a kind from now on; see `watches.Watch`. End the watch with `unwatch`."""
         kind = self._kind(resource)
         watch, _ = self._registry.storage(kind).watch(selector_of(kind), on_ready)
         return watch
@@ -187,12 +187,12 @@ class Store:
         self._registry.storage(self._kind(resource)).unwatch(watch)
 
     def namespaced_resources(self) -> tuple[str, ...]:
-        """Return the names of all kinds whose objects are in namespaces, one per storage."""
+        """Return the names of all namespaced kinds, one per storage."""
         kinds = {kind.storage: kind for kind in self._registry.kinds if kind.namespaced}
         return tuple(kind.group_resource for kind in kinds.values())
 
     def serve(self, kinds: Sequence[Kind], instead_of: Sequence[Kind] = ()) -> None:
-        """Serve kinds, some of them perhaps instead of others; watches of what is no longer served end."""
+        """Serve kinds, possibly replacing others; watches of kinds that are no longer served end."""
         left = {kind.storage for kind in kinds}
         for kind in instead_of:
             self._registry.kinds.remove(kind)
@@ -206,7 +206,7 @@ class Store:
         return self._registry.timestamp()
 
     def bootstrap(self) -> None:
-        """Create what every cluster has from its start."""
+        """Create the objects that every cluster has from its start."""
         for name in ALWAYS_THERE:
             self.create("namespaces", {"metadata": {"name": name}})
         for name, value in _SYSTEM_PRIORITIES.items():

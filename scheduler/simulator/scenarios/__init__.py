@@ -1,1 +1,1 @@
-"""What to fill a server with and what happens to it: made-up clusters, manifests, and scenarios from a YAML file."""
+"""The content of a server: generated clusters, manifests, and scenarios from a YAML file."""

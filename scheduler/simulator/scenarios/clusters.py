@@ -1,4 +1,4 @@
-"""Made-up clusters: lists of Node objects to fill a server with."""
+"""Generated clusters: lists of Node objects for a server."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _KUBELET_VERSION: Final = "v1.36.2"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A type of machine.
+    """A machine type.
 
     Attributes:
         instance_type: its name.
-        cores: CPUs in all.
-        memory_gib: memory in all.
-        pods: how many pods its kubelet takes.
-        weight: how common it is beside the others.
-        gpus: accelerators; machines with some are tainted.
-        arch: as in the label kubernetes.io/arch.
+        cores: total CPUs.
+        memory_gib: total memory.
+        pods: pod limit of its kubelet.
+        weight: relative frequency.
+        gpus: number of GPUs; machines with GPUs are tainted.
+        arch: value of the label kubernetes.io/arch.
     """
 
     instance_type: str
@@ -51,13 +51,13 @@ SHAPES: Final = (
 
 
 def uniform(count: int, *, cpu: str = "4", memory: str = "16Gi", pods: int = 110) -> list[Object]:
-    """Return nodes that are all alike, in one zone after the other.
+    """Return identical nodes, distributed over the zones in turn.
 
     Args:
-        count: how many.
-        cpu: of each, as a quantity; all of it can be given to pods.
-        memory: likewise.
-        pods: how many pods each takes.
+        count: number of nodes.
+        cpu: allocatable CPU of each, as a quantity.
+        memory: allocatable memory of each, as a quantity.
+        pods: pod limit of each.
     """
     resources = {"cpu": cpu, "memory": memory, "pods": str(pods)}
     return [
@@ -67,14 +67,14 @@ def uniform(count: int, *, cpu: str = "4", memory: str = "16Gi", pods: int = 110
 
 
 def heterogeneous(count: int, seed: int = 0) -> list[Object]:
-    """Return nodes as a cluster of some years has them.
+    """Return nodes like those of a cluster that has grown for some years.
 
-    Several shapes of machines, uneven zones, reserved resources, GPU machines that are tainted and one node
-    that is cordoned. From a dozen nodes on there is one of every shape; the same seed gives the same cluster.
+    Several machine types, uneven zones, reserved resources, tainted GPU machines and one cordoned
+    node. From a dozen nodes on there is one of every type; the same seed gives the same cluster.
 
     Args:
-        count: how many.
-        seed: of everything left to chance.
+        count: number of nodes.
+        seed: seed of all random choices.
     """
     random = Random(seed)
     shapes = random.choices(SHAPES, weights=[shape.weight for shape in SHAPES], k=count)
@@ -92,7 +92,7 @@ def heterogeneous(count: int, seed: int = 0) -> list[Object]:
 
 
 def _machine(name: str, zone: str, shape: Shape) -> Object:
-    """Return a node of a shape; what the system keeps for itself grows with the machine."""
+    """Return a node of a machine type; the system reserve grows with the machine."""
     capacity = {
         "cpu": str(shape.cores),
         "memory": f"{shape.memory_gib}Gi",
@@ -145,7 +145,7 @@ def ready_node(
     capacity: dict[str, str],
     allocatable: dict[str, str],
 ) -> Object:
-    """Return a Node whose kubelet says that it is ready; the labels are those beside what every node has."""
+    """Return a ready Node; the labels are added to those that every node has."""
     usual = {
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/hostname": name,

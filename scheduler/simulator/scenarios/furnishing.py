@@ -1,4 +1,4 @@
-"""What made-up clusters have beside nodes: a default class of volumes, and the devices of machines with accelerators."""
+"""Additions to generated clusters: a default StorageClass, and the devices of GPU machines."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _GPU_MEMORY: Final = "40Gi"
 
 
 def furnish(server: ApiServer, nodes: Iterable[Object]) -> None:
-    """Give nodes of a made-up cluster their drivers, classes and devices.
+    """Create the drivers, classes and devices for the nodes of a generated cluster.
 
     Raises:
-        StatusError: the server refuses an object.
+        StatusError: the server rejects an object.
     """
     for obj in (_DRIVER, _STORAGE_CLASS, _DEVICE_CLASS):
         server.store.apply(obj)
@@ -44,7 +44,7 @@ def furnish(server: ApiServer, nodes: Iterable[Object]) -> None:
 
 
 def gpus_of(node: Object) -> list[Object]:
-    """Return the accelerators of a node as devices, as in ResourceSlices."""
+    """Return the GPUs of a node as devices, in the format of ResourceSlices."""
     return [
         {
             "name": f"gpu-{place}",

@@ -1,4 +1,4 @@
-"""Objects as users write them down: in YAML or JSON files, several to a file, or in a List."""
+"""Objects from users' files: YAML or JSON, several per file, or in a List."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read_manifests(path: str | Path) -> list[Object]:
     """Return the objects of a file.
 
     Raises:
-        ConfigurationError: all that is wrong with it.
+        ConfigurationError: all errors of the file.
     """
     errors: list[FieldError] = []
     objects = objects_of(str(path), Path(), "", errors)
@@ -27,13 +27,13 @@ def read_manifests(path: str | Path) -> list[Object]:
 
 
 def objects_of(manifest: str | Object, folder: Path, where: str, errors: list[FieldError]) -> list[Object]:
-    """Return an object, or those of a file, in their order; a List counts as what it holds.
+    """Return an object, or those of a file, in their order; a List counts as its items.
 
     Args:
         manifest: an object, or the path of a YAML or JSON file.
-        folder: where relative paths start.
-        where: the field that names it, for what is wrong.
-        errors: what is wrong is appended.
+        folder: base of relative paths.
+        where: field that names it, for the errors.
+        errors: errors are appended.
     """
     if isinstance(manifest, str):
         try:

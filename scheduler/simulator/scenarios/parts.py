@@ -1,4 +1,4 @@
-"""What files of scenarios have in common, those of the simulated API server and those of simulations."""
+"""Common parts of scenario files, of the simulated API server and of simulations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class TimedPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """One thing that happens: one field beside `at`, when, since the start."""
+    """One action: one field beside `at`, its time since the start."""
 
     at: Duration
 
@@ -32,7 +32,7 @@ class TimedPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
 
     @property
     def actions(self) -> list[str]:
-        """The names of what happens: one, in a valid part."""
+        """The names of the actions: one, in a valid part."""
         return [name for name in self.__struct_fields__ if name != "at" and getattr(self, name) is not None]
 
 
@@ -40,7 +40,7 @@ def read_document(path: Path, cls: type[T]) -> T:
     """Read a file of one document.
 
     Raises:
-        ConfigurationError: all that is wrong with it.
+        ConfigurationError: all errors of the file.
     """
     document = read(read_file(path))
     if document.errors:

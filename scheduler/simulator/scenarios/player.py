@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _UNREACHABLE_SECONDS: Final = 300.0
-"""How long the pods of a silent node stay: as long as their default tolerations."""
+"""How long the pods of a dead node stay: as long as their default tolerations."""
 
 _SERVED_SECONDS: Final = 5.0
 _SERVED_POLL_SECONDS: Final = 0.01
 
 
 class ScenarioPlayer:
-    """One playing of one scenario.
+    """One run of one scenario.
 
     Attributes:
-        failures: what could not be done, each with its step; the others are done all the same.
+        failures: the failed steps, with their errors; the remaining steps are run nevertheless.
     """
 
     def __init__(self, server: ApiServer, scenario: Scenario) -> None:
         self._server = server
         self._store = server.store
         self._scenario = scenario
-        self._down: dict[str, asyncio.TimerHandle] = {}  # node name -> when its pods are given up
+        self._down: dict[str, asyncio.TimerHandle] = {}  # node name -> timer of the deletion of its pods
         self._timers: list[asyncio.TimerHandle] = []
         self.failures: list[str] = []
         self._actions: Mapping[str, Callable[[Any], None]] = {
@@ -70,10 +70,10 @@ class ScenarioPlayer:
         }
 
     async def set_up(self) -> None:
-        """Make what there is from the start.
+        """Create the initial objects.
 
         Raises:
-            StatusError: the server refuses an object.
+            StatusError: the server rejects an object.
         """
         drivers = self._server.provisioner
         drivers.of_driver |= {name: wait.seconds for name, wait in self._scenario.provisioners.items()}
@@ -88,7 +88,7 @@ class ScenarioPlayer:
         await self._apply(self._scenario.objects)
 
     async def play(self) -> None:
-        """Do every step at its time; returns after the last."""
+        """Run every step at its time; returns after the last."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         try:
@@ -114,13 +114,13 @@ class ScenarioPlayer:
             raise
 
     def stop(self) -> None:
-        """Forget what was to come."""
+        """Cancel all pending actions."""
         for timer in (*self._down.values(), *self._timers):
             timer.cancel()
 
     async def _apply(self, objects: Iterable[Object]) -> None:
         for obj in objects:
-            # A definition's kind is served a moment after the definition is there.
+            # A definition's kind is served a moment after the definition exists.
             waited = 0.0
             while not self._store.serves(obj) and waited < _SERVED_SECONDS and self._store.defines(obj):
                 await asyncio.sleep(_SERVED_POLL_SECONDS)
@@ -138,7 +138,7 @@ class ScenarioPlayer:
         self._store.patch("nodes", node, {"spec": {"unschedulable": wanted or None}})
 
     def _set_taint(self, tainting: Tainting, *, wanted: bool) -> None:
-        """Put a taint in the place of the one of that key and effect, or take that away."""
+        """Set a taint, replacing the one of that key and effect, or remove it."""
         present = self._store.get("nodes", tainting.node)["spec"].get("taints", [])
         taints = [one for one in present if (one["key"], one["effect"]) != (tainting.key, tainting.effect)]
         if wanted:
@@ -147,7 +147,7 @@ class ScenarioPlayer:
         self._store.patch("nodes", tainting.node, {"spec": {"taints": taints or None}})
 
     def _kill(self, name: str) -> None:
-        """Let a node's kubelet fall silent; after five minutes its pods are given up."""
+        """Simulate the death of a node's kubelet; after five minutes its pods are deleted."""
         self._set_ready(name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
         self._set_pods_ready(f"spec.nodeName={name}", "False")
         loop = asyncio.get_running_loop()
@@ -163,7 +163,7 @@ class ScenarioPlayer:
         self._set_pods_ready(f"spec.nodeName={name},status.phase=Running", "True")
 
     def _set_pods_ready(self, fields: str, status: str) -> None:
-        """Write into the selected pods that they are ready, or not."""
+        """Set the readiness of the selected pods."""
         for pod in self._store.list("pods", fields=fields):
             conditions = [
                 one | {"status": status} if one["type"] == "Ready" else one

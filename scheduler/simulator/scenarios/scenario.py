@@ -1,18 +1,18 @@
-"""Scenarios: a cluster to begin with, and what happens to it, from a YAML file.
+"""Scenarios: an initial cluster and a sequence of actions, from a YAML file.
 
-nodes:                      # groups of nodes that are alike
+nodes:                      # groups of identical nodes
 - name: general             # general-0, general-1, ...
   count: 3
-  cpu: "4"                  # memory, pods, resources, labels, taints, zones likewise
-  drivers:                  # of storage: how many volumes they attach to a node, and which labels tell places apart
+  cpu: "4"                  # also memory, pods, resources, labels, taints, zones
+  drivers:                  # storage drivers: volume limit of a node, topology keys
   - {name: disk.example.com, limit: 16, topologyKeys: [topology.kubernetes.io/zone]}
   devices:                  # of each node: gpu-0, gpu-1, ...
   - {driver: gpu.example.com, name: gpu, count: 4, attributes: {model: a100}, capacity: {memory: 40Gi}}
-provisioners: {slow.example.com: 10s}  # how long a driver takes for a volume; a second where nothing is said
+provisioners: {slow.example.com: 10s}  # provisioning time of a driver; default: 1s
 manifests:                  # files beside this one, or objects
 - web.yaml
 - {apiVersion: v1, kind: Namespace, metadata: {name: shop}}
-steps:                      # each at a time since the start, with one thing that happens
+steps:                      # each with a time since the start and one action
 - {at: 30s, scale: {resource: deployments, name: web, replicas: 20}}
 - {at: 1m, killNode: general-1}
 - {at: 90s, fault: {refuse: 429, verb: create, resource: pods, subresource: binding, for: 10s}}
@@ -50,7 +50,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
 
 class NodeTaint(_Part, frozen=True, kw_only=True):
-    """A taint of a group's nodes, or one that comes or goes."""
+    """A taint of a group's nodes, or one that is added or removed."""
 
     key: str
     value: str = ""
@@ -58,12 +58,12 @@ class NodeTaint(_Part, frozen=True, kw_only=True):
 
 
 class StorageDriver(_Part, frozen=True, kw_only=True):
-    """A driver of storage on a group's nodes.
+    """A storage driver on a group's nodes.
 
     Attributes:
-        name: of the driver.
-        limit: how many of its volumes a node takes; None for any number.
-        topology_keys: the labels of nodes by which it tells places apart.
+        name: name of the driver.
+        limit: maximum number of its volumes on a node; None for no limit.
+        topology_keys: the node labels of its topology.
     """
 
     name: str
@@ -72,15 +72,15 @@ class StorageDriver(_Part, frozen=True, kw_only=True):
 
 
 class Devices(_Part, frozen=True, kw_only=True):
-    """Devices that each node of a group has.
+    """Devices of each node of a group.
 
     Attributes:
         driver: its name.
-        name: what their names begin with.
-        count: how many there are.
-        attributes: text, numbers and truths, or what ResourceSlices say, as in `{version: 1.0.0}`.
+        name: prefix of their names.
+        count: number of devices.
+        attributes: text, numbers, booleans, or the form of ResourceSlices, for example `{version: 1.0.0}`.
         capacity: name -> quantity.
-        taints: as in ResourceSlices.
+        taints: taints, in the format of ResourceSlices.
     """
 
     driver: str
@@ -91,7 +91,7 @@ class Devices(_Part, frozen=True, kw_only=True):
     taints: tuple[dict[str, str], ...] = ()
 
     def objects(self) -> list[Object]:
-        """Return them as in `spec.devices` of ResourceSlices."""
+        """Return the devices in the format of `spec.devices` of ResourceSlices."""
         said: Object = {}
         if self.attributes:
             said["attributes"] = {name: _attribute(value) for name, value in self.attributes.items()}
@@ -110,17 +110,17 @@ def _attribute(value: str | int | bool | dict[str, Any]) -> Object:
 
 
 class NodeGroup(_Part, frozen=True, kw_only=True):
-    """Nodes that are alike.
+    """Identical nodes.
 
     Attributes:
-        name: what their names begin with.
-        count: how many there are.
-        cpu: of each, as a quantity; all of it can be given to pods; memory likewise.
-        pods: how many pods each takes.
-        resources: further resources, as in `nvidia.com/gpu`.
-        zones: the group's nodes are in one after the other.
-        drivers: of storage, on every node.
-        devices: of every node.
+        name: prefix of their names.
+        count: number of nodes.
+        cpu: allocatable CPU of each, as a quantity; `memory` has the same format.
+        pods: pod limit of each.
+        resources: further resources, for example `nvidia.com/gpu`.
+        zones: the zones, assigned to the nodes in turn.
+        drivers: storage drivers on every node.
+        devices: devices of every node.
     """
 
     name: str
@@ -137,12 +137,12 @@ class NodeGroup(_Part, frozen=True, kw_only=True):
 
     @property
     def node_names(self) -> list[str]:
-        """Return the names of its nodes."""
+        """The names of its nodes."""
         return [f"{self.name}-{place}" for place in range(self.count)]
 
     @property
     def devices_by_driver(self) -> dict[str, list[Object]]:
-        """Return the devices of each node, as in ResourceSlices."""
+        """The devices of each node, in the format of ResourceSlices."""
         found: dict[str, list[Object]] = {}
         for devices in self.devices:
             found.setdefault(devices.driver, []).extend(devices.objects())
@@ -150,11 +150,11 @@ class NodeGroup(_Part, frozen=True, kw_only=True):
 
 
 class Target(_Part, frozen=True, kw_only=True):
-    """An object that is deleted.
+    """An object to delete.
 
     Attributes:
-        resource: as in `pods` or `deployments.apps`.
-        grace_period_seconds: None leaves it to the object.
+        resource: for example `pods` or `deployments.apps`.
+        grace_period_seconds: None for the object's own.
     """
 
     resource: str
@@ -164,7 +164,7 @@ class Target(_Part, frozen=True, kw_only=True):
 
 
 class Scaling(_Part, frozen=True, kw_only=True):
-    """A workload that is scaled."""
+    """A workload to scale."""
 
     resource: str = "deployments"
     name: str
@@ -179,18 +179,18 @@ class Tainting(NodeTaint, frozen=True, kw_only=True):
 
 
 class FaultStep(_Part, frozen=True, kw_only=True):
-    """What goes wrong with requests for a while.
+    """A fault of requests.
 
     Attributes:
-        delay: how long requests wait before they are handled.
-        refuse: the HTTP status they are answered with.
-        retry_after: what a refusal asks for.
-        lose_answers: whether they are handled, but not answered.
-        stall_watches: whether watches fall silent.
-        for_: how long it lasts; to the end when absent.
-        times: how many requests it hits; all when absent.
-        probability: of hitting a request it concerns.
-        verb: and all below: which requests it concerns; all where nothing is said.
+        delay: delay of requests before they are handled.
+        refuse: HTTP status with which requests are rejected.
+        retry_after: Retry-After of a rejection.
+        lose_answers: whether requests are handled, but not answered.
+        stall_watches: whether watches stop sending.
+        for_: duration; without it, until the end.
+        times: number of hits; without it, unlimited.
+        probability: probability of a hit.
+        verb: verb of the affected requests; this field and those below match all if not set.
     """
 
     delay: Duration | None = None
@@ -213,15 +213,15 @@ class FaultStep(_Part, frozen=True, kw_only=True):
 
 
 class VolumeFailure(_Part, frozen=True, kw_only=True):
-    """Volumes that cannot be provisioned for a while.
+    """A failure of volume provisioning.
 
     Attributes:
-        provisioner: of which driver; all where nothing is said, likewise below.
-        node: for which selected node.
-        claim: of which claim, as `namespace/name`.
-        for_: how long it lasts; to the end when absent.
-        times: how many volumes it hits; all when absent.
-        message: why.
+        provisioner: affected driver; this field and those below match all if not set.
+        node: affected selected node.
+        claim: affected claim, as `namespace/name`.
+        for_: duration; without it, until the end.
+        times: number of failed volumes; without it, unlimited.
+        message: the error.
     """
 
     provisioner: str = ""
@@ -240,23 +240,23 @@ class DevicesOfNode(_Part, frozen=True, kw_only=True):
 
 
 class WatchDrop(_Part, frozen=True, kw_only=True):
-    """Watches whose connection is cut; all where nothing is said."""
+    """Watches whose connection is cut; all if no field is set."""
 
     resource: str = ""
     namespace: str = ""
 
 
 class Step(TimedPart, frozen=True, kw_only=True):
-    """One thing that happens.
+    """One action.
 
     Attributes:
-        apply: a file or an object that is created, or changed where it is there (a merge patch).
-        kill_node: a node whose kubelet falls silent: it is tainted, its pods stop being ready.
+        apply: a file or an object that is created, or changed if it exists (a merge patch).
+        kill_node: a node whose kubelet dies: it is tainted, its pods are no longer ready.
         restore_node: a node whose kubelet is back.
-        compact: a resource whose history is forgotten; `all` for all.
-        fail_volumes: volumes that cannot be provisioned.
-        withdraw_devices: devices of a node that are said to be there no more.
-        restore_devices: devices that are there again.
+        compact: a resource whose history is dropped; `all` for all.
+        fail_volumes: a failure of volume provisioning.
+        withdraw_devices: devices of a node that are withdrawn.
+        restore_devices: devices that are available again.
     """
 
     apply: str | dict[str, Any] | None = None
@@ -290,13 +290,13 @@ class _File(_Part, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario that was found to be in order.
+    """A valid scenario.
 
     Attributes:
         nodes: the groups of nodes.
-        provisioners: how long drivers take for a volume.
-        objects: what there is from the start.
-        steps: what happens, with the objects of each that applies some.
+        provisioners: provisioning times of drivers.
+        objects: initial objects.
+        steps: the actions, each with the objects that it applies.
     """
 
     nodes: tuple[NodeGroup, ...]
@@ -311,7 +311,7 @@ class Scenario:
         ]
 
     def csi_nodes(self) -> list[Object]:
-        """Return the CSINodes of nodes with drivers of storage."""
+        """Return the CSINodes of nodes with storage drivers."""
         return [_csi_node(group, name) for group in self.nodes if group.drivers for name in group.node_names]
 
 
@@ -319,7 +319,7 @@ def load_scenario(path: str | Path) -> Scenario:
     """Read a scenario and the files it names.
 
     Raises:
-        ConfigurationError: all that is wrong with it.
+        ConfigurationError: all errors of the files.
     """
     path = Path(path)
     found = read_document(path, _File)
@@ -348,7 +348,9 @@ def _group_faults(groups: tuple[NodeGroup, ...]) -> list[FieldError]:
         if problem:
             faults.append(FieldError(child(where, "name"), problem))
         if group.name in seen:
-            faults.append(FieldError(child(where, "name"), f"is that of another group, {was(group.name)}"))
+            faults.append(
+                FieldError(child(where, "name"), f"is the name of another group, {was(group.name)}")
+            )
         seen.add(group.name)
         if not group.zones:
             faults.append(FieldError(child(where, "zones"), "must name at least one zone"))

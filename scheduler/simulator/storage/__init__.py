@@ -1,1 +1,1 @@
-"""Versioned objects of each kind: what there is, what happened to it, and who watches."""
+"""Versioned objects of each kind: current state, history and watches."""

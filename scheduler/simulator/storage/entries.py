@@ -1,4 +1,4 @@
-"""Versions of objects, and the one counter that numbers them."""
+"""Versions of objects, and their counter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Versions:
-    """The one counter of resourceVersions."""
+    """The common counter of resourceVersions."""
 
     def __init__(self) -> None:
         self.current = 0
@@ -24,7 +24,7 @@ class Entry:
     """One version of one object; neither it nor its dict ever changes.
 
     Attributes:
-        key: its place in listings, `namespace/name`, or the name of what has no namespace.
+        key: its sort key in lists: `namespace/name`, or the name for cluster-scoped kinds.
         object: as stored.
         version: its resourceVersion.
     """
@@ -40,17 +40,17 @@ class Entry:
         self._raw: dict[str, bytes] = {}  # apiVersion -> JSON
 
     def raw(self, kind: Kind) -> bytes:
-        """Return its JSON, encoded once per apiVersion it is read in."""
+        """Return its JSON, encoded once per apiVersion."""
         raw = self._raw.get(kind.api_version)
         if raw is None:
             raw = self._raw[kind.api_version] = kind.encode(self.object)
         return raw
 
     def unstored(self, obj: Object) -> Entry:
-        """Return the entry as it would be with another object, one that is not stored."""
+        """Return a copy of the entry with another object, which is not stored."""
         return Entry(self.key, self.namespace, self.name, obj, self.version)
 
     def at_version(self, version: int) -> Entry:
-        """Return the same object as if it had been written at another version."""
+        """Return the same object with another version."""
         metadata = self.object["metadata"] | {"resourceVersion": str(version)}
         return Entry(self.key, self.namespace, self.name, self.object | {"metadata": metadata}, version)

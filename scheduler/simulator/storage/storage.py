@@ -1,7 +1,7 @@
-"""Versioned storage of one kind: its objects, what happened to them, and who watches.
+"""Versioned storage of one kind: its objects, their history, and the watches.
 
-Every change, of any kind, takes the next number of one counter. Of each kind the last changes are kept, so
-that a watch or a list can go back to an earlier version; what lies further back has expired.
+Every change, of any kind, takes the next number of one counter. The last changes of each kind are kept, so
+that a watch or a list can start from an earlier version; older versions have expired.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Backup(NamedTuple):
-    """What there is of one kind at a moment, its history included."""
+    """The objects and the history of one kind at a moment."""
 
     entries: dict[str, Entry]
     changes: tuple[Change, ...]
@@ -34,13 +34,13 @@ class Storage:
     """The objects of one kind."""
 
     def __init__(self, versions: Versions, history: int) -> None:
-        """Start empty, with the counter all kinds share, to keep so many changes."""
+        """Start empty, with the common counter, to keep `history` changes."""
         self._versions = versions
         self._entries: dict[str, Entry] = {}
         self._keys: list[str] = []  # sorted
         self._changes: deque[Change] = deque()
         self._history = history
-        self._oldest = 0  # the oldest version that can be gone back to
+        self._oldest = 0  # the oldest version that is still available
         self._watches: dict[Watch, None] = {}
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class Storage:
         return self._entries.get(key)
 
     def put(self, key: str, namespace: str, name: str, obj: Object) -> Entry:
-        """Store an object, which is not to be changed from here on."""
+        """Store an object; do not change it afterwards."""
         previous = self._entries.get(key)
         version = self._versions.next()
         obj["metadata"]["resourceVersion"] = str(version)
@@ -64,7 +64,7 @@ class Storage:
         return entry
 
     def remove(self, key: str) -> Entry:
-        """Take an object out; returns its last state, at the version of the deletion."""
+        """Remove an object; returns its last state, at the version of the deletion."""
         previous = self._entries.pop(key)
         del self._keys[bisect_left(self._keys, key)]
         entry = previous.at_version(self._versions.next())
@@ -72,7 +72,7 @@ class Storage:
         return entry
 
     def entries(self, selector: Selector) -> list[Entry]:
-        """List what is selected, in the order of keys."""
+        """Return the selected entries, in the order of keys."""
         keys = self._keys
         if selector.namespace:
             start = bisect_left(keys, f"{selector.namespace}/")
@@ -83,7 +83,7 @@ class Storage:
         return [entry for entry in found if selector.matches(entry.namespace, entry.object)]
 
     def entries_at(self, version: int, selector: Selector) -> list[Entry]:
-        """List what was selected at an earlier version.
+        """Return the entries selected at an earlier version.
 
         Raises:
             StatusError: 410, that version is no longer kept.
@@ -111,12 +111,12 @@ class Storage:
         """Start a watch.
 
         Args:
-            selector: what it sees.
-            on_ready: called when there is something to take, or the watch has ended.
-            after: the version to go on from; None starts now.
+            selector: the objects it sees.
+            on_ready: called when there are events to take, or the watch has ended.
+            after: the version to continue from; None for now.
 
         Returns:
-            The watch, and what has happened since `after`.
+            The watch, and the events since `after`.
 
         Raises:
             StatusError: 410, that version is no longer kept.
@@ -135,12 +135,12 @@ class Storage:
         self._watches.pop(watch, None)
 
     def end_watches(self) -> None:
-        """End all watches: what they see is no longer served."""
+        """End all watches, because the kind is no longer served."""
         for watch in list(self._watches):
             watch.end()
 
     def compact(self) -> None:
-        """Forget all history: no earlier version can be gone back to."""
+        """Drop all history: earlier versions are no longer available."""
         self._changes.clear()
         self._oldest = self._versions.current
 
@@ -148,9 +148,9 @@ class Storage:
         return Backup(dict(self._entries), tuple(self._changes), self._oldest)
 
     def restore(self, backup: Backup) -> None:
-        """Go back to a backup; the counter is not touched.
+        """Restore a backup; the counter is not changed.
 
-        Who still watches is shown the difference as changes, as a client would find it by a list.
+        Open watches see the difference as changes, as a client would find it by a list.
         """
         before, self._entries = self._entries, dict(backup.entries)
         self._keys = sorted(self._entries)

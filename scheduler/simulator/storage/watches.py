@@ -1,4 +1,4 @@
-"""Changes of objects, and who watches them."""
+"""Changes of objects, and watches."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ DELETED: Final = "DELETED"
 
 
 class Change:
-    """One thing that happened to one object.
+    """One change of one object.
 
     Attributes:
         type: ADDED, MODIFIED or DELETED.
-        entry: the object after it; of a DELETED one, the last state at the version of the deletion.
-        previous: the object before it; None when it was added.
+        entry: the object after the change; for DELETED, the last state at the version of the deletion.
+        previous: the object before the change; None for ADDED.
     """
 
     __slots__ = ("_left", "entry", "previous", "type")
@@ -33,9 +33,9 @@ class Change:
         self._left: Entry | None = None
 
     def seen_through(self, selector: Selector) -> tuple[str, Entry] | None:
-        """Return the event a watch with a selector gets, if any.
+        """Return the event for a watch with a selector, if any.
 
-        An object that no longer matches arrives as DELETED, in the state it last matched in.
+        An object that no longer matches is sent as DELETED, in the last state that matched.
         """
         if selector.selects_all:
             return self.type, self.entry
@@ -55,11 +55,11 @@ class Change:
 
 
 class Watch:
-    """One watcher: what it selects, and the events it has not taken yet.
+    """One watch: its selector, and the events not taken yet.
 
     Attributes:
-        selector: what it sees.
-        is_open: False once it was ended, by its owner or because it fell too far behind.
+        selector: the objects it sees.
+        is_open: False once it was ended, by its owner or because it was too slow.
     """
 
     __slots__ = ("_events", "_limit", "_on_ready", "is_open", "selector")
@@ -72,7 +72,7 @@ class Watch:
         self._events: list[tuple[str, Entry]] = []
 
     def offer(self, change: Change) -> None:
-        """Add a change to its events, if it selects it."""
+        """Add a change to its events, if the selector matches."""
         event = change.seen_through(self.selector)
         if event is None or not self.is_open:
             return
@@ -88,7 +88,7 @@ class Watch:
         return events
 
     def end(self) -> None:
-        """End it; its owner is told through `on_ready`."""
+        """End the watch; its owner is notified through `on_ready`."""
         if self.is_open:
             self.is_open = False
             self._on_ready()

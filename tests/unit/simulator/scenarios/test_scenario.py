@@ -61,7 +61,7 @@ def test_a_group_says_what_its_nodes_are(tmp_path: Path):
         pytest.param("nodes:\n- {name: g, drivers: [{limit: 1}]}", "nodes[0].drivers[0].name: is missing", id="a driver without a name"),
         pytest.param("steps:\n- {at: 5s, failVolumes: {times: 0}}", "steps[0].failVolumes.times: ", id="a failure that hits nothing"),
         pytest.param("steps:\n- {at: 5s, withdrawDevices: {}}", "steps[0].withdrawDevices.node: is missing", id="devices of no node"),
-        pytest.param("nodes:\n- {name: g}\n- {name: g}", 'nodes[1].name: is that of another group, was "g"', id="one name twice"),
+        pytest.param("nodes:\n- {name: g}\n- {name: g}", 'nodes[1].name: is the name of another group, was "g"', id="one name twice"),
         pytest.param("- a", "must be a mapping, was a list", id="no mapping"),
     ],
 )  # fmt: skip
