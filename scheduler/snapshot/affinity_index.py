@@ -1,8 +1,8 @@
-"""The affinity terms of the pods on nodes: which mean a given pod, and where the pods are that have them.
+"""An index of the affinity terms of pods on nodes: which terms match a given pod, and which nodes have pods with them.
 
-Pods that write the same, as the replicas of a workload do, share one `HeldTerms`: their terms are filed once, and it is
-counted where they are. So a pod that comes or goes costs the same however many terms it has, but the first and the last
-that write them. These are filed, and taken out again, in slices where there are very many of them.
+Pods with equal terms, such as the replicas of a workload, share one `HeldTerms`: it indexes the terms once and counts
+the pods by row. So adding or removing a pod has a constant cost, except for the first and the last pod with these
+terms. Their terms are inserted and removed in slices if they are many.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from scheduler.snapshot.names_in_use import NamesInUse
 
 MOST_TERMS_AT_ONCE: Final = 256
-"""The terms of pods that have more are counted late: in slices, between attempts."""
+"""The terms of pods with more terms are indexed later, in slices between attempts."""
 SLICE_TERMS: Final = 500
-"""Terms that are filed, or taken out, in one slice; it takes a few milliseconds."""
+"""Number of terms that are inserted or removed in one slice; it takes a few milliseconds."""
 _FEW_ROWS: Final = 256
 _FEW_TERMS: Final = 32
-"""So many terms are asked one by one."""
+"""Up to this number of terms, each is matched separately."""
 _MANY_ROWS: Final = -2
 _NO_ROW: Final = -1
 
 Amounts = tuple[str, "Rows", "Int64s"]
-"""A topology key, rows, and what the terms of this key on each of these are worth together."""
+"""A topology key, rows, and the sum of the weights of the key's terms on each row."""
 
 
 class TermKind(Enum):
-    """The four lists of terms a pod can have; the values are the attributes of AffinityTerms."""
+    """The four lists of affinity terms of a pod; the values are attributes of AffinityTerms."""
 
     REQUIRED_AFFINITY = "required_affinity"
     REQUIRED_ANTI_AFFINITY = "required_anti_affinity"
@@ -56,28 +56,28 @@ class TermKind(Enum):
 
 
 class TermsThatMean(Protocol):
-    """The terms of one kind that pods on nodes have and that mean a given pod; valid as long as its snapshot."""
+    """The terms of one kind, of pods on nodes, that match a given pod; valid as long as its snapshot."""
 
     def amounts(self) -> Iterable[Amounts]:
-        """Yield what they are worth by topology key and row: the sum of the weights of each pod's terms.
+        """Yield the sum of the weights of the terms, by topology key and row.
 
-        Without those whose topology key no node has. A key comes as often as it likes, and so does a row.
+        Terms with a topology key that no node has are left out. Keys and rows may repeat.
         """
 
     def weights_of(self, terms: AffinityTerms) -> Mapping[str, int]:
-        """Return topology key -> the sum of the weights of those of a pod's terms that mean the given one.
+        """Return topology key -> the sum of the weights of those of `terms` that match the given pod.
 
-        Of terms of pods on nodes those that are counted, of other pods' all; again without keys that no node has.
+        For terms of pods on nodes, only indexed terms count; for other terms, all. Keys that no node has are left out.
         """
 
 
 class TermsInUse(Protocol):
-    """The terms of one kind that pods on nodes have."""
+    """The terms of one kind of all pods on nodes."""
 
     def matching(
         self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> TermsThatMean:
-        """Return the terms that mean a pod with these labels, in a namespace with those."""
+        """Return the terms that match a pod with these labels, in a namespace with `namespace_labels`."""
 
 
 class RowCounts:
@@ -86,12 +86,12 @@ class RowCounts:
     __slots__ = ("_few", "_many", "_shown")
 
     def __init__(self) -> None:
-        self._shown: tuple[Rows, Int64s] | None = None  # as long as nothing is added
+        self._shown: tuple[Rows, Int64s] | None = None  # until something is added
         self._few: dict[int, int] = {}
-        self._many: Int64s | None = None  # once there are more than a few
+        self._many: Int64s | None = None  # used beyond _FEW_ROWS rows
 
     def add(self, row: int, amount: int) -> None:
-        """Add to a row's number."""
+        """Add an amount to a row's number."""
         self._shown = None
         if self._many is not None:
             if row >= len(self._many):
@@ -109,13 +109,13 @@ class RowCounts:
             self._few = {}
 
     def only(self) -> tuple[int, int] | None:
-        """Return the row and its number if there is but one, or none: then the number is 0; None if there are more."""
+        """Return the only row and its number, (_NO_ROW, 0) without rows, or None for several rows."""
         if self._many is None and len(self._few) <= 1:
             return next(iter(self._few.items()), (_NO_ROW, 0))
         return None
 
     def arrays(self) -> tuple[Rows, Int64s]:
-        """Return the rows whose number is not 0, and their numbers, to be looked at only."""
+        """Return the rows whose number is not 0, and their numbers; the caller must not modify them."""
         if self._shown is None:
             self._shown = self._arrays()
         return self._shown
@@ -132,18 +132,18 @@ class RowCounts:
 
 
 class HeldTerms:
-    """The terms of pods that write the same, and where these are.
+    """The terms of all pods with equal terms, and the rows of these pods.
 
     Attributes:
-        terms: theirs.
-        count: how many terms there are.
-        number: of these among all that are held.
-        pods: how many pods have them.
-        rows: row -> how many of the pods are there.
-        filed: how many of the terms are filed, the first ones in the order of the kinds.
-        numbers: by kind, the numbers of the terms that are filed, in their order; none, one or two for each.
-        is_pending: whether terms are being filed, or taken out, in slices.
-        newcomer: the pod that brought them, until the first of them are filed.
+        terms: the terms.
+        count: the number of terms.
+        number: the number of this entry among all entries.
+        pods: the number of pods with these terms.
+        rows: row -> the number of these pods.
+        filed: the number of indexed terms; terms are indexed in the order of the kinds.
+        numbers: kind -> the numbers of the indexed terms, in order; none, one or two for each term.
+        is_pending: whether terms are being inserted or removed in slices.
+        newcomer: the first pod with these terms, until the first terms are indexed.
     """
 
     __slots__ = ("count", "filed", "is_pending", "newcomer", "number", "numbers", "pods", "rows", "terms")
@@ -160,11 +160,11 @@ class HeldTerms:
 
     @property
     def wanted(self) -> int:
-        """How many of the terms should be filed."""
+        """The number of terms that should be indexed."""
         return self.count if self.pods else 0
 
     def at(self, place: int) -> tuple[TermKind, int]:
-        """Return of which kind a term is, and its place among those."""
+        """Return the kind of a term, and its position in that kind."""
         for kind in self.numbers:
             length = len(kind.of(self.terms))
             if place < length:
@@ -174,7 +174,7 @@ class HeldTerms:
 
 
 class _AllHeld:
-    """Everything that is held, by terms and by number."""
+    """All entries, by terms and by number."""
 
     __slots__ = ("_free", "_pods", "_row", "by_terms", "held")
 
@@ -182,8 +182,8 @@ class _AllHeld:
         self.by_terms: dict[AffinityTerms, HeldTerms] = {}
         self.held: list[HeldTerms | None] = []
         self._free: list[int] = []
-        self._row: Column[np.int64] = Column(np.int64)  # where the pods are; _NO_ROW, or _MANY_ROWS
-        self._pods: Column[np.int64] = Column(np.int64)  # how many are there, if that is one row
+        self._row: Column[np.int64] = Column(np.int64)  # the row of the pods, _NO_ROW or _MANY_ROWS
+        self._pods: Column[np.int64] = Column(np.int64)  # their number, if they are on one row
 
     def add(self, terms: AffinityTerms) -> HeldTerms:
         number = self._free.pop() if self._free else len(self.held)
@@ -202,13 +202,13 @@ class _AllHeld:
         self._free.append(held.number)
 
     def moved(self, held: HeldTerms) -> None:
-        """Note that other pods have them now."""
+        """Update the columns after a change of the pods."""
         only = held.rows.only()
         row, pods = (_MANY_ROWS, 0) if only is None else only
         self._row.cells[held.number], self._pods.cells[held.number] = row, pods
 
     def amounts(self, worth: Int64s) -> Iterator[tuple[Rows, Int64s]]:
-        """Yield rows and amounts, where each pod's terms are worth so much, by number of what is held."""
+        """Yield rows and amounts; `worth` is the weight of each pod's terms, by number of the entry."""
         numbers = np.flatnonzero(worth)
         each = worth[numbers]
         rows = self._row.cells[numbers]
@@ -216,16 +216,16 @@ class _AllHeld:
         yield rows[single].astype(np.intp), each[single] * self._pods.cells[numbers[single]]
         for place in np.flatnonzero(rows == _MANY_ROWS).tolist():
             held = self.held[int(numbers[place])]
-            assert held is not None, "who is in many rows is held"
+            assert held is not None, "pods on many rows have an entry"
             many, pods = held.rows.arrays()
             yield many, pods * each[place]
 
 
 class _TopologyKeys:
-    """The topology keys of terms by number, and which of them nodes have.
+    """The topology keys of terms by number, and whether any node has them.
 
     Args:
-        of_nodes: the label keys of nodes; `show` tells when they change.
+        of_nodes: the label keys of nodes; `show` reports changes.
     """
 
     __slots__ = ("_free", "_numbers", "_uses", "names", "of_nodes", "on_nodes")
@@ -239,7 +239,7 @@ class _TopologyKeys:
         self.on_nodes: Column[np.bool_] = Column(np.bool_)
 
     def take(self, key: str) -> int:
-        """Return the number of a key that one more term has."""
+        """Count one more term with a key, and return the key's number."""
         number = self._numbers.get(key)
         if number is None:
             if self._free:
@@ -256,7 +256,7 @@ class _TopologyKeys:
         return number
 
     def drop(self, number: int) -> None:
-        """Note that one term less has a key."""
+        """Count one term less with a key."""
         self._uses[number] -= 1
         if not self._uses[number]:
             del self._numbers[self.names[number]]
@@ -264,7 +264,7 @@ class _TopologyKeys:
             self._free.append(number)
 
     def show(self, key: str, *, is_there: bool) -> None:
-        """Note that a first node has a label key, or that none has it any more."""
+        """Record that a first node has a label key, or that no node has it any more."""
         number = self._numbers.get(key)
         if number is not None:
             self.on_nodes.cells[number] = is_there
@@ -274,12 +274,12 @@ class TermIndex:
     """The terms of one kind; see `TermsInUse`.
 
     Attributes:
-        kind: which.
-        changes: how often terms were filed or taken out so far.
-        all_held: whose they are.
+        kind: the kind of the terms.
+        changes: the number of insertions and removals so far.
+        all_held: the entries of all terms.
         keys: the topology keys by number.
-        held_by: by term, the number of what holds it.
-        place: by term, its place among the terms of the kind there.
+        held_by: by term, the number of its entry.
+        place: by term, its position among the entry's terms of this kind.
         key: by term, the number of its topology key.
         weight: by term, its weight.
     """
@@ -297,7 +297,7 @@ class TermIndex:
         self.changes = 0
 
     def file(self, held: HeldTerms, start: int, end: int) -> None:
-        """File some of the terms."""
+        """Insert some of an entry's terms."""
         self.changes += 1
         columns: tuple[Column[Any], ...] = self.held_by, self.place, self.key, self.weight
         numbers = held.numbers[self.kind]
@@ -311,7 +311,7 @@ class TermIndex:
                     column.cells[number] = value
 
     def take_out(self, held: HeldTerms, start: int, end: int) -> None:
-        """Take out some of the terms, the last that are filed."""
+        """Remove some of an entry's terms, the last indexed ones."""
         self.changes += 1
         numbers = held.numbers[self.kind]
         gone = []
@@ -342,14 +342,14 @@ class TermIndex:
     def _asked(
         self, few: list[int], namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
     ) -> Int32s | None:
-        """Return those of a few terms that mean a pod; None if any is not kept to be asked."""
-        found: dict[tuple[int, int], int] = {}  # a term may be there twice, for what it says of namespaces
+        """Return those of a few terms that match a pod; None if a term must not be matched separately."""
+        found: dict[tuple[int, int], int] = {}  # a term is indexed twice if it has namespaces and a selector
         for number in few:
             if not self.keys.on_nodes.cells[self.key.cells[number]]:
                 continue
             held_by, place = int(self.held_by.cells[number]), int(self.place.cells[number])
             held = self.all_held.held[held_by]
-            assert held is not None, "what is filed is held"
+            assert held is not None, "an indexed term has an entry"
             terms = self.kind.of(held.terms)
             if isinstance(terms, LongTerms):
                 return None
@@ -365,7 +365,7 @@ Who = tuple[str, "Mapping[str, str]", "Mapping[str, str]"]
 
 
 class _Found:
-    """The terms of a kind that mean a pod."""
+    """The terms of a kind that match a pod."""
 
     __slots__ = ("_changes", "_index", "_numbers", "_weights", "_who")
 
@@ -382,7 +382,7 @@ class _Found:
         if len(numbers) <= _FEW_TERMS:
             for number in numbers.tolist():
                 held = index.all_held.held[int(index.held_by.cells[number])]
-                assert held is not None, "what is filed is held"
+                assert held is not None, "an indexed term has an entry"
                 rows, pods = held.rows.arrays()
                 yield index.keys.names[index.key.cells[number]], rows, pods * index.weight.cells[number]
             return
@@ -392,14 +392,16 @@ class _Found:
                 yield index.keys.names[key], rows, amounts
 
     def _by_key(self) -> Iterator[tuple[int, Int32s]]:
-        """Yield topology key, by number -> the terms that have it."""
+        """Yield (number of a topology key, terms with this key)."""
         keys = self._index.key.cells[self._numbers]
         counts = np.bincount(keys)
         used = np.flatnonzero(counts)
         if len(used) == 1:
             yield int(used[0]), self._numbers
             return
-        rank = np.zeros(len(counts), dtype=np.min_scalar_type(len(used)))  # 16 bits are sorted in linear time
+        rank = np.zeros(
+            len(counts), dtype=np.min_scalar_type(len(used))
+        )  # 16-bit numbers are sorted in linear time
         rank[used] = np.arange(len(used))
         numbers = self._numbers[np.argsort(rank[keys], kind="stable")]
         ends = np.cumsum(counts[used]).tolist()
@@ -418,7 +420,7 @@ class _Found:
         held = index.all_held.by_terms.get(terms)
         if (
             held is None or index.changes != self._changes
-        ):  # asked one by one: nothing of them is in the columns
+        ):  # matched separately, because the columns do not have them
             for each in kind.of(terms):
                 if each.term.topology_key in index.keys.of_nodes and each.term.matches(*self._who):
                     weights[each.term.topology_key] += each.weight
@@ -434,8 +436,8 @@ class AffinityIndex:
     """The terms of all kinds.
 
     Args:
-        keys: the label keys that nodes have; `show` and `hide` tell when they change.
-        in_slices: whether the terms of pods that have more than MOST_TERMS_AT_ONCE are left for `work`.
+        keys: the label keys of nodes; `show` and `hide` report changes.
+        in_slices: whether terms of pods with more than MOST_TERMS_AT_ONCE terms are left for `work`.
     """
 
     __slots__ = ("_all", "_in_slices", "_keys", "_of_kind", "_pending")
@@ -451,21 +453,21 @@ class AffinityIndex:
         return self._of_kind[kind]
 
     def show(self, key: str) -> None:
-        """Note that a first node has a label key."""
+        """Record that a first node has a label key."""
         self._keys.show(key, is_there=True)
 
     def hide(self, key: str) -> None:
-        """Note that no node has a label key any more."""
+        """Record that no node has a label key any more."""
         self._keys.show(key, is_there=False)
 
     def rows(self) -> Iterator[tuple[AffinityTerms, tuple[Rows, Int64s]]]:
-        """Yield the terms of pods that write the same, the rows where these are, and how many are in each."""
+        """Yield terms, the rows of the pods with equal terms, and the number of these pods in each row."""
         for held in self._all.by_terms.values():
             if held.pods:
                 yield held.terms, held.rows.arrays()
 
     def count(self, row: int, pod: PodInfo, sign: int) -> None:
-        """Note that a pod came to a row, or left it."""
+        """Count a pod on a row, or stop counting it."""
         terms = pod.affinity_terms
         if terms is NO_TERMS:
             return
@@ -485,22 +487,22 @@ class AffinityIndex:
         self._let_go(held)
 
     def move(self, pods: Iterable[PodInfo], *, start: int, end: int | None) -> None:
-        """Note that pods are in another row now, or in none."""
+        """Move pods to another row, or remove them."""
         for pod in pods:
             if end is not None:
-                self.count(end, pod, 1)  # first, so that no terms are taken out in between
+                self.count(end, pod, 1)  # first, so that no terms are removed in between
             self.count(start, pod, -1)
 
     @property
     def is_behind(self) -> bool:
-        """Whether terms are left for `work`."""
+        """Whether `work` has terms left."""
         return bool(self._pending)
 
     def work(self) -> Sequence[PodInfo]:
-        """File some of the terms that are left, or take some out, those of several pods by turns.
+        """Insert or remove some of the remaining terms, alternating between pods.
 
         Returns:
-            The pods whose terms it began to file; of pods that write the same only one.
+            The pods whose terms this slice began to insert; only one of pods with equal terms.
         """
         left, begun = SLICE_TERMS, []
         while left > 0 and self._pending:
@@ -517,7 +519,7 @@ class AffinityIndex:
         return begun
 
     def _advance(self, held: HeldTerms, most: int) -> int:
-        """File or take out so many terms, and return how many it were; at least one."""
+        """Insert or remove up to `most` terms; return their number, at least one."""
         worked = 0
         while held.filed != held.wanted and worked < most:
             is_filing = held.filed < held.wanted
@@ -539,7 +541,7 @@ class AffinityIndex:
 
 
 class _Changed:
-    """The terms of a kind that mean a pod, with some pods exchanged."""
+    """The terms of a kind that match a pod, with some pods added and removed."""
 
     def __init__(
         self, base: TermsThatMean, kind: TermKind, changes: Sequence[tuple[int, PodInfo, int]]
@@ -570,7 +572,7 @@ class _Changed:
 
 
 class ChangedTerms:
-    """Terms in use, with the pods of some rows exchanged: (row, pod, 1 if it came and -1 if it went)."""
+    """Terms in use, with pods added and removed: (row, pod, 1 for an added pod and -1 for a removed one)."""
 
     def __init__(self, base: TermsInUse, kind: TermKind, changes: Sequence[tuple[int, PodInfo, int]]) -> None:
         self._base, self._kind, self._changes = base, kind, changes
@@ -583,7 +585,7 @@ class ChangedTerms:
 
 
 class _Taken:
-    """The terms of a kind that mean a pod, on some rows only."""
+    """The terms of a kind that match a pod, on some rows only."""
 
     def __init__(self, base: TermsThatMean, new_row: Rows) -> None:
         self._base, self._new_row = base, new_row

@@ -1,4 +1,4 @@
-"""Names for the arrays that cross our interfaces, and a column that grows."""
+"""Type aliases of arrays in interfaces, and a column that grows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SMALLEST = 16
 
 
 class Column(Generic[S]):
-    """A contiguous array with room to grow; rows past the length are zero.
+    """A contiguous array with free capacity; rows beyond the length are zero.
 
     Attributes:
-        cells: all cells, writable; another array once the column grows.
+        cells: all cells, writable; growth replaces the array.
     """
 
     __slots__ = ("_shown", "cells")
@@ -34,14 +34,14 @@ class Column(Generic[S]):
         self._shown: NDArray[S] = self.cells[:0]
 
     def reserve(self, length: int) -> None:
-        """Make room for `length` rows; views taken before show the old cells after a growth."""
+        """Ensure capacity for `length` rows; after a growth, earlier views show the old cells."""
         if length > len(self.cells):
             grown = np.zeros(max(length, 2 * len(self.cells)), dtype=self.cells.dtype)
             grown[: len(self.cells)] = self.cells
             self.cells = grown
 
     def view(self, length: int) -> NDArray[S]:
-        """Return the first `length` rows, read-only; it follows later writes until the column grows."""
+        """Return a read-only view of the first `length` rows; it shows later writes until the column grows."""
         if len(self._shown) != length or self._shown.base is not self.cells:
             self._shown = self.cells[:length]
             self._shown.flags.writeable = False
@@ -49,7 +49,7 @@ class Column(Generic[S]):
 
 
 def wrapped(number: int) -> int:
-    """Return a number as 64 bits hold it, wrapping around as Go does, where NumPy would warn."""
+    """Return a number as a 64-bit integer that wraps around as in Go; NumPy would warn."""
     if -(1 << 63) <= number < 1 << 63:
         return number
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

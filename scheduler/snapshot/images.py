@@ -1,4 +1,4 @@
-"""Which nodes have a container image, one image a column."""
+"""The container images of nodes, one column for each image."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.arrays import Bools, Rows
 
 _COLUMNS = 256
-"""Images that are kept as columns at once; the one not asked for the longest goes first."""
+"""Maximum number of image columns; the least recently used column is dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class ImageState:
     """One image in the cluster.
 
     Attributes:
-        size_bytes: on the node that had it first; 0 where none has it.
-        num_nodes: how many nodes have it.
-        present: bool (n_nodes,), which ones.
+        size_bytes: its size on the first node that had it; 0 if no node has it.
+        num_nodes: the number of nodes with the image.
+        present: bool (n_nodes,), the nodes with the image.
     """
 
     size_bytes: int
@@ -43,13 +43,13 @@ class ImageState:
 
 
 class ImagesOnNodes(NamedTuple):
-    """Images that nodes have, and where.
+    """Images on nodes, and their rows.
 
     Attributes:
-        names: of the images.
-        sizes_bytes: of each, on the node that had it first.
-        rows: intp (n,), a row for each image on each node.
-        places: intp (n,), which image that is, as its place in `names`.
+        names: the names of the images.
+        sizes_bytes: the size of each image on the first node that had it.
+        rows: intp (n,), one row for each image on each node.
+        places: intp (n,), the position of that image in `names`.
     """
 
     names: Sequence[str]
@@ -59,7 +59,7 @@ class ImagesOnNodes(NamedTuple):
 
 
 class ImageColumn:
-    """One image's presence, by row."""
+    """The presence of one image, by row."""
 
     __slots__ = ("num_nodes", "present")
 
@@ -68,36 +68,36 @@ class ImageColumn:
         self.num_nodes = 0
 
     def set(self, row: int, *, has: bool) -> None:
-        """Note whether a row has the image."""
+        """Set whether a row has the image."""
         self.num_nodes += has - bool(self.present.cells[row])
         self.present.cells[row] = has
 
     def move(self, row: int, last: int) -> None:
-        """Take a row's node out; the last row's takes its place."""
+        """Remove the node of a row; the node of the last row moves into this row."""
         self.num_nodes -= bool(self.present.cells[row])
         self.present.cells[row] = self.present.cells[last]
         self.present.cells[last] = False
 
     def state(self, size_bytes: int, n_nodes: int) -> ImageState:
-        """Return what a snapshot shows."""
+        """Return the state for a snapshot."""
         return ImageState(size_bytes, self.num_nodes, self.present.view(n_nodes))
 
 
 class ImageColumns:
-    """The images that are asked about; nodes' lists are read once somebody asks."""
+    """The columns of requested images; the lists of nodes are read at the first request."""
 
     def __init__(self) -> None:
         self._columns: OrderedDict[str, ImageColumn] = OrderedDict()  # by image name
         self._names: NamesInUse | None = None
-        self._sizes: dict[str, int] = {}  # of all names in use: as the node has it that had it first
+        self._sizes: dict[str, int] = {}  # image name -> size on the first node that had it
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What has a column at present."""
+        """The images that have a column."""
         return tuple(self._columns)
 
     def states(self, names: Iterable[str], nodes: Sequence[NodeObject], room: int) -> dict[str, ImageState]:
-        """Return what a snapshot shows of those of the images that nodes have; the columns have room for this many rows."""
+        """Return the states of those images that any node has; new columns get a capacity of `room` rows."""
         in_use, states = self._names_on(nodes), {}
         there = [name for name in names if name in in_use]
         missing = {name for name in there if name not in self._columns}
@@ -111,7 +111,7 @@ class ImageColumns:
         return states
 
     def on_nodes(self, names: Iterable[str], nodes: Sequence[NodeObject]) -> ImagesOnNodes:
-        """Return where images are, by one loop over all nodes; no columns are made."""
+        """Return the nodes of images, with one loop over all nodes and without columns."""
         in_use = self._names_on(nodes)
         places = {name: place for place, name in enumerate(name for name in names if name in in_use)}
         rows: list[int] = []
@@ -128,7 +128,7 @@ class ImageColumns:
         )
 
     def _names_on(self, nodes: Sequence[NodeObject]) -> NamesInUse:
-        """Return the names in use, read when somebody first asks."""
+        """Return the names in use; the first call reads them."""
         if self._names is None:
             self._names = NamesInUse()
             for node in nodes:
@@ -137,7 +137,7 @@ class ImageColumns:
         return self._names
 
     def _make_columns(self, names: Iterable[str], nodes: Sequence[NodeObject], room: int) -> None:
-        """Make columns for images that nodes have, by one loop over all nodes."""
+        """Create columns for images on nodes, with one loop over all nodes."""
         found = self.on_nodes(names, nodes)
         for place, name in enumerate(found.names):
             column = self._columns[name] = ImageColumn(room)
@@ -146,7 +146,7 @@ class ImageColumns:
             column.num_nodes = len(rows)
 
     def note_names(self, before: NodeObject | None, after: NodeObject | None) -> None:
-        """Note sizes that count from now on, and give back the columns of what no node has any more."""
+        """Update the sizes after a change of a node, and drop the columns of images that no node has any more."""
         if self._names is not None:
             nothing: Mapping[str, int] = {}
             old, new = (nothing if node is None else _images(node) for node in (before, after))
@@ -159,24 +159,24 @@ class ImageColumns:
                 self._columns.pop(name, None)
 
     def set(self, row: int, node: NodeObject) -> None:
-        """Note what a row's node has."""
+        """Write the images of a row's node."""
         images = _images(node)
         for name, column in self._columns.items():
             column.set(row, has=name in images)
 
     def move(self, row: int, last: int) -> None:
-        """Take a row's node out; the last row's takes its place."""
+        """Remove the node of a row; the node of the last row moves into this row."""
         for column in self._columns.values():
             column.move(row, last)
 
     def columns(self) -> Iterator[Column[np.bool_]]:
-        """Yield everything that has a cell for each row."""
+        """Yield all columns."""
         for column in self._columns.values():
             yield column.present
 
 
 def _images(node: NodeObject) -> Mapping[str, int]:
-    """Return the images on a node, with their sizes; none where its list cannot be read."""
+    """Return image -> size of a node; empty if its list is invalid."""
     try:
         return node.images
     except ObjectError:

@@ -1,7 +1,7 @@
-"""Strings, and tuples of them, as small integers.
+"""Interns strings, and tuples of strings, as small integers.
 
-A cluster of thousands of nodes has a handful of distinct taints or zones. A rule is then judged once per
-distinct value, and the verdict spread over the nodes by one array look-up.
+A cluster of thousands of nodes has few distinct taints or zones. A rule is evaluated once per distinct value, and one
+array lookup copies the results to the nodes.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ S = TypeVar("S", bound=np.generic)
 Numbers = tuple["Bools", "Int64s"]
 
 _MOST_FREE = 64
-"""So many values of the past are no matter."""
+"""Number of unused values that does not cause a compaction."""
 
 
 class InternedColumn(Generic[T]):
     """One value per row, stored as the value's number.
 
-    Numbers of values that no row holds any more are given to new values; once most are of the past, all are given anew,
-    so that the table stays as small as the cluster is diverse.
+    Numbers of unused values are reused for new values. If most values are unused, all values are renumbered, so that
+    the size of the table follows the number of distinct values.
 
     Attributes:
-        codes: int32, one per row: places in `values`.
-        values: the distinct values; a place that no row points to holds a value of the past.
-        code_of: value -> its place, without those of the past.
+        codes: int32, one per row: positions in `values`.
+        values: the distinct values; some positions hold unused values.
+        code_of: value -> its position, without unused values.
     """
 
     __slots__ = ("_free", "_holders", "_numbers", "code_of", "codes", "values")
@@ -49,7 +49,7 @@ class InternedColumn(Generic[T]):
         self.codes: Column[np.int32] = Column(np.int32)
         self.values: list[T] = [initial]  # rows not yet set hold this one
         self.code_of: dict[T, int] = {initial: 0}
-        self._holders: list[int] = [1]  # the initial value is never given up
+        self._holders: list[int] = [1]  # the initial value is never removed
         self._free: list[int] = []
         self._numbers: Numbers | None = None
 
@@ -67,17 +67,17 @@ class InternedColumn(Generic[T]):
             self._compact_if_sparse()
 
     def shown(self, length: int) -> Interned[T]:
-        """Return the first `length` rows, as a snapshot has them."""
+        """Return the first `length` rows for a snapshot."""
         return Interned(self.codes.view(length), self.values, self.code_of, self.numbers)
 
     def numbers(self) -> Numbers:
-        """Return the values that are numbers; see `Interned.numbers`."""
+        """Return the numeric values; see `Interned.numbers`."""
         if self._numbers is None:
             self._numbers = _numbers(self.values)
         return self._numbers
 
     def clear(self, row: int) -> None:
-        """Put the initial value back into a row that goes away."""
+        """Restore the initial value in a removed row."""
         old = int(self.codes.cells[row])
         self.codes.cells[row] = 0
         self._release(old)
@@ -109,7 +109,7 @@ class InternedColumn(Generic[T]):
             self._compact()
 
     def _compact(self) -> None:
-        """Let go of the values of the past."""
+        """Drop the unused values."""
         self._numbers = None
         kept = sorted(self.code_of.values())
         new_code = np.zeros(len(self.values), dtype=np.int32)
@@ -132,10 +132,10 @@ class Interned(Generic[T]):
     """One value per node, as a number into a table of the distinct ones.
 
     Attributes:
-        codes: int32 (n_nodes,), places in `values`.
-        values: the distinct values, in no order; some may be held by no node any more.
-        code_of: value -> its place, of all that any node holds; None where nobody kept that.
-        find_numbers: what is behind `numbers`, where somebody keeps that.
+        codes: int32 (n_nodes,), positions in `values`.
+        values: the distinct values, in no order; some may be unused.
+        code_of: value -> its position, of all values in use; None if it is not available.
+        find_numbers: returns the cached result of `numbers`; None if there is no cache.
     """
 
     codes: Int32s
@@ -148,20 +148,20 @@ class Interned(Generic[T]):
         return Interned(self.codes[rows], self.values, self.code_of, self.find_numbers)
 
     def numbers(self) -> Numbers:
-        """Return which of the distinct values are integers of 64 bits, as Go reads them, and which integers these are.
+        """Return which distinct values are 64-bit integers, parsed as in Go, and these integers.
 
         Returns:
-            bool and int64, both by place in `values`; the integer is 0 where a value is none.
+            bool and int64, both by position in `values`; the integer is 0 for other values.
         """
         return _numbers(self.values) if self.find_numbers is None else self.find_numbers()
 
     def spread(self, verdicts: ArrayLike) -> NDArray[Any]:
-        """Turn one verdict per distinct value into one per node, (n_nodes,)."""
+        """Convert one result per distinct value into one per node, (n_nodes,)."""
         spread: NDArray[Any] = np.asarray(verdicts)[self.codes]
         return spread
 
     def among(self, values: Collection[T]) -> Bools:
-        """Return where a node's value is one of these, bool (n_nodes,); it costs by these or by the distinct ones."""
+        """Return where a node's value is among `values`, bool (n_nodes,); the cost is linear in the values or in n_nodes."""
         if self.code_of is None or len(values) > len(self.values):
             return self.judge(values.__contains__)
         verdicts = np.zeros(len(self.values), dtype=np.bool_)
@@ -170,19 +170,19 @@ class Interned(Generic[T]):
         return found
 
     def judge(self, rule: Callable[[T], bool]) -> Bools:
-        """Return a rule's verdict on each node's value, bool (n_nodes,); it is asked once per distinct value."""
+        """Return a rule's result for each node's value, bool (n_nodes,); the rule runs once per distinct value."""
         return self._each(rule, np.bool_)
 
     def measure(self, rule: Callable[[T], int]) -> Int64s:
-        """Return a rule's number for each node's value, int64 (n_nodes,); it is asked once per distinct value."""
+        """Return a rule's number for each node's value, int64 (n_nodes,); the rule runs once per distinct value."""
         return self._each(rule, np.int64)
 
     def _each(self, rule: Callable[[T], Any], dtype: type[S]) -> NDArray[S]:
-        if len(self.codes) < len(self.values):  # a few nodes of a diverse cluster
+        if len(self.codes) < len(self.values):  # few nodes of a cluster with many distinct values
             present, places = np.unique(self.codes, return_inverse=True)
             few = np.array([rule(self.values[code]) for code in present.tolist()], dtype=dtype)
             return few[places]
         verdicts = [rule(value) for value in self.values]
         if verdicts.count(verdicts[0]) == len(verdicts):
-            return np.full(len(self.codes), verdicts[0], dtype=dtype)  # far cheaper than a look-up per node
+            return np.full(len(self.codes), verdicts[0], dtype=dtype)  # far cheaper than a lookup per node
         return np.array(verdicts, dtype=dtype)[self.codes]

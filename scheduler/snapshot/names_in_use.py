@@ -1,4 +1,4 @@
-"""Which names nodes have, of labels, resources or images: what none has needs no column, however often pods name it."""
+"""The names of labels, resources or images that nodes have: other names need no column, even if pods use them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class NamesInUse:
-    """Names, and how many nodes have each."""
+    """Names, with the number of nodes that have each name."""
 
     __slots__ = ("_nodes",)
 
@@ -20,11 +20,11 @@ class NamesInUse:
         return name in self._nodes
 
     def count(self, name: str) -> int:
-        """Return how many nodes have a name."""
+        """Return the number of nodes that have a name."""
         return self._nodes.get(name, 0)
 
     def add(self, names: Iterable[str]) -> list[str]:
-        """Note that a node has names now, and return those that none had before."""
+        """Count names of a node, and return the names that no node had before."""
         nodes, fresh = self._nodes, []
         for name in names:
             if name in nodes:
@@ -35,7 +35,7 @@ class NamesInUse:
         return fresh
 
     def remove(self, names: Iterable[str]) -> list[str]:
-        """Note that a node no longer has names, and return those that none has any more."""
+        """Stop counting names of a node, and return the names that no node has any more."""
         nodes, gone = self._nodes, []
         for name in names:
             nodes[name] -= 1

@@ -1,7 +1,7 @@
-"""What very many node selector terms of a pod are worth on each node, found in steps.
+"""Sums the weights of many node selector terms on each node, in steps.
 
-Each term is read and judged by requirement, on all nodes at once; nothing is kept of a term but what it adds to the worth
-of nodes. Nodes that change meanwhile are judged again afterwards, by themselves.
+Each term is read and evaluated requirement by requirement, on all nodes at once; only the sums are kept. Nodes that
+change meanwhile are evaluated again afterwards.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=np.generic)
 
 _REQUIREMENTS_A_STEP: Final = 32
-"""How many requirements are read and judged in one step; it takes about a millisecond with 5000 nodes."""
+"""Number of requirements evaluated in one step; it takes about a millisecond with 5000 nodes."""
 _MOST_TALLIES: Final = 16
-"""How many are kept; the one not asked for the longest goes first."""
+"""Maximum number of cached tallies; the least recently used tally is dropped first."""
 NUMBERS: Final = (Operator.GT, Operator.LT)
-"""What compares a label's value as a number."""
+"""The operators that compare a label's value as a number."""
 
 
 class Nodes(Protocol):
-    """What is read of nodes; as of `Snapshot`."""
+    """The node data that a tally reads; see `Snapshot`."""
 
     @property
     def n_nodes(self) -> int: ...
@@ -46,13 +46,13 @@ class Nodes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WeighedTerms:
-    """Node selector terms, and what each of them is worth to a node for which it holds.
+    """Node selector terms, with the weight that each adds to matching nodes.
 
     Attributes:
-        key: two lists of terms with the same key are equal.
-        terms: as written; empty ones hold for no node.
-        weights: of each term; None is 1 for all.
-        needs_rules: whether a term that is not valid makes all of them fail; else it holds for no node.
+        key: equal keys mean equal lists of terms.
+        terms: the terms of the pod spec; an empty term matches no node.
+        weights: the weight of each term; None means 1 for all terms.
+        needs_rules: whether an invalid term is an error; otherwise it matches no node.
     """
 
     key: Hashable
@@ -62,26 +62,26 @@ class WeighedTerms:
 
 
 class NodeTally(Protocol):
-    """What one list of terms is worth on each node; see `Snapshot.node_tally`."""
+    """The sums of one list of terms on each node; see `Snapshot.node_tally`."""
 
     def steps(self) -> Generator[None, None, None]:
-        """Find out what is not known yet, in steps of a few milliseconds; nodes may change between them.
+        """Compute the unknown sums, in steps of a few milliseconds; nodes may change between steps.
 
         Raises:
-            SelectorError: a term is not valid, and all need to be.
+            SelectorError: a term is invalid and `needs_rules` is set.
         """
 
     def worth(self) -> Int64s:
-        """Return int64 (n_nodes,), the sum of the weights of the terms that hold; only after all steps, before any change."""
+        """Return int64 (n_nodes,), the sums of the matching terms; valid only after all steps and before any change."""
 
 
 class KeptNodeTally:
-    """Fulfils `NodeTally`.
+    """Implements `NodeTally`.
 
     Args:
-        nodes: the nodes as they are.
-        changes: the rows whose nodes change.
-        terms: the list.
+        nodes: the current nodes.
+        changes: the log of changed nodes.
+        terms: the list of terms.
     """
 
     def __init__(self, nodes: Nodes, changes: ChangeLog, terms: WeighedTerms) -> None:
@@ -91,7 +91,7 @@ class KeptNodeTally:
         self._seen = changes.end
         self._judging: Generator[None, None, None] | None = None
         self._error: SelectorError | None = None
-        self._work = 0  # requirements read so far
+        self._work = 0  # number of requirements read so far
 
     def steps(self) -> Generator[None, None, None]:
         while True:
@@ -103,7 +103,7 @@ class KeptNodeTally:
                 if not unknown.size:
                     return
                 self._judging = self._judge(unknown)
-            judging, self._judging = self._judging, None  # an error breaks it off
+            judging, self._judging = self._judging, None  # an error discards it
             try:
                 next(judging)
             except SelectorError as error:
@@ -116,11 +116,11 @@ class KeptNodeTally:
 
     def worth(self) -> Int64s:
         self._follow()
-        assert self._known.all(), "asked before all steps"
+        assert self._known.all(), "called before all steps"
         return self._worth.copy()
 
     def _follow(self) -> None:
-        """Let go of what is known of nodes that changed."""
+        """Drop the sums of changed nodes."""
         n_nodes = self._nodes.n_nodes
         if len(self._known) != n_nodes:
             self._known, self._worth = _resized(self._known, n_nodes), _resized(self._worth, n_nodes)
@@ -132,7 +132,7 @@ class KeptNodeTally:
             self._known[[row for row in rows if row < n_nodes]] = False
 
     def _judge(self, rows: Rows) -> Generator[None, None, None]:
-        """Judge rows by all terms; those that change meanwhile stay unknown."""
+        """Evaluate all terms on rows; rows that change meanwhile stay unknown."""
         began = self._changes.end
         worth = np.zeros(len(rows), dtype=np.int64)
         for place, term in enumerate(self._terms.terms):
@@ -150,7 +150,7 @@ class KeptNodeTally:
             self._known[[row for row in changed if row < len(self._known)]] = False
 
     def _holding(self, rows: Rows, term: NodeSelectorTerm, path: str) -> Generator[None, None, Bools | None]:
-        """Find where among the rows a term holds; None is nowhere."""
+        """Find the rows that a term matches; None means no row."""
         holds: Bools | None = np.ones(len(rows), dtype=np.bool_)
         try:
             for read in read_node_term(term, path):
@@ -168,9 +168,9 @@ class KeptNodeTally:
         return holds
 
     def _narrowed(self, holds: Bools, rows: Rows, is_field: bool, requirement: Requirement) -> Bools | None:
-        """Return where among the rows a requirement holds too; None is nowhere.
+        """Return `holds` restricted to the rows that a requirement matches; None means no row.
 
-        Of a row that is gone by now it says anything: what is found of that is dropped.
+        The result is undefined for rows that were removed meanwhile; the caller drops it.
         """
         nodes = self._nodes
         if not is_field and not nodes.has_label(requirement.key):
@@ -185,7 +185,7 @@ class KeptNodeTally:
 
 
 def nodes_with_label(label: Interned[str | None], requirement: Requirement) -> Bools:
-    """Return bool (n_nodes,), where a requirement about a label holds."""
+    """Return bool (n_nodes,), the nodes that match a requirement on a label."""
     if requirement.operator in NUMBERS:
         is_number, numbers = label.numbers()
         is_above = requirement.operator is Operator.GT
@@ -198,7 +198,7 @@ def nodes_with_label(label: Interned[str | None], requirement: Requirement) -> B
 
 
 def nodes_with_field(nodes: Nodes, requirement: Requirement) -> Bools:
-    """Return bool (n_nodes,), where a requirement about a field holds: of all but the name the value reads as empty."""
+    """Return bool (n_nodes,), the nodes that match a requirement on a field; fields except the name are empty."""
     if requirement.key != METADATA_NAME:
         return np.full(nodes.n_nodes, requirement.admits(""), dtype=np.bool_)
     named = np.zeros(nodes.n_nodes, dtype=np.bool_)
@@ -210,7 +210,7 @@ def nodes_with_field(nodes: Nodes, requirement: Requirement) -> Bools:
 
 
 class TakenNodeTally:
-    """Fulfils `NodeTally` of some of the rows."""
+    """Implements `NodeTally` for some of the rows."""
 
     def __init__(self, base: NodeTally, rows: Rows) -> None:
         self._base, self._rows = base, rows
@@ -221,7 +221,7 @@ class TakenNodeTally:
 
 
 class NodeTallies:
-    """The tallies that were asked for lately; arguments as of `KeptNodeTally`."""
+    """A cache of recent tallies; see `KeptNodeTally` for the arguments."""
 
     __slots__ = ("_changes", "_kept", "_nodes")
 
@@ -230,7 +230,7 @@ class NodeTallies:
         self._kept: OrderedDict[Hashable, KeptNodeTally] = OrderedDict()
 
     def of(self, terms: WeighedTerms) -> KeptNodeTally:
-        """Return the tally of a list of terms."""
+        """Return the tally of a list of terms; create it if necessary."""
         tally = self._kept.get(terms.key)
         if tally is None:
             tally = self._kept[terms.key] = KeptNodeTally(self._nodes, self._changes, terms)
@@ -241,7 +241,7 @@ class NodeTallies:
 
 
 def _resized(cells: NDArray[T], length: int) -> NDArray[T]:
-    """Return an array of another length; what is new is 0."""
+    """Return a copy of an array with another length; new elements are 0."""
     resized = np.zeros(length, dtype=cells.dtype)
     shared = min(len(cells), length)
     resized[:shared] = cells[:shared]

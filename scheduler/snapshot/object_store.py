@@ -1,4 +1,4 @@
-"""The objects of one kind that plugins read: by name, by namespace, by what an index says of them, and as typed values."""
+"""The objects of one kind that plugins read: by name, by namespace, by index, and as typed values."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _REMEMBERED_CHANGES = 4096
 
 @dataclass(frozen=True, eq=False)
 class Index(Generic[S]):
-    """A way to find objects; made once, as a constant, and kept up to date by every store that is asked by it.
+    """An index of objects, defined once as a constant; every store that uses it keeps it up to date.
 
     Attributes:
         struct: the type that `of` reads.
-        of: the values under which an object is found. It may not raise.
+        of: returns the values that find an object. It may not raise.
     """
 
     struct: type[S]
@@ -37,9 +37,9 @@ class Index(Generic[S]):
 
 
 class Objects(Mapping[str, Object]):
-    """All objects of a kind, `namespace/name` -> object; it follows what happens to them.
+    """All objects of a kind, `namespace/name` -> object, kept up to date.
 
-    An object is shown as the API server last showed it, or as one of ours is about to write it: see `ObjectStore`.
+    An object has the state last received from the API server, or an assumed state: see `ObjectStore`.
     """
 
     __slots__ = (
@@ -56,9 +56,9 @@ class Objects(Mapping[str, Object]):
 
     def __init__(self) -> None:
         self._objects: dict[str, Object] = {}
-        self._assumed: dict[str, Object | None] = {}  # key -> the object as the API server shows it
+        self._assumed: dict[str, Object | None] = {}  # key -> the object as received from the API server
         self._by_namespace: dict[str, dict[str, Object]] = {}
-        self._versions: dict[str, int] = {}  # namespace -> its last change; those without objects have none
+        self._versions: dict[str, int] = {}  # namespace -> its last change, for namespaces with objects
         self._changes = 0
         self._changed: deque[str] = deque(maxlen=_REMEMBERED_CHANGES)  # the keys of the last changes
         self._typed: dict[type[msgspec.Struct], dict[str, Any]] = {}
@@ -67,34 +67,34 @@ class Objects(Mapping[str, Object]):
 
     @property
     def changes(self) -> int:
-        """How many changes there were so far."""
+        """The number of changes so far."""
         return self._changes
 
     def changed_since(self, changes: int) -> set[str] | None:
-        """Return the keys of what changed since there were so many; None if that is too long ago to tell."""
+        """Return the keys changed since `changes` changes; None if these are no longer recorded."""
         missed = self._changes - changes
         if missed > len(self._changed):
             return None
         return {self._changed[-place] for place in range(1, missed + 1)}
 
     def in_namespace(self, namespace: str) -> Mapping[str, Object]:
-        """Return those of one namespace, `namespace/name` -> object; "" has what lives in no namespace."""
+        """Return the objects of one namespace, `namespace/name` -> object; "" for cluster-scoped objects."""
         return self._by_namespace.get(namespace, _NONE)
 
     def version(self, namespace: str) -> int:
-        """Return a number that is another whenever the objects of a namespace changed; 0 where there are none."""
+        """Return a number that changes with the objects of a namespace; 0 without objects."""
         return self._versions.get(namespace, 0)
 
     @property
     def versions(self) -> Mapping[str, int]:
-        """The same of all namespaces that have objects."""
+        """Namespace -> `version`, for all namespaces with objects."""
         return self._versions
 
     def typed(self, struct: type[S], key: str) -> S | None:
-        """Return an object as a value of a type, None if there is none; it is converted once.
+        """Return an object converted to a type, or None if there is no object; the result is cached.
 
         Raises:
-            ObjectError: a field is of another type.
+            ObjectError: a field has another type.
         """
         known = self._typed.setdefault(struct, {})
         value: S | None = known.get(key)
@@ -103,7 +103,7 @@ class Objects(Mapping[str, Object]):
         return value
 
     def convert(self, struct: type[S], keys: Iterable[str]) -> Generator[None, None, None]:
-        """Convert some objects in steps, so that `typed` need not: no step where all are converted.
+        """Convert objects in steps, so that `typed` finds them in its cache; converted objects need no step.
 
         Raises:
             ObjectError: as `typed`.
@@ -114,10 +114,10 @@ class Objects(Mapping[str, Object]):
                 yield
 
     def indexed(self, index: Index[S], value: Hashable) -> Mapping[str, S]:
-        """Return the objects that an index finds under a value, `namespace/name` -> typed object.
+        """Return the objects with a value in an index, `namespace/name` -> typed object.
 
         Raises:
-            ObjectError: an object cannot be read as the index wants it.
+            ObjectError: an object cannot be converted to the type of the index.
         """
         found = self._by_index.get(index)
         if found is None or found.unread:
@@ -127,7 +127,7 @@ class Objects(Mapping[str, Object]):
         return found.by_value.get(value, _NONE)
 
     def read(self, index: Index[S]) -> Generator[None, None, None]:
-        """Have an index read all objects, in steps, so that `indexed` need not; the objects may change between two steps.
+        """Build an index in steps, so that `indexed` need not build it; objects may change between steps.
 
         Raises:
             ObjectError: as `indexed`.
@@ -143,9 +143,9 @@ class Objects(Mapping[str, Object]):
             yield
 
     def companion(self, kind: type[T], make: Callable[[], T]) -> T:
-        """Return the one value of a type that is kept beside these objects; it is made when somebody first asks.
+        """Return the only value of a type that belongs to these objects; the first call creates it.
 
-        So the plugins of all profiles, and those of the configuration after this one, share what they know of them.
+        Plugins of all profiles, and of later configurations, share derived data in this way.
         """
         if kind not in self._companions:
             self._companions[kind] = make()
@@ -162,7 +162,7 @@ class Objects(Mapping[str, Object]):
         return len(self._objects)
 
     def _show(self, key: str, obj: Object | None) -> None:
-        """Show an object from now on, or none."""
+        """Replace the visible object, or remove it."""
         namespace = _namespace(key)
         for known in self._typed.values():
             known.pop(key, None)
@@ -187,11 +187,11 @@ class Objects(Mapping[str, Object]):
 
 
 class ObjectStore(Objects, MutableMapping[str, Object]):
-    """The same for who keeps it up to date: items are what the API server shows.
+    """The writable `Objects`: assigned items are objects from the API server.
 
-    An object may be assumed: shown as it will be when a write of ours has arrived. That ends with a version from the API
-    server that is newer than the assumed one, or when it is restored. An older one, from a watch that runs behind, does
-    not end it.
+    An object may be assumed: it is visible in the state after a write of this scheduler. The assumption ends when the
+    API server sends a newer version, or when the object is restored. An older version, from a delayed watch, does not
+    end it.
 
     Source:
         kube-scheduler v1.36, scheduler/util/assumecache.
@@ -201,13 +201,13 @@ class ObjectStore(Objects, MutableMapping[str, Object]):
 
     @property
     def is_assuming(self) -> bool:
-        """Whether any object is shown as one of ours is about to write it."""
+        """Whether any object is assumed."""
         return bool(self._assumed)
 
     def assume(self, key: str, obj: Object) -> None:
-        """Show an object as it will be; it carries the version that it was made from, or that the write gave it.
+        """Assume an object; its version is the one before the write, or the one that the write returned.
 
-        Where the API server has shown it already, or a newer version in the meantime, that one stays.
+        If the API server already sent this object or a newer version, that version stays.
         """
         shown_by_server = self._assumed[key] if key in self._assumed else self._objects.get(key)
         if shown_by_server is not None and (
@@ -219,11 +219,11 @@ class ObjectStore(Objects, MutableMapping[str, Object]):
         self._show(key, obj)
 
     def from_server(self, key: str) -> Object | None:
-        """Return an object as the API server shows it, whether or not one of ours is shown instead; None if it is not."""
+        """Return an object as received from the API server, even if another state is assumed; None if it is absent."""
         return self._assumed[key] if key in self._assumed else self._objects.get(key)
 
     def restore(self, key: str) -> None:
-        """Show an object as the API server does again; nothing where it was not assumed, or is no longer."""
+        """End the assumption of an object; does nothing if it is not assumed."""
         if key in self._assumed:
             shown_by_server = self._assumed.pop(key)
             self._show(key, shown_by_server)
@@ -245,14 +245,14 @@ class ObjectStore(Objects, MutableMapping[str, Object]):
 
 
 class _Found:
-    """What one index finds.
+    """The contents of one index.
 
     Args:
         index: the index.
-        keys: of the objects that there are when it begins.
+        keys: the keys of the existing objects.
 
     Attributes:
-        unread: the keys that it has not got to yet, the next one last; an object that changes meanwhile is added then.
+        unread: the keys that are not indexed yet, in reverse order; an object that changes meanwhile is indexed then.
     """
 
     __slots__ = ("_values", "by_value", "index", "unread")
@@ -261,7 +261,7 @@ class _Found:
         self.index = index
         self.unread = [*keys][::-1]
         self.by_value: dict[Hashable, dict[str, Any]] = {}
-        self._values: dict[str, tuple[Hashable, ...]] = {}  # key -> the values it is found under
+        self._values: dict[str, tuple[Hashable, ...]] = {}  # key -> its values in the index
 
     def knows(self, key: str) -> bool:
         return key in self._values
@@ -280,7 +280,7 @@ class _Found:
 
 
 def object_key(obj: Object) -> str:
-    """Return the key of an object: `namespace/name`, or `name` where it lives in no namespace."""
+    """Return the key of an object: `namespace/name`, or `name` for cluster-scoped objects."""
     metadata = obj["metadata"]
     namespace = metadata.get("namespace")
     return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
@@ -291,7 +291,7 @@ def _namespace(key: str) -> str:
 
 
 def resource_version(obj: Object) -> int:
-    """Return the version as a number, which the API server guarantees it to be; 0 where there is none.
+    """Return the resourceVersion as a number, which the API server guarantees; 0 if it is absent.
 
     Source:
         Kubernetes v1.35, KEP-5504, comparable resource versions.

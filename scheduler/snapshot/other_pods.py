@@ -1,4 +1,4 @@
-"""Snapshots made from snapshots: the same rows with other pods."""
+"""Derived snapshots: the same rows with other pods."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _NONZERO_RESOURCES = ("cpu", "memory")
 
 
 class OtherPods:
-    """A source with pods added and removed, of which more can come and go.
+    """A source with added and removed pods; more pods can be added and removed later.
 
-    What the pods of a changed row ask for is kept for that row. A column of such amounts is copied when it is first
-    read, and from then on only its changed cells are written; all other columns are the base's own.
+    The requests of a changed row are stored for that row. A column of requests is copied when it is first read; later
+    changes write only the changed cells. All other columns belong to the base.
     """
 
-    changes = None  # nothing is kept of pods that are not really there
+    changes = None  # results for hypothetical pods are not cached
 
     def __init__(self, base: Source) -> None:
         self._base = base
@@ -48,15 +48,13 @@ class OtherPods:
         self._pods: dict[int, dict[str, PodInfo]] = {}  # changed row -> pod uid -> pod
         self._requested_on: dict[int, dict[str, int]] = {}  # changed row -> resource -> amount
         self._nonzero_on: dict[int, list[int]] = {}  # changed row -> milliCPU and bytes
-        # kind -> resource -> what was copied
+        # kind -> resource -> copied column
         self._columns: dict[str, dict[str, Int64s]] = {_REQUESTED: {}, _NONZERO: {}, _COUNT: {}}
-        self._freed: dict[int, frozenset[HostPort]] = {}  # row -> ports of pods that left it
-        self._added: dict[int, dict[str, PodInfo]] = {}  # row -> pod uid -> pods with ports that came to it
-        self._changes: list[tuple[int, PodInfo, int]] = []  # row, pod, 1 if it came and -1 if it went
+        self._freed: dict[int, frozenset[HostPort]] = {}  # row -> ports of removed pods
+        self._added: dict[int, dict[str, PodInfo]] = {}  # row -> pod uid -> added pod with ports
+        self._changes: list[tuple[int, PodInfo, int]] = []  # row, pod, 1 if added and -1 if removed
         self._storage = ChangedStorage(base.storage())
-        self._overdrawn: set[str] = (
-            set()
-        )  # resources of which the pods on a changed row asked for less than nothing
+        self._overdrawn: set[str] = set()  # resources with a negative sum of requests on a changed row
 
     # Changing.
 
@@ -77,7 +75,7 @@ class OtherPods:
                 self._freed[row] = self._freed.get(row, frozenset()).union(pod.host_ports)
 
     def _begin(self, row: int) -> dict[str, PodInfo]:
-        """Return the pods of a row that is about to change."""
+        """Copy the data of a row before its first change, and return its pods."""
         pods = self._pods.get(row)
         if pods is None:
             pods = self._pods[row] = dict(self._base.pods_on(row))
@@ -86,7 +84,7 @@ class OtherPods:
         return pods
 
     def _count(self, row: int, pod: PodInfo, sign: int) -> None:
-        # Preemption comes here for each victim of each node up to three times, so this is written for speed.
+        # Preemption calls this up to three times for each victim on each node, so speed matters here.
         self._changes.append((row, pod, sign))
         if pod.storage_volumes:
             self._storage.count(row, pod, sign)
@@ -117,7 +115,7 @@ class OtherPods:
         base: Callable[[], Int64s],
         values: Callable[[], Mapping[int, int]],
     ) -> Int64s:
-        """Return a column, read-only; copied now, with the values of changed rows, if it was not read before."""
+        """Return a read-only column; the first call copies it, with the values of changed rows."""
         copied = self._columns[kind]
         column = copied.get(resource)
         if column is None:

@@ -1,7 +1,7 @@
-"""The pods on nodes, those alike as one: what a description of pods is asked about when it is new.
+"""Equivalence classes of pods on nodes, for matching new pod queries.
 
-A cluster has many pods and few kinds of them: the replicas of one workload differ in no label. So a new description
-is not asked about every pod, and mostly not about every kind either, since it demands some label.
+A cluster has many pods but few classes of them: the replicas of one workload have equal labels. So a new query is
+matched against classes instead of pods, and usually only against classes with a label that the query requires.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 ClassKey = tuple[str, frozenset[tuple[str, str]] | bytes, bool]
 
 _MOST_LABELS: Final = 64
-"""Pods with more are few, and found by none of them: an entry for each takes some 500 bytes, and one pod may have thousands."""
+"""Pods with more labels are not indexed by label: an entry takes about 500 bytes, and a pod may have thousands."""
 
 
 class Alike(Protocol):
-    """What descriptions look at: of one pod, or of all pods that are alike."""
+    """The attributes that queries read, of one pod or of a class of pods."""
 
     @property
     def namespace(self) -> str: ...
@@ -40,14 +40,14 @@ class Alike(Protocol):
 
 
 class PodClass:
-    """Pods that are alike.
+    """An equivalence class of pods.
 
     Attributes:
-        namespace: where all of them are.
-        labels: of each.
-        is_terminating: whether they are being deleted.
-        rows: row -> where in `RowsOfClasses` it is counted how many are there.
-        number: of the class among all there are; a class that is gone leaves its number to another.
+        namespace: the namespace of the pods.
+        labels: the labels of each pod.
+        is_terminating: whether the pods are being deleted.
+        rows: row -> entry in `RowsOfClasses` with the number of pods.
+        number: the number of the class; numbers of removed classes are reused.
     """
 
     __slots__ = ("is_terminating", "labels", "namespace", "number", "rows")
@@ -61,13 +61,13 @@ class PodClass:
 
 
 class RowsOfClasses:
-    """How many pods of which class are on which row, as columns: one entry for each class and row that has any.
+    """The number of pods by class and row, as columns: one entry for each class on each of its rows.
 
     Attributes:
-        length: entries at this place and after it are not in use.
-        row: by entry.
-        number: by entry, of the class.
-        pods: by entry, how many there are; 0 where the entry is free.
+        length: entries from this position on are not in use.
+        row: by entry, the row.
+        number: by entry, the number of the class.
+        pods: by entry, the number of pods; 0 for a free entry.
     """
 
     __slots__ = ("_free", "length", "number", "pods", "row")
@@ -80,7 +80,7 @@ class RowsOfClasses:
         self._free: list[int] = []
 
     def add(self, row: int, number: int, pods: int) -> int:
-        """Count pods of a class on a row that had none, and return the entry."""
+        """Add an entry for pods of a class on a row, and return its position."""
         if self._free:
             entry = self._free.pop()
         else:
@@ -97,17 +97,17 @@ class RowsOfClasses:
         self._free.append(entry)
 
     def shown(self) -> tuple[Rows, Int32s, Int64s]:
-        """Return row, class and count of all entries, those that are free too; to be looked at only."""
+        """Return row, class and count of all entries, including free ones; the caller must not modify them."""
         return tuple(column.cells[: self.length] for column in (self.row, self.number, self.pods))  # type: ignore[return-value]
 
 
 class PodClasses:
-    """All of them, found by their labels.
+    """All classes, with an index of their labels.
 
     Attributes:
-        rows: where their pods are.
-        by_number: the classes; None where a number is free.
-        version: by number, which is another for each class that ever had the number; 0 where it is free.
+        rows: the rows of their pods.
+        by_number: the classes; None for a free number.
+        version: by number, a version that differs for each class with this number; 0 for a free number.
     """
 
     __slots__ = (
@@ -134,7 +134,7 @@ class PodClasses:
         self._by_namespace: dict[str, dict[PodClass, None]] = {}
 
     def count(self, row: int, pod: Alike, sign: int) -> None:
-        """Note that a pod came to a row, or left it."""
+        """Count a pod on a row, or stop counting it."""
         key = class_key(pod)
         pod_class = self._classes.get(key)
         if pod_class is None:
@@ -189,15 +189,15 @@ class PodClasses:
                 del self._by_label[label]
 
     def of(self, pod: Alike) -> PodClass | None:
-        """Return the class that a pod belongs to; None if no pod of it is there."""
+        """Return the class of a pod; None if no pod of the class is on a node."""
         return self._classes.get(class_key(pod))
 
     def candidates(self, rule: LabelRule, namespaces: Collection[str] | None = None) -> Iterable[PodClass]:
-        """Return the classes that a rule about labels may match, and maybe does not; none is there twice.
+        """Return the classes that a label rule may match, without duplicates; some may not match.
 
         Args:
             rule: the rule.
-            namespaces: where the pods are that are looked for, so that others may be left out; None is everywhere.
+            namespaces: the namespaces of interest; classes in others may be left out. None means all namespaces.
         """
         if rule.requirements is None:
             return ()
@@ -212,7 +212,7 @@ class PodClasses:
 
 
 def class_key(pod: Alike) -> ClassKey:
-    """Return what pods that are alike have in common."""
+    """Return the key of a pod's class."""
     labels = pod.labels
     if len(labels) <= _MOST_LABELS:
         return pod.namespace, frozenset(labels.items()), pod.is_terminating

@@ -1,4 +1,4 @@
-"""How many pods of some description each node has: one column a description, kept up to date pod by pod."""
+"""Counts the pods on each node that match a query: one column for each query, kept up to date for each pod."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from scheduler.snapshot.term_columns import Conditions, Place
 
 _COLUMNS = 1024
-"""Descriptions that are kept as columns at once; the one not asked for the longest goes first."""
+"""Maximum number of query columns; the least recently used column is dropped first."""
 _DESCRIBED_BYTES = 16 * 1024 * 1024
-"""What they may take beside their columns, about: one names as many values and namespaces as its author likes."""
+"""Approximate maximum size of all queries without their columns: a query may have many values and namespaces."""
 _FEW = 32
-"""Up to this many descriptions are compared with a pod one by one."""
+"""Up to this number of queries, each is matched with a pod separately."""
 _VALUE_BYTES = 128
 _REQUIREMENT_BYTES = 512
 _PART_BYTES = 1024
@@ -39,8 +39,8 @@ class PodsIn:
     """Pods of some namespaces with some labels.
 
     Attributes:
-        namespaces: where they are; None is everywhere.
-        rule: what their labels are.
+        namespaces: the namespaces of the pods; None means all namespaces.
+        rule: the rule for the labels of the pods.
     """
 
     namespaces: frozenset[str] | None
@@ -49,10 +49,10 @@ class PodsIn:
 
 @dataclass(frozen=True)
 class PodQuery:
-    """A description of pods.
+    """A query for pods.
 
     Attributes:
-        parts: all must match; without any none does.
+        parts: the parts, which must all match; an empty query matches no pod.
         counts_terminating: whether pods that are being deleted count.
     """
 
@@ -62,14 +62,14 @@ class PodQuery:
     def matches(self, pod: Alike) -> bool:
         if not self.parts or (pod.is_terminating and not self.counts_terminating):
             return False
-        # Asked of every kind of pods: a loop takes half the time of all().
+        # Called for every class of pods: a loop takes half the time of all().
         for namespaces, matches in self.matchers:
             if (namespaces is not None and pod.namespace not in namespaces) or not matches(pod.labels):
                 return False
         return True
 
     def conditions(self) -> Conditions | None:
-        """Return what a pod must meet to match, if it counts at all; None if none can."""
+        """Return the conditions of the query, apart from `counts_terminating`; None if no pod can match."""
         if not self.parts:
             return None
         named = [part.namespaces for part in self.parts if part.namespaces is not None]
@@ -83,12 +83,12 @@ class PodQuery:
         )
 
     def count(self, pods: Iterable[Alike]) -> int:
-        """Return how many of the pods match."""
+        """Return the number of matching pods."""
         return sum(map(self.matches, pods))
 
     @cached_property
     def nbytes(self) -> int:
-        """How many bytes it takes, about."""
+        """The approximate size in bytes."""
         requirements = values = 0
         for part in self.parts:
             values += len(part.namespaces or ())
@@ -98,7 +98,7 @@ class PodQuery:
 
     @cached_property
     def matchers(self) -> tuple[tuple[frozenset[str] | None, Matcher], ...]:
-        """The same as `parts`: namespaces, and what says whether labels match."""
+        """The namespaces and the label matcher of each part."""
         return tuple((part.namespaces, matcher(part.rule)) for part in self.parts)
 
     @cached_property
@@ -110,13 +110,13 @@ class PodQuery:
 
 
 class _Kept(NamedTuple):
-    """A description that has a column.
+    """A query with a column.
 
     Attributes:
-        query: it.
-        column: how many pods of this description each row has.
-        number: of the description where it is filed; None if no pod can match.
-        places: where that is.
+        query: the query.
+        column: the number of matching pods in each row.
+        number: the number of the query in the index; None if no pod can match.
+        places: the places of the query in the index.
     """
 
     query: PodQuery
@@ -126,7 +126,7 @@ class _Kept(NamedTuple):
 
 
 class PodCounts:
-    """The columns of all descriptions that were asked for lately."""
+    """The columns of all recent queries."""
 
     __slots__ = ("_by_number", "_classes", "_columns", "_described_bytes", "_filed")
 
@@ -138,7 +138,7 @@ class PodCounts:
         self._by_number: dict[int, _Kept] = {}
 
     def column(self, query: PodQuery, room: int) -> Column[np.int64]:
-        """Return a description's column, counted now if it was not asked for lately, with room for so many rows."""
+        """Return the column of a query; a new column is counted now and gets a capacity of `room` rows."""
         kept = self._columns.get(query)
         if kept is None:
             kept = self._count_all(query, room)
@@ -147,7 +147,7 @@ class PodCounts:
 
     @property
     def classes(self) -> PodClasses:
-        """The pods on nodes, those alike as one."""
+        """The equivalence classes of pods on nodes."""
         return self._classes
 
     def _count_all(self, query: PodQuery, room: int) -> _Kept:
@@ -187,11 +187,11 @@ class PodCounts:
 
     @property
     def queries(self) -> tuple[PodQuery, ...]:
-        """The descriptions that have a column, the one not asked for the longest first."""
+        """The queries that have a column, the least recently used query first."""
         return tuple(self._columns)
 
     def count(self, row: int, pod: Alike, sign: int) -> None:
-        """Note that a pod came to a row, or left it."""
+        """Count a pod on a row, or stop counting it."""
         self._classes.count(row, pod, sign)
         if not self._by_number:
             return
@@ -209,12 +209,12 @@ class PodCounts:
             kept.column.cells[row] += sign
 
     def move(self, pods: Iterable[Alike], *, start: int, end: int | None) -> None:
-        """Note that pods are in another row now, or in none; who moves rows moves the columns too."""
+        """Move pods to another row, or remove them; the caller moves the cells of the columns."""
         for pod in pods:
             self._classes.count(start, pod, -1)
             if end is not None:
                 self._classes.count(end, pod, 1)
 
     def columns(self) -> Iterable[Column[np.int64]]:
-        """Return all columns, for who moves rows."""
+        """Return all columns, for callers that move rows."""
         return [kept.column for kept in self._columns.values()]

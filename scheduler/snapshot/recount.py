@@ -1,6 +1,6 @@
-"""Whether the columns say what the nodes and the pods on them come to: some rows are counted anew, and compared.
+"""Verifies columns: recounts some rows from their nodes and pods, and compares the results.
 
-Columns are kept up to date change by change, so a change that was missed would stay wrong until the node goes.
+Columns are updated incrementally, so the error of a missed change would stay until the node is removed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def wrong_rows(table: ClusterTable, rows: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Yield (row, column) wherever a column says something else of a row than its node and its pods."""
+    """Yield (row, problem) for each column that disagrees with a row's node and pods."""
     fresh = ClusterTable()
     for row in rows:
         place = fresh.add_node(table.nodes[row])
@@ -40,11 +40,9 @@ def wrong_rows(table: ClusterTable, rows: Sequence[int]) -> Iterator[tuple[int, 
 
 
 def wrong_terms(table: ClusterTable) -> Iterator[str]:
-    """Yield the affinity terms that are not held where the index of the pods on nodes has them."""
+    """Yield a problem for affinity terms whose indexed rows disagree with the pods on nodes."""
     wanted: defaultdict[AffinityTerms, Counter[int]] = defaultdict(Counter)
-    for row in range(
-        table.n_nodes
-    ):  # over all nodes, and of their pods those with terms: nobody waits for it
+    for row in range(table.n_nodes):  # a loop over all nodes; no pod waits for it
         for pod in table.pods_on(row).values():
             if pod.affinity_terms is not NO_TERMS:
                 wanted[pod.affinity_terms][row] += 1
@@ -54,19 +52,19 @@ def wrong_terms(table: ClusterTable) -> Iterator[str]:
     }
     for terms in dict.fromkeys((*found, *wanted)):
         if found.get(terms) != wanted.get(terms):
-            yield f"{_named(terms)} are counted on other nodes than where their pods are"
+            yield f"{_named(terms)} are counted on wrong nodes"
 
 
 def _named(terms: AffinityTerms) -> str:
     lists = {kind.value: kind.of(terms) for kind in TermKind if kind.of(terms)}
     kinds = [f"{name} by {terms_of_kind[0].term.topology_key}" for name, terms_of_kind in lists.items()]
-    return ", ".join(kinds) or "terms that cannot be read"
+    return ", ".join(kinds) or "invalid terms"
 
 
 def _columns(
     table: ClusterTable, rows: list[int], kept: KeptColumns, resources: Iterable[str]
 ) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield (name, value of each row) of every column; asked in this order, none is pushed out by another."""
+    """Yield (name, value of each row) of every column; in this order, no column evicts another."""
     zeros = np.zeros(table.n_nodes, dtype=np.int64)
     for resource in sorted(resources):
         for name, column in (
@@ -89,7 +87,7 @@ def _columns(
         state = table.images((image,)).get(image)
         yield f"image {image}", [False] * len(rows) if state is None else state.present[rows].tolist()
     for query in kept.queries:
-        yield "pods of a description", table.pods_matching(query)[rows].tolist()
+        yield "pods of a query", table.pods_matching(query)[rows].tolist()
     storage = table.storage()
     yield "pods with volumes", [sorted(pod.uid for pod in storage.pods_on(row)) for row in rows]
 

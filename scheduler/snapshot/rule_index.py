@@ -1,4 +1,4 @@
-"""Finds rules that may match a set of labels without asking each of them."""
+"""An index that finds the rules that may match a set of labels."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="Hashable")
 
 _MOST_VALUES: Final = 32
-"""A rule that allows more values is asked every time: an entry for each takes some 400 bytes, and one pod may name thousands."""
+"""A rule with more values is not indexed: an entry takes about 400 bytes, and a pod may have thousands of values."""
 
 
 class RuleIndex(Generic[T]):
-    """Things that each have a label rule.
+    """Items with a label rule each.
 
-    Most rules name a label and the few values it may have; such a rule is looked up by these. All others are asked
-    every time.
+    Most rules require a label with one of a few values; these rules are indexed by their labels. All other rules are
+    candidates every time.
     """
 
     __slots__ = ("_named", "_others")
 
     def __init__(self) -> None:
-        self._named: dict[tuple[str, str], dict[T, None]] = {}  # label -> things whose rule demands it
+        self._named: dict[tuple[str, str], dict[T, None]] = {}  # label -> items whose rule requires it
         self._others: dict[T, None] = {}
 
     def add(self, rule: LabelRule, item: T) -> None:
-        """Take in a thing with its rule."""
+        """Add an item with its rule."""
         for place in self._places(rule):
             (self._others if place is None else self._named.setdefault(place, {}))[item] = None
 
     def remove(self, rule: LabelRule, item: T) -> None:
-        """Take a thing out."""
+        """Remove an item."""
         for place in self._places(rule):
             if place is None:
                 del self._others[item]
@@ -45,7 +45,7 @@ class RuleIndex(Generic[T]):
                 del self._named[place]
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
-        """Yield once each thing whose rule may match the labels, and maybe does not."""
+        """Yield each item whose rule may match the labels, once; some rules may not match."""
         named = self._named
         if named:
             for label in labels.items():
@@ -54,7 +54,7 @@ class RuleIndex(Generic[T]):
 
     @staticmethod
     def _places(rule: LabelRule) -> Iterable[tuple[str, str] | None]:
-        """Return where a rule is kept: labels of one key, of which a pod has at most one; None among the others."""
+        """Return the labels that index a rule, all with the same key; None for a rule that is not indexed."""
         if rule.requirements is None:
             return ()  # matches nothing
         for requirement in rule.requirements:

@@ -1,6 +1,6 @@
-"""Which nodes a selector chooses: each requirement is judged once for each distinct value of its label.
+"""Evaluates node selectors: each requirement is evaluated once for each distinct value of its label.
 
-What is asked of a label that no node has is known without looking at nodes, so a selector costs by what nodes have.
+A requirement on a label that no node has needs no loop over nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def nodes_required(snapshot: Snapshot, affinity: RequiredNodeAffinity) -> Bools:
-    """Return bool (n_nodes,), where a pod's nodeSelector and required node affinity hold."""
+    """Return bool (n_nodes,), the nodes that match a pod's nodeSelector and required node affinity."""
     chosen = nodes_with_labels(snapshot, affinity.labels)
     if affinity.terms is not None:
         chosen &= nodes_of_any(snapshot, affinity.terms)
@@ -32,7 +32,7 @@ def nodes_required(snapshot: Snapshot, affinity: RequiredNodeAffinity) -> Bools:
 
 
 def nodes_of_any(snapshot: Snapshot, rules: Iterable[NodeRule]) -> Bools:
-    """Return bool (n_nodes,), where any of the terms holds."""
+    """Return bool (n_nodes,), the nodes that match any of the terms."""
     chosen = np.zeros(snapshot.n_nodes, dtype=np.bool_)
     for _, nodes in _nodes_of_each(snapshot, list(rules)):
         chosen[nodes] = True
@@ -42,7 +42,7 @@ def nodes_of_any(snapshot: Snapshot, rules: Iterable[NodeRule]) -> Bools:
 
 
 def nodes_of(snapshot: Snapshot, rule: NodeRule) -> Bools:
-    """Return bool (n_nodes,), where a node selector term holds."""
+    """Return bool (n_nodes,), the nodes that match a node selector term."""
     chosen = nodes_with_labels(snapshot, rule.labels)
     for requirement in rule.fields:
         chosen &= nodes_with_field(snapshot, requirement)
@@ -50,7 +50,7 @@ def nodes_of(snapshot: Snapshot, rule: NodeRule) -> Bools:
 
 
 def weigh_nodes(snapshot: Snapshot, rules: Iterable[tuple[int, NodeRule]]) -> Int64s:
-    """Return int64 (n_nodes,), the sum of the weights of the terms that hold; `rules` are (weight, term)."""
+    """Return int64 (n_nodes,), the sums of the weights of matching terms; `rules` are (weight, term)."""
     same_everywhere = 0
     of_labels: defaultdict[str, _Weights] = defaultdict(_Weights)
     others: Counter[NodeRule] = Counter()
@@ -76,12 +76,12 @@ def weigh_nodes(snapshot: Snapshot, rules: Iterable[tuple[int, NodeRule]]) -> In
 
 @dataclass(slots=True)
 class _Weights:
-    """What terms about nothing but one label are worth, beside what is the same everywhere.
+    """The weights of terms on a single label, without the constant part that all nodes have.
 
     Attributes:
-        of_value: a node's label -> more for that.
-        absent: more for a node without the label.
-        bounds: (operator, bound) -> more for a node whose label is a number beyond that.
+        of_value: value of the label -> additional weight of a node with it.
+        absent: additional weight of a node without the label.
+        bounds: (operator, bound) -> additional weight of a node whose label is a number beyond the bound.
     """
 
     of_value: Counter[str] = field(default_factory=Counter)
@@ -89,7 +89,7 @@ class _Weights:
     bounds: Counter[tuple[Operator, int]] = field(default_factory=Counter)
 
     def add(self, weight: int, requirement: Requirement) -> int:
-        """Take in a term, and return what it is worth everywhere."""
+        """Add a term, and return the weight that it gives to all nodes."""
         operator = requirement.operator
         if operator in {Operator.IN, Operator.NOT_IN}:
             sign = 1 if operator is Operator.IN else -1
@@ -105,7 +105,7 @@ class _Weights:
         return self.absent if value is None else self.of_value[value]
 
     def of_numbers(self, is_number: Bools, numbers: Int64s) -> Int64s:
-        """Return int64, by number, more for a label with it; 0 for what is no number."""
+        """Return int64, the additional weight for each number; 0 if `is_number` is false."""
         found = np.zeros(len(numbers), dtype=np.int64)
         for operator in NUMBERS:
             weighed = sorted(
@@ -113,7 +113,7 @@ class _Weights:
             )
             bounds = np.array([bound for bound, _ in weighed], dtype=np.int64)
             sums = np.cumsum([0, *(weight for _, weight in weighed)], dtype=np.int64)
-            if operator is Operator.GT:  # of all bounds below a number
+            if operator is Operator.GT:  # the sum of all bounds below a number
                 found += sums[np.searchsorted(bounds, numbers, side="left")]
             else:
                 found += sums[-1] - sums[np.searchsorted(bounds, numbers, side="right")]
@@ -121,16 +121,15 @@ class _Weights:
 
 
 _FEW_NODES = 4
-"""A term that names labels of so few nodes is asked about these alone."""
+"""A term with labels of at most this number of nodes is evaluated for these nodes only."""
 _FEW_TERMS = 32
-"""So few terms are asked about all nodes."""
+"""Up to this number of terms, all nodes are evaluated."""
 
 
 def _nodes_of_each(snapshot: Snapshot, rules: Sequence[NodeRule]) -> Iterator[tuple[int, Bools | Rows]]:
-    """Yield of terms that may hold somewhere the place and the nodes where it holds, as bool (n_nodes,) or as rows.
+    """Yield (position of a term, matching nodes as bool (n_nodes,) or as rows) of terms that may match any node.
 
-    A pod may have thousands of terms; most that people write name nodes, zones and the like, and are asked about the nodes
-    that have what they name.
+    A pod may have thousands of terms. Most of them require labels of few nodes, and are evaluated only for these nodes.
     """
     rows_with: dict[str, _RowsOfValues] = {}
     for place, rule in enumerate(rules):
@@ -151,13 +150,13 @@ def _nodes_of_each(snapshot: Snapshot, rules: Sequence[NodeRule]) -> Iterator[tu
 
 
 def _named(rule: NodeRule) -> Requirement | None:
-    """Return the requirement of a term that names the fewest values of a label."""
+    """Return the In requirement of a term with the fewest values; None without such a requirement."""
     naming = [requirement for requirement in rule.labels if requirement.operator is Operator.IN]
     return min(naming, key=lambda requirement: len(requirement.values), default=None)
 
 
 class _RowsOfValues:
-    """The nodes that have a label with some value."""
+    """The rows of nodes by value of a label."""
 
     def __init__(self, label: Interned[str | None]) -> None:
         self._label = label
@@ -165,7 +164,7 @@ class _RowsOfValues:
         self._starts = np.searchsorted(label.codes[self._in_order], np.arange(len(label.values) + 1)).tolist()
 
     def few(self, values: Collection[str]) -> list[int] | None:
-        """Return the rows with one of the values; None where there may be more than a few."""
+        """Return the rows with one of the values; None if they may be more than _FEW_NODES."""
         code_of = self._label.code_of
         if code_of is None or len(values) > _FEW_NODES:
             return None
@@ -177,12 +176,12 @@ class _RowsOfValues:
 
 
 def _may_hold(snapshot: Snapshot, rule: NodeRule) -> bool:
-    """Say whether a term holds anywhere, as far as that can be told without looking at nodes."""
+    """Return whether a term may match any node, without a loop over nodes."""
     return all(snapshot.has_label(requirement.key) or requirement.admits(None) for requirement in rule.labels)
 
 
 def nodes_with_labels(snapshot: Snapshot, requirements: Iterable[Requirement]) -> Bools:
-    """Return bool (n_nodes,), where all requirements about labels hold; it ends at one that holds nowhere."""
+    """Return bool (n_nodes,), the nodes that match all requirements on labels; stops at one that matches no node."""
     chosen = np.ones(snapshot.n_nodes, dtype=np.bool_)
     for requirement in requirements:
         if snapshot.has_label(requirement.key):

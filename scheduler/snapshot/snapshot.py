@@ -1,8 +1,8 @@
-"""What a scheduling cycle sees of the cluster: read-only, and free to take.
+"""A read-only snapshot of the cluster for a scheduling cycle.
 
-Nothing changes during a synchronous cycle, so a snapshot is a set of views of the table's own columns. The two
-derived kinds answer "and what if" without touching the table: `take` keeps some rows, `overlay` adds and
-removes pods. Both make a column only when somebody reads it.
+Nothing changes during a synchronous cycle, so a snapshot is a set of views of the table's columns and costs nothing.
+Two derived kinds represent hypothetical clusters without changing the table: `take` keeps some rows, `overlay` adds
+and removes pods. Both create a column when it is first read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ S = TypeVar("S", bound=np.generic)
 
 
 class ResourceArrays:
-    """Resource name -> int64 (n_nodes,): cpu in milli, bytes, or a count; zeros for what nobody has."""
+    """Resource name -> int64 (n_nodes,): millicores, bytes or a count; zeros for unknown resources."""
 
     __slots__ = ("_arrays", "_n_nodes", "_offered", "_read")
 
@@ -58,7 +58,9 @@ class ResourceArrays:
             array = self._read(resource)
             if array is None:
                 return _zeros(self._n_nodes)
-            if resource in self._offered():  # others are without number, and may come with the next node
+            if (
+                resource in self._offered()
+            ):  # the number of other names is unlimited, and a later node may offer them
                 self._arrays[resource] = array
         return array
 
@@ -67,11 +69,11 @@ class Snapshot:
     """The nodes and the pods on them, as arrays of length n_nodes.
 
     Attributes:
-        n_nodes: how many nodes there are.
-        allocatable: resource -> int64 (n_nodes,), what each node's pods may ask for in all; "pods" is a resource.
-        requested: resource -> int64 (n_nodes,), what the pods there ask for, assumed ones included.
-        nonzero_requested: the same for "cpu" and "memory" only, where a container that asks for none counts with
-            100 milli and 200 MiB: for scores, so that such pods do not all go to one node.
+        n_nodes: the number of nodes.
+        allocatable: resource -> int64 (n_nodes,), the allocatable amount of each node; "pods" is a resource.
+        requested: resource -> int64 (n_nodes,), the sum of the requests of each node's pods, including assumed pods.
+        nonzero_requested: the same for "cpu" and "memory" only, where a container without a request counts with
+            100 millicores and 200 MiB. Scores use it, so that such pods are not all placed on one node.
     """
 
     def __init__(self, source: Source) -> None:
@@ -91,7 +93,7 @@ class Snapshot:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The nodes' names by row; unlike `nodes` it stays as it is when nodes come and go."""
+        """The names of nodes by row; unlike `nodes` it does not change when nodes are added and removed."""
         if self._names is None:
             self._names = tuple(node.name for node in self._source.nodes)
         return self._names
@@ -106,112 +108,112 @@ class Snapshot:
 
     @property
     def pod_count(self) -> Int64s:
-        """(n_nodes,), pods on each node, assumed ones included."""
+        """The number of pods on each node, (n_nodes,), including assumed pods."""
         return self._source.pod_count()
 
     @property
     def changes(self) -> ChangeLog | None:
-        """The rows that change, by their nodes or by the pods there; None of a snapshot of what might be."""
+        """The log of rows whose nodes or pods change; None for a hypothetical cluster."""
         return self._source.changes
 
     @property
     def node_changes(self) -> ChangeLog | None:
-        """The rows whose node objects change; None where rows are not those of the cluster itself."""
+        """The log of rows whose node objects change; None if the rows differ from the table's."""
         return self._source.node_changes
 
     @property
     def taken(self) -> tuple[ChangeLog, Rows] | None:
-        """Of a snapshot of some of the cluster's nodes, as they are: the log of that cluster, and their rows there."""
+        """For a snapshot of some unchanged nodes of the cluster: the change log of the cluster, and their rows there."""
         source = self._source
         if not isinstance(source, TakenRows) or source.base.changes is None:
             return None
         return source.base.changes, source.rows
 
     def requested_on(self, row: int) -> Mapping[str, int]:
-        """Return what the pods on one node ask for: resource -> amount as in `requested`; zeros are left out."""
+        """Return the requests of one node's pods: resource -> amount as in `requested`, without zeros."""
         return self._source.requested_on(row)
 
     def nonzero_requested_on(self, row: int) -> Sequence[int]:
-        """Return the same as in `nonzero_requested`: milliCPU, and bytes of memory."""
+        """Return the amounts of `nonzero_requested` for one node: millicores, and bytes of memory."""
         return self._source.nonzero_requested_on(row)
 
     @property
     def unschedulable(self) -> Bools:
-        """(n_nodes,), where spec.unschedulable is set, as by `kubectl cordon`."""
+        """The nodes with spec.unschedulable, (n_nodes,), as set by `kubectl cordon`."""
         return self._source.unschedulable()
 
     @property
     def taints(self) -> Interned[tuple[Taint, ...]]:
-        """Each node's taints, in the order of the object."""
+        """The taints of each node, in the order of the object."""
         return self._source.taints()
 
     @property
     def declared_features(self) -> Interned[frozenset[str]]:
-        """The names of the features each node says it has."""
+        """The names of the declared features of each node."""
         return self._source.declared_features()
 
     @property
     def resources(self) -> AbstractSet[str]:
-        """The names of all resources that nodes offer; of another, `allocatable` is 0 everywhere."""
+        """The names of all resources that nodes offer; `allocatable` of other resources is 0 on all nodes."""
         return self._source.resources()
 
     @property
     def overdrawn(self) -> AbstractSet[str]:
-        """The names of the resources of which the pods on some node may ask for less than nothing, or for more than fits int64."""
+        """The resources whose sum of requests may be negative on a node, or may have overflowed int64."""
         return self._source.overdrawn()
 
     def has_label(self, key: str) -> bool:
-        """Say whether any node may have a label of this key."""
+        """Return whether any node may have a label with this key."""
         return self._source.has_label(key)
 
     def label(self, key: str) -> Interned[str | None]:
-        """Each node's value of one label; None where it has none."""
+        """Return the value of a label on each node; None for nodes without the label."""
         return self._source.label(key)
 
     @property
     def used_ports(self) -> Interned[frozenset[HostPort]]:
-        """The ports of each node that the pods there hold, assumed ones included."""
+        """The host ports in use on each node, including those of assumed pods."""
         return self._source.used_ports()
 
     def image(self, name: str) -> ImageState:
-        """Return which nodes have a container image; `name` as nodes report it, tag included."""
+        """Return the nodes that have a container image; `name` is the name that nodes report, including the tag."""
         state = self._source.images((name,)).get(name)
         return ImageState.on_no_node(self.n_nodes) if state is None else state
 
     def images(self, names: Collection[str]) -> Mapping[str, ImageState]:
-        """Return the same of those of several images that nodes have, by name."""
+        """Return name -> state of those images that any node has."""
         return self._source.images(names)
 
     def images_on_nodes(self, names: Collection[str]) -> ImagesOnNodes:
-        """Return where very many images are: nothing is kept, and all nodes are looked at each time."""
+        """Return the nodes of many images; nothing is cached, and each call reads all nodes."""
         return self._source.images_on_nodes(names)
 
     def pods_matching(self, query: PodQuery) -> Int64s:
-        """Return (n_nodes,), how many pods of a description each node has, assumed ones included.
+        """Return the number of matching pods on each node, (n_nodes,), including assumed pods.
 
-        A description that was asked for before costs nothing: its column is kept up to date with the pods.
+        A repeated query costs nothing: its column is kept up to date.
         """
         return self._source.pods_matching(query)
 
     def tally(self, terms: TallyTerms) -> Tally:
-        """Return what the pods on nodes, assumed ones included, are worth to very many terms; kept as a column is."""
+        """Return the weights of pods on nodes, including assumed pods, for many terms; it is cached as a column is."""
         return self._source.tally(terms)
 
     def node_tally(self, terms: WeighedTerms) -> NodeTally:
-        """Return what very many node selector terms are worth on each node; the last few are kept."""
+        """Return the weights of many node selector terms on each node; the last few results are cached."""
         return self._source.node_tally(terms)
 
     def affinity_terms(self, kind: TermKind) -> TermsInUse:
-        """Return the inter-pod affinity terms that pods on nodes have, assumed ones included."""
+        """Return the inter-pod affinity terms of pods on nodes, including assumed pods."""
         return self._source.affinity_terms(kind)
 
     @property
     def storage(self) -> StorageInUse:
-        """The pods on nodes that attach storage, assumed ones included."""
+        """The pods on nodes with storage volumes, including assumed pods."""
         return self._source.storage()
 
     def row_of(self, node_name: str) -> int | None:
-        """Return a node's row, or None where there is no such node."""
+        """Return the row of a node, or None if there is no such node."""
         return self._source.row_of(node_name)
 
     def name_of(self, row: int) -> str:
@@ -219,42 +221,42 @@ class Snapshot:
         return self._source.nodes[row].name
 
     def pods_on(self, row: int) -> Collection[PodInfo]:
-        """Return the pods on the node in a row, assumed ones included."""
+        """Return the pods on the node in a row, including assumed pods."""
         return self._source.pods_on(row).values()
 
     def node_info(self, row: int) -> NodeInfo:
-        """Return one node with its pods, for rules that look at nodes one by one."""
+        """Return one node with its pods, for rules that read one node at a time."""
         return NodeInfo(self, row)
 
     def objects(self, kind: str) -> Objects:
         """Return all objects of another kind, `namespace/name` -> object.
 
         Args:
-            kind: as in the plugin's `needs`, "v1/services" for example.
+            kind: the kind, as in the plugin's `needs`, for example "v1/services".
 
         Raises:
-            LookupError: no enabled plugin needs that kind, so it is not watched.
+            LookupError: no enabled plugin needs the kind, so it is not watched.
         """
         objects = self._source.objects(kind)
         if objects is None:
-            raise LookupError(f"{kind} is not watched; a plugin that reads it names it in its `needs`")
+            raise LookupError(f"{kind} is not watched; a plugin that reads it must name it in its `needs`")
         return objects
 
     def take(self, rows: Rows) -> Snapshot:
-        """Return a snapshot of some nodes only; row i of it is `rows[i]` of this one, in any order."""
+        """Return a snapshot of some nodes only, in any order; its row i is `rows[i]` of this snapshot."""
         return Snapshot(TakenRows(self._source, rows))
 
     def overlay(
         self, add: Iterable[tuple[int, PodInfo]] = (), remove: Iterable[tuple[int, PodInfo]] = ()
     ) -> Overlay:
-        """Return this snapshot as if pods were added to and removed from nodes; rows stay the same.
+        """Return this snapshot with pods added to and removed from nodes; the rows stay the same.
 
         Args:
             add: (row, pod) pairs to count.
-            remove: (row, pod) pairs to stop counting; each pod is on that row. They are taken out first.
+            remove: (row, pod) pairs to stop counting; each pod is on its row. They are removed first.
 
-        A port of a node that a removed pod holds is free in the overlay even where a second pod on the node holds
-        it too, as in kube-scheduler's dry runs; a pod added later takes it again.
+        A host port of a removed pod is free in the overlay even if a second pod on the node uses it too, as in
+        kube-scheduler's dry runs; a pod that is added later takes it again.
         """
         overlay = Overlay(OtherPods(self._source))
         overlay.remove(remove)
@@ -263,10 +265,10 @@ class Snapshot:
 
 
 class NodeInfo:
-    """A node with the pods on it, as upstream's NodeInfo; valid as long as its snapshot.
+    """A node with its pods, as kube-scheduler's NodeInfo; valid as long as its snapshot.
 
     Attributes:
-        row: its place in the snapshot's arrays.
+        row: its row in the snapshot's arrays.
     """
 
     __slots__ = ("_node", "_snapshot", "row")
@@ -278,7 +280,7 @@ class NodeInfo:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The cluster that the node is part of."""
+        """The cluster of the node."""
         return self._snapshot
 
     @property
@@ -303,27 +305,27 @@ class NodeInfo:
 
     @property
     def object(self) -> Mapping[str, Any]:
-        """The whole Node as the API server sent it."""
+        """The complete Node as received from the API server."""
         return self._node.object
 
     @property
     def allocatable(self) -> Mapping[str, int]:
-        """Resource -> what its pods may ask for in all: cpu in milli, bytes, or a count."""
+        """Resource -> allocatable amount: millicores, bytes or a count."""
         return self._node.allocatable
 
     @property
     def requested(self) -> Mapping[str, int]:
-        """Resource -> what the pods on it ask for: cpu in milli, bytes, or a count; zeros are left out."""
+        """Resource -> requests of its pods: millicores, bytes or a count, without zeros."""
         return self._snapshot.requested_on(self.row)
 
     @property
     def nonzero_requested(self) -> Sequence[int]:
-        """The same for cpu and memory, where a container that asks for none counts with 100 milli and 200 MiB."""
+        """Millicores and bytes of memory; a container without a request counts with 100 millicores and 200 MiB."""
         return self._snapshot.nonzero_requested_on(self.row)
 
     @property
     def pods(self) -> Collection[PodInfo]:
-        """The pods on it, assumed ones included."""
+        """The pods on the node, including assumed pods."""
         return self._snapshot.pods_on(self.row)
 
     def __repr__(self) -> str:
@@ -331,18 +333,18 @@ class NodeInfo:
 
 
 class Overlay(Snapshot):
-    """A snapshot of what might be. More pods can come and go: what was read of it before follows."""
+    """A snapshot of a hypothetical cluster. After more pods are added or removed, arrays read before follow."""
 
     def __init__(self, pods: OtherPods) -> None:
         super().__init__(pods)
         self._other_pods = pods
 
     def add(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
-        """Count more pods, (row, pod) each."""
+        """Count more pods, given as (row, pod)."""
         self._other_pods.add(pods)
 
     def remove(self, pods: Iterable[tuple[int, PodInfo]]) -> None:
-        """Stop counting more pods, (row, pod) each; each is on that row."""
+        """Stop counting pods, given as (row, pod); each pod is on its row."""
         self._other_pods.remove(pods)
 
 

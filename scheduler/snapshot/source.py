@@ -1,4 +1,4 @@
-"""Where a snapshot's columns come from."""
+"""The interface that provides the columns of a snapshot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """The table, some rows of a snapshot, or one with other pods."""
+    """The table, some rows of a source, or a source with other pods."""
 
     @property
     def n_nodes(self) -> int: ...

@@ -1,8 +1,8 @@
-"""The columns of the cluster, kept up to date row by row: of what nodes have, not of what pods name.
+"""The columns of the cluster, updated row by row; columns exist for names that nodes have, not for names in pods.
 
-Only `scheduler.state` writes here. A removed node's row is taken by the last one, so columns stay without
-holes. Every row that changes, and the one that moves, is noted in a log, which is how those who keep verdicts
-per row know what to ask again: one log of all changes, and one of the changes of node objects alone.
+Only `scheduler.state` writes to the table. The last row replaces the row of a removed node, so columns have no gaps.
+Every changed or moved row is logged, so that caches of results per row know what to evaluate again. One log has all
+changes, another one only the changes of node objects.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
     from scheduler.snapshot.pod_tally import PodTally, TallyTerms
 
 _LEAST_ROOM = 16
-"""Rows that columns have room for at first."""
+"""Initial capacity of columns, in rows."""
 
 _LABEL_COLUMNS = 1024
-"""Label keys that are kept as columns at once; the one not asked for the longest goes first."""
+"""Maximum number of label columns; the least recently used column is dropped first."""
 
 _OTHER_RESOURCES = 64
-"""Resources that no node offers and somebody asked what pods hold of them, kept as columns at once; likewise."""
+"""Maximum number of columns of requested resources that no node offers; the least recently used is dropped first."""
 
 
 class KeptColumns(NamedTuple):
-    """What has a column of its own only while it is asked for."""
+    """The names of columns that exist only while they are used."""
 
     resources: tuple[str, ...]
     labels: tuple[str, ...]
@@ -64,23 +64,23 @@ class KeptColumns(NamedTuple):
 
 
 class ClusterTable:
-    """Every node's quantities, one array each, and the pods on it.
+    """The quantities of all nodes, one array each, and the pods on nodes.
 
     Args:
-        in_slices: whether affinity terms of pods that have very many are left for `work`.
+        in_slices: whether affinity terms of pods with many terms are left for `work`.
     """
 
     def __init__(self, *, in_slices: bool = False) -> None:
         self._in_slices = in_slices
         self._nodes: list[NodeObject] = []
-        self._room = 0  # rows that there is room for in every column
+        self._room = 0  # capacity of every column
         self._row_of: dict[str, int] = {}  # node name -> row
         self._pods: list[dict[str, PodInfo]] = []  # by row: pod uid -> pod
         self._allocatable: dict[str, Column[np.int64]] = {}  # by resource
-        self._requested: dict[str, Column[np.int64]] = {}  # by resource: those offered, and the other ones
+        self._requested: dict[str, Column[np.int64]] = {}  # by resource: offered resources and others
         self._offered = NamesInUse()
         self._other_resources: OrderedDict[str, None] = OrderedDict()
-        self._overdrawn: dict[str, int] = {}  # resource -> rows where pods ask for less than nothing in all
+        self._overdrawn: dict[str, int] = {}  # resource -> number of rows with a negative sum
         self._nonzero_milli_cpu: Column[np.int64] = Column(np.int64)
         self._nonzero_memory_bytes: Column[np.int64] = Column(np.int64)
         self._pod_count: Column[np.int64] = Column(np.int64)
@@ -107,7 +107,7 @@ class ClusterTable:
     # Reading.
 
     def snapshot(self) -> Snapshot:
-        """Return the cluster as it is; valid until the table next changes."""
+        """Return a snapshot of the current cluster; valid until the next change of the table."""
         if self._snapshot is None:
             self._snapshot = Snapshot(self)
         return self._snapshot
@@ -214,7 +214,7 @@ class ClusterTable:
 
     @property
     def kept_columns(self) -> KeptColumns:
-        """What has a column at present of those that come and go."""
+        """The names of the current columns that exist only while they are used."""
         return KeptColumns(
             tuple(self._requested), tuple(self._labels), self._images.names, self._pod_counts.queries
         )
@@ -223,7 +223,7 @@ class ClusterTable:
         return None if column is None else column.view(self.n_nodes)
 
     def _other_resource(self, resource: str) -> Column[np.int64]:
-        """Return what pods hold of a resource that no node offers, which somebody may ask for all the same."""
+        """Return the column of requests for a resource that no node offers."""
         column = self._new_requested_column(resource)
         self._other_resources[resource] = None
         if len(self._other_resources) > _OTHER_RESOURCES:
@@ -232,7 +232,7 @@ class ClusterTable:
 
     def _new_requested_column(self, resource: str) -> Column[np.int64]:
         column = self._requested[resource] = Column(np.int64, self._room)
-        # A loop over nodes, once for each resource that nodes begin to offer or somebody asks for.
+        # One loop over nodes for each resource that becomes offered or is read for the first time.
         for row, there in enumerate(self._requested_on):
             if resource in there:
                 column.cells[row] = there[resource]
@@ -247,7 +247,7 @@ class ClusterTable:
     def _new_label_column(self, key: str) -> InternedColumn[str | None]:
         column: InternedColumn[str | None] = InternedColumn(None)
         column.codes.reserve(self._room)
-        # A loop over nodes, once for each label key that a pod or plugin asks for and nodes have.
+        # One loop over nodes for each label key that nodes have and a pod or plugin reads.
         for row, node in enumerate(self._nodes):
             column.set(row, node.labels.get(key))
         self._labels[key] = column
@@ -259,7 +259,7 @@ class ClusterTable:
 
     def add_node(self, node: NodeObject) -> int:
         """Append a node without pods and return its row."""
-        assert node.name not in self._row_of, f"node {node.name} is in the table already"
+        assert node.name not in self._row_of, f"node {node.name} is already in the table"
         row = len(self._nodes)
         self._nodes.append(node)
         self._pods.append({})
@@ -277,14 +277,14 @@ class ClusterTable:
         """Replace a node's own values; its pods stay.
 
         Returns:
-            Whether anything is new; a heartbeat is not, so that nothing that is kept of the row is out of date.
+            Whether anything changed; false for a heartbeat, so that cached results of the row stay valid.
         """
         row = self._row_of[node.name]
         before, self._nodes[row] = self._nodes[row], node
         if node.is_heartbeat_of(before):
             return False
         self._note_names(before, node)
-        # Resources the node no longer offers become zero.
+        # Resources that the node no longer offers become zero.
         for resource in before.allocatable:
             if resource not in node.allocatable and resource in self._allocatable:
                 self._allocatable[resource].cells[row] = 0
@@ -292,7 +292,7 @@ class ClusterTable:
         return True
 
     def remove_node(self, node_name: str) -> None:
-        """Take a node and the pods on it out; the last row moves into its place."""
+        """Remove a node and its pods; the last row moves into its row."""
         row = self._row_of.pop(node_name)
         last = len(self._nodes) - 1
         self._note_names(self._nodes[row], None)
@@ -332,7 +332,7 @@ class ClusterTable:
                 self._storage.count(row, pod, sign, self.n_nodes)
 
     def _note_names(self, before: NodeObject | None, after: NodeObject | None) -> None:
-        """Make columns for what only this node has, and give back those of what no node has any more."""
+        """Create columns for names that only this node has, and drop columns for names that no node has any more."""
         nothing: Mapping[str, Any] = {}
         old, new = (nothing if node is None else node.allocatable for node in (before, after))
         if old.keys() != new.keys():
@@ -373,7 +373,7 @@ class ClusterTable:
 
     def add_pod(self, row: int, pod: PodInfo) -> None:
         """Count a pod on a node."""
-        assert pod.uid not in self._pods[row], f"pod {pod.key} is counted on {self._nodes[row].name} already"
+        assert pod.uid not in self._pods[row], f"pod {pod.key} is already counted on {self._nodes[row].name}"
         self._pods[row][pod.uid] = pod
         self._count(row, pod, 1)
 
@@ -384,12 +384,12 @@ class ClusterTable:
         return pod
 
     def replace_pod(self, row: int, pod: PodInfo, *, is_news: bool) -> None:
-        """Exchange a pod on a node for another version that takes the same there.
+        """Replace a pod on a node by another version with the same requests.
 
         Args:
-            row: where it is.
+            row: the row of the node.
             pod: the other version; see `PodInfo.takes_the_same_as`.
-            is_news: whether what plugins keep of the row is out of date.
+            is_news: whether the change invalidates cached results of the row.
         """
         self._pods[row][pod.uid] = pod
         if pod.storage_volumes:
@@ -427,15 +427,15 @@ class ClusterTable:
         self._pods_changed(row)
 
     def start_anew(self) -> None:
-        """Take all pods out, and let go of all that was counted of them; the nodes stay.
+        """Remove all pods and everything that was counted for them; the nodes stay.
 
-        For when a column was found to be wrong, which is a mistake of ours.
+        This repairs the table after a column was found to be wrong, which is a bug of this scheduler.
         """
         fresh = ClusterTable(in_slices=self._in_slices)
         for node in self._nodes:
             fresh.add_node(node)
         fresh._objects = self._objects
-        # In place: the table has readers for life. Its logs of changes are others now, so they look at all rows.
+        # In place, because readers keep the table. The change logs are new, so readers evaluate all rows again.
         vars(self).update(vars(fresh))
 
     def _note_overdrawn(self, resource: str, before: int, after: int) -> None:
@@ -447,26 +447,26 @@ class ClusterTable:
 
     @property
     def is_behind(self) -> bool:
-        """Whether affinity terms of pods on nodes are not counted yet, or not taken out yet: they are left for `work`."""
+        """Whether `work` has affinity terms left to insert or remove."""
         return self._affinity.is_behind
 
     def work(self) -> Sequence[PodInfo]:
-        """Count some of the affinity terms that are left, or take some out; it takes a few milliseconds.
+        """Insert or remove some of the remaining affinity terms; it takes a few milliseconds.
 
         Returns:
-            The pods whose terms it began to count; of pods that write the same only one.
+            The pods whose terms this slice began to insert; only one of pods with equal terms.
         """
         return self._affinity.work()
 
     @property
     def pods_by_terms(self) -> Iterator[tuple[AffinityTerms, tuple[Rows, Int64s]]]:
-        """Yield affinity terms of pods on nodes, the rows where pods with just these are, and how many in each."""
+        """Yield affinity terms, the rows of the pods with equal terms, and the number of these pods in each row."""
         return self._affinity.rows()
 
     # Objects of other kinds, for the plugins that need them.
 
     def watch_kind(self, kind: str) -> ObjectStore:
-        """Return the store of a kind, key -> object, which the caller keeps up to date."""
+        """Return the store of a kind; the caller keeps its objects up to date."""
         return self._objects.setdefault(kind, ObjectStore())
 
     # The layout.

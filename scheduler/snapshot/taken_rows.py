@@ -1,4 +1,4 @@
-"""Snapshots made from snapshots: some of the rows."""
+"""Derived snapshots: some of the rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class TakenRows:
     """Some rows of a source, in a given order."""
 
-    # Nothing is kept of some of the rows.
+    # Results for some of the rows are not cached.
     changes = None
     node_changes = None
 

@@ -1,10 +1,10 @@
-"""Which of very many affinity terms mean a pod, in a few array operations.
+"""Finds the affinity terms that match a pod, among very many terms, with a few array operations.
 
-A term is a number of conditions about a pod: each of some sets of words has one that is the pod's (`In`, `Exists`,
-`namespaces`), and others are not the pod's (`NotIn`, `DoesNotExist`). Words are the pod's namespace, its labels and
-their keys, and the same of its namespace's labels. One of the sets says under which words a term is filed, so that it
-is looked at only for pods with such a word. What else it demands is looked up from the pod's words, for all terms at
-once. So one more term costs a decision nanoseconds, whatever it demands.
+A pod has words: its namespace, its labels and their keys, and the labels of its namespace and their keys. A term
+consists of conditions on these words. The pod must have one word of each of several sets (`In`, `Exists`,
+`namespaces`), and must not have other words (`NotIn`, `DoesNotExist`). One of the sets indexes the term, so that only
+pods with such a word evaluate it. The other conditions are looked up from the pod's words, for all terms at once. So
+each additional term costs a decision only nanoseconds.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 Word = str | tuple[object, ...]
 Place = tuple[str | None, Word | None]
-"""Under which namespace a term is filed, and under which word of a pod's labels; None is any."""
+"""The namespace and the word of a pod's labels that index a term; None means any."""
 
 _NAMESPACE, _NAMESPACE_KEY, _NAMESPACE_LABEL = range(3)
 _MOST_PLACES: Final = 32
-"""A term is filed in no more places than that; of a longer list of words it is looked up which are the pod's."""
+"""Maximum number of places that index a term; a longer list of words is looked up from the pod's words."""
 _NEVER: Final = np.iinfo(np.int32).max
 """More conditions than any term has."""
 _FEWEST_GONE: Final = 1024
@@ -40,12 +40,12 @@ _SMALLEST: Final = 16
 
 @dataclass(slots=True)
 class Conditions:
-    """What a term demands of a pod.
+    """The conditions of a term.
 
     Attributes:
-        places: where it is filed; a pod has at most one of them.
-        others: sets of further words, of each of which a pod has at most one and needs one.
-        forbidden: words that a pod may not have.
+        places: the places that index the term; a pod has at most one of them.
+        others: sets of words; a pod has at most one word of each set, and must have one.
+        forbidden: words that a pod must not have.
     """
 
     places: list[Place]
@@ -54,7 +54,7 @@ class Conditions:
 
 
 def conditions(term: AffinityTerm) -> Iterator[Conditions]:
-    """Yield what a term demands, in one way or two, of which a pod meets at most one; nothing if it means nobody."""
+    """Yield one or two alternative conditions of a term; a pod meets at most one. A term without matches yields none."""
     labels = _words_of(term.rule, None, None)
     if labels is None:
         return
@@ -70,7 +70,7 @@ def conditions(term: AffinityTerm) -> Iterator[Conditions]:
 
 
 def conditions_of(namespaces: frozenset[str] | None, rule: LabelRule) -> Conditions | None:
-    """Return what pods of some namespaces, or of all, with some labels meet; None if no pod does."""
+    """Return the conditions for pods in some or all namespaces that match a label rule; None if no pod can match."""
     labels = _words_of(rule, None, None)
     if labels is None or (namespaces is not None and not namespaces):
         return None
@@ -88,7 +88,7 @@ def _filed(
         else:
             others.append([(_NAMESPACE, name) for name in namespaces])
     words: Sequence[Word | None] = (None,)
-    # A label is rarer than a key of labels, and the pod's own labels are looked up, not its namespace's.
+    # A label is rarer than a label key; only the pod's own labels index terms, not those of its namespace.
     own = [some for some in needed if len(some) * len(under) <= _MOST_PLACES and _is_own(some[0])]
     if own:
         words = next((some for some in own if isinstance(some[0], tuple)), own[0])
@@ -103,7 +103,7 @@ def _is_own(word: Word) -> bool:
 def _words_of(
     rule: LabelRule, key_tag: object, label_tag: object
 ) -> tuple[list[Sequence[Word]], list[Word]] | None:
-    """Return the sets of words of which a rule needs one each, and the words that it forbids; None if nothing fits it."""
+    """Return the required sets of words and the forbidden words of a rule; None if no labels can match."""
     if rule.requirements is None:
         return None
     needed: list[Sequence[Word]] = []
@@ -158,30 +158,30 @@ def _words_of_pod(
 
 
 class TermColumns:
-    """Terms by number, found by a pod's words.
+    """Terms by number, with an index of words.
 
-    Numbers of terms that were taken out are given to others only once nothing refers to them any more.
+    Numbers of removed terms are reused only after all references to them are removed.
     """
 
     __slots__ = ("_forbidden", "_free", "_gone", "_need", "_places", "_taken", "_wanted", "size")
 
     def __init__(self) -> None:
         self._places: dict[str | None, dict[Word | None, int | _Numbers]] = {}
-        self._wanted = _WordIndex()  # of the words of `Conditions.others`
+        self._wanted = _WordIndex()  # the words of `Conditions.others`
         self._forbidden = _WordIndex()
-        self._need: Int32s = np.full(_SMALLEST, _NEVER, dtype=np.int32)  # how many of `others`
-        self._taken = 0  # numbers that were ever given
+        self._need: Int32s = np.full(_SMALLEST, _NEVER, dtype=np.int32)  # the number of sets in `others`
+        self._taken = 0  # the count of assigned numbers
         self._free: list[int] = []
-        self._gone: list[int] = []  # numbers of terms that were taken out, and that word indexes may refer to
-        self.size = 0  # how many terms there are
+        self._gone: list[int] = []  # numbers of removed terms that word indexes may still contain
+        self.size = 0  # the number of terms
 
     @property
     def room(self) -> int:
-        """All numbers are below this."""
+        """The upper bound of all numbers."""
         return len(self._need)
 
     def add(self, needs: Conditions) -> int:
-        """Take in a term, and return its number."""
+        """Add a term, and return its number."""
         if self._free:
             number = self._free.pop()
         else:
@@ -207,7 +207,7 @@ class TermColumns:
         return number
 
     def remove(self, terms: Sequence[tuple[int, Sequence[Place]]]) -> None:
-        """Take out terms, given by their numbers and the places where they are filed."""
+        """Remove terms, given by their numbers and their places."""
         touched: dict[Place, int] = {}
         for number, places in terms:
             self._need[number] = _NEVER
@@ -217,7 +217,7 @@ class TermColumns:
             there = self._places[namespace]
             known = there[word]
             if isinstance(known, int):
-                assert known == number, "one term is there, and it is taken out"
+                assert known == number, "the only term of the place is removed"
                 del there[word]
             else:
                 left = known.drop(self._need)
@@ -234,7 +234,7 @@ class TermColumns:
             self._gone = []
 
     def candidates(self, namespace: str, labels: Mapping[str, str]) -> tuple[list[int], list[Int32s]]:
-        """Return the terms that may mean a pod, by the places where they are filed: one by one, and many at once."""
+        """Return the terms whose places match a pod: single numbers, and arrays of numbers."""
         few: list[int] = []
         many: list[Int32s] = []
         if not self._places:
@@ -264,10 +264,10 @@ class TermColumns:
         labels: Mapping[str, str],
         namespace_labels: Mapping[str, str],
     ) -> Int32s:
-        """Return those of the candidates that mean a pod."""
+        """Return the candidates that match a pod."""
         words = [hash(word) for word in _words_of_pod(namespace, labels, namespace_labels)]
         hashes: Int64s = np.array(words, dtype=np.int64)
-        # A word is the pod's once, and in one of a term's sets, so a term has as many as of its sets one is the pod's.
+        # Each of the pod's words is in at most one set of a term, so the count is the number of sets that match.
         found = np.zeros(self.room, dtype=np.int32)
         for numbers in self._wanted.find(hashes):
             found[numbers] += 1
@@ -296,7 +296,7 @@ class _Numbers:
         return self._cells[: self.length]
 
     def drop(self, need: Int32s) -> int:
-        """Let go of the numbers of terms that were taken out, and return how many are left."""
+        """Drop the numbers of removed terms, and return the number of remaining ones."""
         shown = self.shown()
         self._cells = shown[need[shown] != _NEVER]
         self.length = len(self._cells)
@@ -304,16 +304,16 @@ class _Numbers:
 
 
 class _WordIndex:
-    """Which terms have which words: pairs of a word's hash and a term's number, in a few runs that are sorted by hash.
+    """An index of words: pairs of (hash of a word, number of a term), in a few runs that are sorted by hash.
 
-    Hashes have 64 bits, and those of strings are of a key that is another in each process: two words that a term and a
-    pod have are not taken for the same.
+    Hashes have 64 bits, and the hash key of strings differs in each process, so collisions between a term's and a
+    pod's words do not occur in practice.
     """
 
     __slots__ = ("_new", "_new_numbers", "_runs")
 
     def __init__(self) -> None:
-        self._runs: list[tuple[Int64s, Int32s]] = []  # each longer than all that follow
+        self._runs: list[tuple[Int64s, Int32s]] = []  # in descending order of length
         self._new: list[int] = []  # hashes that are not sorted yet
         self._new_numbers: list[int] = []
 
@@ -324,7 +324,7 @@ class _WordIndex:
             self._sort_new()
 
     def find(self, hashes: Int64s) -> Iterator[Int32s]:
-        """Yield for each of these words that any terms have their numbers, each of them once."""
+        """Yield, for each hash that any term has, the numbers of these terms."""
         self._sort_new()
         for known, numbers in self._runs:
             starts, ends = np.searchsorted(known, hashes), np.searchsorted(known, hashes, side="right")
@@ -332,7 +332,7 @@ class _WordIndex:
                 yield numbers[starts[place] : ends[place]]
 
     def keep(self, need: Int32s) -> None:
-        """Let go of the terms that were taken out."""
+        """Drop the removed terms."""
         self._sort_new()
         kept = [(numbers, need[numbers] != _NEVER) for _, numbers in self._runs]
         self._runs = [
