@@ -1,1 +1,1 @@
-"""Runs plugins: finds them, builds them, asks them in order, and turns their exceptions into statuses."""
+"""Finds, builds and calls plugins, and converts their exceptions into statuses."""

@@ -1,4 +1,4 @@
-"""What plugins may answer, point by point; an answer of another kind is the plugin's failure."""
+"""Validates the return values of plugins for each extension point; an invalid value is a failure of the plugin."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def is_anything(_answer: object) -> bool:
-    """Accept every answer: it is checked by the call itself, or nobody reads it."""
+    """Accept every value: the called function checks it, or no code reads it."""
     return True
 
 
 def is_none(answer: object) -> bool:
-    """Accept nothing but None, where all else is said by a status."""
+    """Accept only None, at points where a status carries every other result."""
     return answer is None
 
 
 def is_pre_filter(answer: object) -> bool:
-    """Accept what PreFilter may answer beside a status."""
+    """Accept the values that PreFilter may return besides a status."""
     return answer is None or (
         isinstance(answer, PreFilterResult)
         and isinstance(answer.node_names, frozenset)
@@ -40,7 +40,7 @@ def is_pre_filter(answer: object) -> bool:
 
 
 def is_post_filter(answer: object) -> bool:
-    """Accept what PostFilter may answer."""
+    """Accept the values that PostFilter may return."""
     return (
         isinstance(answer, PostFilterResult)
         and isinstance(answer.status, Status)
@@ -49,21 +49,21 @@ def is_post_filter(answer: object) -> bool:
 
 
 def is_sort_key(answer: object) -> bool:
-    """Accept what QueueSort may answer: a key that can be compared with any other."""
+    """Accept the values that QueueSort may return: keys that can be compared with each other."""
     return isinstance(answer, tuple) and all(_is_number(part) for part in answer)
 
 
 def is_permit(answer: object) -> bool:
-    """Accept what Permit may answer beside a status."""
+    """Accept the values that Permit may return besides a status."""
     return answer is None or (isinstance(answer, Wait) and _is_number(answer.timeout_seconds))
 
 
 def checked_outcomes(answer: object, n_nodes: int) -> Outcomes:
-    """Return a Filter's answer.
+    """Return the validated result of a Filter plugin.
 
     Raises:
-        TypeError: not Outcomes.
-        ValueError: of another length or dtype, or pointing past its table.
+        TypeError: the value is no `Outcomes`.
+        ValueError: the index has another length or dtype, or points beyond the table.
     """
     if not isinstance(answer, Outcomes):
         fix = "; write Outcomes.refuse(refused, reason)" if isinstance(answer, np.ndarray) else ""
@@ -73,15 +73,15 @@ def checked_outcomes(answer: object, n_nodes: int) -> Outcomes:
         raise ValueError(f"Outcomes.index is uint16 ({n_nodes},), was {_shape(index)}")
     highest = int(index.max(initial=0))
     if highest >= len(answer.table):
-        raise ValueError(f"Outcomes.index points to {highest}, the table has {len(answer.table)} places")
+        raise ValueError(f"Outcomes.index points to {highest}, the table has {len(answer.table)} entries")
     return answer
 
 
 def checked_scores(answer: object, n_nodes: int, method: str) -> Int64s:
-    """Return the scores a plugin's `method` gave, int64 (n_nodes,).
+    """Return the validated scores of a plugin's `method`, int64 (n_nodes,).
 
     Raises:
-        ValueError: of another length or dtype, or neither an array nor a whole number.
+        ValueError: the array has another length or dtype, or the value is neither an array nor an integer.
     """
     if type(answer) is int:
         return np.full(n_nodes, answer, dtype=np.int64)
@@ -94,13 +94,15 @@ def signature_of(plugin: Plugin, pod: PodInfo) -> Hashable | None:
     """Return a plugin's signature of a pod.
 
     Raises:
-        TypeError: it cannot be looked up.
+        TypeError: the signature is not hashable.
     """
     signature = plugin.signature(pod)
     try:
         hash(signature)
     except TypeError:
-        raise TypeError(f"signature returns something hashable, as a tuple, was {signature!r:.200}") from None
+        raise TypeError(
+            f"signature returns a hashable value, such as a tuple, was {signature!r:.200}"
+        ) from None
     return signature
 
 
@@ -110,11 +112,11 @@ EXPECTED: Mapping[ExtensionPoint, str] = {
     ExtensionPoint.QUEUE_SORT: "a tuple of numbers",
     ExtensionPoint.PERMIT: "Wait(seconds), a Status or None",
 }
-"""What a point's method returns; of those not named a Status or None."""
+"""Extension point -> the expected return value of its method; absent points return a Status or None."""
 
 
 def _is_number(found: object) -> bool:
-    """Whether it is a number that can be compared: NaN is neither less nor more than another."""
+    """Return whether a value is a number that can be compared, so not NaN."""
     return isinstance(found, int | float) and not math.isnan(found)
 
 

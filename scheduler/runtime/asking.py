@@ -1,7 +1,7 @@
-"""How filters and scorers are asked about nodes: all at once, or one after another, which their authors are spared.
+"""Adapters that call Filter and Score plugins for many nodes, with one call for all nodes or one call for each node.
 
-The loop over nodes is here. It is paid for by plugins that know no other way, and by those that can be asked about
-few nodes more cheaply than about arrays of them.
+The loop over nodes is here, so that plugin authors need not write it. It runs for plugins that implement only the
+method for one node, and for plugins that implement both methods and have few nodes to evaluate.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
 
 FEW_ROWS = 8
-"""So many nodes are cheaper one by one than as arrays, for a plugin that can do both."""
+"""Up to this number of nodes, one call for each node is cheaper than arrays, if a plugin supports both."""
 
 
 def slow_last(plugins: Sequence[Plugin]) -> Sequence[Plugin]:
-    """Return plugins in order, those that take a sample after all others: fewer nodes are left for them."""
+    """Return plugins in order, with sampling plugins last: fewer nodes are left for them."""
     return sorted(plugins, key=lambda plugin: sample_of(plugin) is not None)
 
 
 def sample_of(plugin: Plugin) -> int | None:
-    """Return with how many nodes a plugin is content; None is all."""
+    """Return the number of nodes in a plugin's sample; None means all nodes."""
     return plugin.sample if isinstance(plugin, SlowPlugin) else None
 
 
 class AskFilter:
-    """Asks one Filter plugin.
+    """Calls one Filter plugin for many nodes.
 
     Attributes:
-        plugin: whom.
+        plugin: the plugin.
     """
 
     def __init__(self, plugin: FilterPlugin, calls: PluginCalls) -> None:
@@ -59,18 +59,18 @@ class AskFilter:
         self._by_node = overrides(plugin, FilterPlugin, "filter_node")
 
     def across(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        """Return (n_nodes,), valid at `rows`: what a plugin says that may look at other nodes as well."""
+        """Return outcomes, (n_nodes,), valid at `rows`, of a plugin that may read other nodes as well."""
         if not self._at_once:
             return self.each(state, pod, snapshot, rows).spread(rows, snapshot.n_nodes)
         self._calls.evaluated(self.plugin, ExtensionPoint.FILTER)
         return checked_outcomes(self.plugin.filter(state, pod, snapshot, rows), snapshot.n_nodes)
 
     def each(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        """Return (len(rows),): what a plugin says that looks at one node at a time.
+        """Return outcomes, (len(rows),), of a plugin that reads one node at a time.
 
         Raises:
-            NodeError: it raised, or gave a malformed answer, at some node; the others are not asked.
-            ValueError: it gave a malformed answer for all.
+            NodeError: the plugin raised or returned an invalid value for one node; the remaining nodes are skipped.
+            ValueError: the plugin returned an invalid value for all nodes.
         """
         plugin = self.plugin
         self._calls.evaluated(plugin, ExtensionPoint.FILTER)
@@ -85,7 +85,7 @@ class AskFilter:
         return outcomes
 
     def at(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, row: int) -> Outcome:
-        """Return what a plugin says of one node that looks at one node at a time; raises as `each`."""
+        """Return the outcome of one node, of a plugin that reads one node at a time; raises as `each`."""
         if not self._by_node:
             return self.each(state, pod, snapshot, np.array([row], dtype=np.intp)).of(0)
         self._calls.evaluated(self.plugin, ExtensionPoint.FILTER)
@@ -98,11 +98,11 @@ class AskFilter:
 
 
 class AskScorer:
-    """Asks one Score plugin; as `AskFilter`.
+    """Calls one Score plugin for many nodes, as `AskFilter`.
 
     Attributes:
-        plugin: whom.
-        normalizes: whether it brings its scores into range itself.
+        plugin: the plugin.
+        normalizes: whether the plugin overrides `normalize`.
     """
 
     def __init__(self, plugin: ScorePlugin, calls: PluginCalls) -> None:
@@ -113,7 +113,7 @@ class AskScorer:
         self._by_node = overrides(plugin, ScorePlugin, "score_node")
 
     def across(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Int64s | int:
-        """Return (n_nodes,), valid at `rows`, or one number for all of them."""
+        """Return scores, (n_nodes,), valid at `rows`, or one number for all rows."""
         if not self._at_once:
             scores = np.zeros(snapshot.n_nodes, dtype=np.int64)
             scores[rows] = self.each(state, pod, snapshot, rows)
@@ -123,11 +123,11 @@ class AskScorer:
         return answer if type(answer) is int else checked_scores(answer, snapshot.n_nodes, "score")
 
     def each(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Int64s:
-        """Return (len(rows),).
+        """Return scores, (len(rows),).
 
         Raises:
-            NodeError: it raised, or gave no whole number, at some node; the others are not asked.
-            ValueError: it gave a malformed answer for all.
+            NodeError: the plugin raised or returned no integer for one node; the remaining nodes are skipped.
+            ValueError: the plugin returned an invalid value for all nodes.
         """
         plugin = self.plugin
         self._calls.evaluated(plugin, ExtensionPoint.SCORE)
@@ -142,7 +142,7 @@ class AskScorer:
         return scores
 
     def at(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, row: int) -> int:
-        """Return what a plugin says of one node that looks at one node at a time; raises as `each`."""
+        """Return the score of one node, of a plugin that reads one node at a time; raises as `each`."""
         if not self._by_node:
             return int(self.each(state, pod, snapshot, np.array([row], dtype=np.intp))[0])
         self._calls.evaluated(self.plugin, ExtensionPoint.SCORE)
@@ -156,12 +156,12 @@ class AskScorer:
 def outcomes_of(
     plugin: FilterPlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
 ) -> Outcomes:
-    """Return what one plugin, asked by itself, says of rows: (n_nodes,)."""
+    """Call one Filter plugin outside a profile, and return its outcomes, (n_nodes,), valid at `rows`."""
     return AskFilter(plugin, _alone()).across(state, pod, snapshot, rows)
 
 
 def scores_of(plugin: ScorePlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Int64s:
-    """Return the scores that one plugin, asked by itself, gives rows before normalisation: (n_nodes,)."""
+    """Call one Score plugin outside a profile; return its scores before normalization, (n_nodes,), valid at `rows`."""
     scores = AskScorer(plugin, _alone()).across(state, pod, snapshot, rows)
     return checked_scores(scores, snapshot.n_nodes, "score")
 
@@ -178,13 +178,13 @@ def _filter_nodes(
     rows: Rows,
     budget: LoopBudget,
 ) -> tuple[Outcomes, int]:
-    """Ask a plugin's `filter_node` about every row, or until its sample is full.
+    """Call a plugin's `filter_node` for every row, or until its sample is full.
 
     Returns:
-        Its verdicts, (len(rows),), and how many nodes it was asked about.
+        The outcomes, (len(rows),), and the number of evaluated nodes.
 
     Raises:
-        OverBudgetError: the attempt has used up its budget on the way.
+        OverBudgetError: the attempt exceeded its budget during the loop.
     """
     sample = sample_of(plugin)
     order = np.arange(len(rows)) if sample is None else _rotated(plugin, rows)
@@ -219,13 +219,13 @@ def _score_nodes(
     rows: Rows,
     budget: LoopBudget,
 ) -> tuple[Int64s, int]:
-    """Ask a plugin's `score_node` about every row, or its sample of them.
+    """Call a plugin's `score_node` for every row, or for its sample of rows.
 
     Returns:
-        int64 (len(rows),), the lowest score of the sample beside it; and how many nodes it was asked about.
+        Scores, int64 (len(rows),), and the number of evaluated nodes. Rows outside the sample have its lowest score.
 
     Raises:
-        OverBudgetError: the attempt has used up its budget on the way.
+        OverBudgetError: the attempt exceeded its budget during the loop.
     """
     scores = np.zeros(len(rows), dtype=np.int64)
     sample = sample_of(plugin)
@@ -245,7 +245,7 @@ def _score_nodes(
 
 
 def _rotated(plugin: Plugin, rows: Rows) -> Rows:
-    """Return places in `rows`, from the row where the last sample ended on, so that every node has its turn."""
+    """Return positions in `rows`, from the end of the last sample on, so that all nodes are sampled in rotation."""
     assert isinstance(plugin, SlowPlugin)
     turned: Rows = np.roll(np.arange(len(rows)), -int(np.searchsorted(rows, plugin.sample_start)))
     return turned
@@ -266,12 +266,12 @@ def _checked(answer: object) -> Status:
     if not isinstance(answer, Status):
         raise TypeError(f"filter_node returns a Status or None, was {answer!r:.200}")
     if not (answer.is_success or answer.is_rejected or answer.code is Code.ERROR):
-        raise ValueError(f"a node is refused with Unschedulable or Error, was {answer.code.value}")
+        raise ValueError(f"a node is rejected with Unschedulable or Error, was {answer.code.value}")
     if not answer.is_success and not answer.reasons:
-        raise ValueError("a refused node needs a reason")
+        raise ValueError("a rejected node needs a reason")
     if not is_worded(answer):
         raise TypeError(
-            f'reasons are texts, as in Status.unschedulable("one", "another"), was {answer.reasons!r:.200}'
+            f'reasons are strings, as in Status.unschedulable("one", "another"), was {answer.reasons!r:.200}'
         )
     return answer
 
@@ -282,6 +282,6 @@ def _outcome(status: Status) -> Outcome:
 
 def _whole(answer: object) -> int:
     try:
-        return index(answer)  # type: ignore[arg-type]  # an author's
+        return index(answer)  # type: ignore[arg-type]  # a plugin may return any value
     except TypeError:
-        raise TypeError(f"score_node returns a whole number, was {answer!r:.200}") from None
+        raise TypeError(f"score_node returns an integer, was {answer!r:.200}") from None

@@ -1,4 +1,4 @@
-"""How plugins are called: the one place where an exception or a malformed answer becomes a status."""
+"""Calls plugins, and converts exceptions and invalid return values into statuses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SKIPS: AbstractSet[Code] = frozenset({Code.SKIP})
 NO_OTHER: AbstractSet[Code] = frozenset()
 
 _OF_THE_QUEUE = frozenset({ExtensionPoint.PRE_ENQUEUE, ExtensionPoint.QUEUE_SORT})
-"""Where one event may be followed by thousands of calls."""
+"""Points where one event can cause thousands of calls."""
 
 
 _OF_DECISIONS = frozenset(
@@ -52,11 +52,11 @@ _OF_DECISIONS = frozenset(
         ExtensionPoint.RESERVE,
     }
 )
-"""Where a plugin may raise NeedsTime: what was done so far in the attempt can be undone, and is done again."""
+"""Points where a plugin may raise NeedsTime: the attempt can be undone up to here and repeated."""
 
 
 class PluginError(Exception):
-    """A plugin failed where the caller can only stop; carries the ERROR status it becomes."""
+    """A plugin failed at a point where the attempt cannot continue; `status` is the resulting ERROR status."""
 
     def __init__(self, status: Status) -> None:
         self.status = status
@@ -64,7 +64,7 @@ class PluginError(Exception):
 
 
 class NodeError(Exception):
-    """A plugin that looks at nodes one by one failed at one of them; the cause says how."""
+    """A plugin that reads one node at a time failed for one node; `cause` is its exception."""
 
     def __init__(self, node_name: str, cause: Exception) -> None:
         self.node_name = node_name
@@ -73,12 +73,13 @@ class NodeError(Exception):
 
 
 class PointTiming:
-    """Times an extension point and tells what code it ended with; a PluginError brings its own.
+    """Measures the duration of an extension point and reports it with the resulting code.
 
-    A point that ends with NeedsTime is not told of: it came to nothing, and is done again.
+    A PluginError sets the code of its status. A point that ends with NeedsTime is not reported, because it has no
+    result and is repeated.
 
     Attributes:
-        code: how it ended.
+        code: the resulting code.
     """
 
     __slots__ = ("_begin", "_calls", "_point", "code")
@@ -109,15 +110,15 @@ class PluginCalls:
     """Calls the plugins of one profile.
 
     Attributes:
-        profile: its schedulerName.
-        instruments: who is told what was measured.
+        profile: the schedulerName of the profile.
+        instruments: receives the measurements.
         clock: seconds, for durations only.
-        measuring: whether each call is timed and told; upstream does so in one cycle out of ten.
-        budget: how long the loop may be held.
-        stopped: called when a plugin was stopped where it was; what is kept of its verdicts is to be dropped.
+        measuring: whether each call is measured and reported; kube-scheduler measures one cycle out of ten.
+        budget: how long calls may hold the event loop.
+        stopped: called after a plugin was interrupted; the cached results of plugins must be dropped then.
 
     Args:
-        plugins: those of the profile.
+        plugins: the plugins of the profile.
     """
 
     def __init__(
@@ -137,15 +138,15 @@ class PluginCalls:
         self._foreign = frozenset(id(plugin) for plugin in plugins if may_rest(plugin))
 
     def point(self, point: ExtensionPoint) -> PointTiming:
-        """Time a whole extension point; the block says in `code` how it ended."""
+        """Measure a whole extension point; the block sets `code` to the result."""
         return PointTiming(self, point)
 
     def evaluated(self, plugin: Plugin, point: ExtensionPoint) -> None:
-        """Count that a plugin really is asked about nodes."""
+        """Count a call of a plugin for nodes; cached results do not count."""
         self.instruments.evaluated(self.profile, plugin.name, point)
 
     def looped(self, plugin: Plugin, point: ExtensionPoint, nodes: int, began: float) -> None:
-        """Tell of a plugin that was asked about so many nodes one by one, since it knows no other way."""
+        """Report a loop over nodes, of a plugin that implements only the method for one node."""
         self.instruments.node_loop(plugin.name, point, nodes, self.clock() - began)
 
     def guarded(
@@ -160,16 +161,16 @@ class PluginCalls:
         """Call a plugin.
 
         Args:
-            plugin: whom.
-            point: where.
-            call: its method, or a function that calls it.
-            args: handed on.
-            expects: whether an answer that is no Status is of the kind the contract asks for.
-            allows: the codes a Status may have beside SUCCESS and ERROR.
+            plugin: the plugin.
+            point: the extension point.
+            call: a method of the plugin, or a function that calls it.
+            args: arguments of the call.
+            expects: returns whether the contract allows a return value that is no Status.
+            allows: the codes that a Status may have besides SUCCESS and ERROR.
 
         Returns:
-            The answer, a Status completed with the plugin's name; what it raised, or an answer of the wrong kind,
-            as an ERROR status that names plugin and point.
+            The return value; a Status gets the plugin's name. An exception or an invalid return value becomes an
+            ERROR status that names plugin and point.
 
         Raises:
             NeedsTime: the plugin needs more time than one turn of the event loop.
@@ -183,7 +184,7 @@ class PluginCalls:
             else:
                 self.budget.running = plugin
                 answer = call(*args)
-        except Exception as error:  # noqa: BLE001 - whatever an author's code raises
+        except Exception as error:  # noqa: BLE001 - a plugin may raise any exception
             _let_pass(plugin, point, error)
             answer = self.failure(plugin, point, error)
         else:
@@ -202,15 +203,15 @@ class PluginCalls:
         *args: object,
         allows: AbstractSet[Code] = REJECTIONS,
     ) -> Status:
-        """Call a plugin whose answer is a status, None for a success."""
+        """Call a plugin that returns a status, or None for success."""
         answer = self.guarded(plugin, point, call, *args, expects=is_none, allows=allows)
         return SUCCESS if answer is None else answer
 
     def raising(self, plugin: Plugin, point: ExtensionPoint, call: Callable[..., T], *args: object) -> T:
-        """Call a function that asks a plugin and checks what it says; its answer is never a status.
+        """Call a function that calls a plugin and validates the result; it never returns a status.
 
         Raises:
-            PluginError: it raised.
+            PluginError: the function raised.
         """
         answer = self.guarded(plugin, point, call, *args, expects=is_anything)
         if isinstance(answer, Status):
@@ -218,13 +219,13 @@ class PluginCalls:
         return answer
 
     def signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
-        """Return a plugin's signature of a pod; raises whatever it does, or OverBudgetError."""
+        """Return a plugin's signature of a pod; raises the plugin's exceptions and OverBudgetError."""
         if id(plugin) in self._foreign:
             return self.budget.call(plugin, plugin.signature, pod, at="signature")
         return plugin.signature(pod)
 
     def version(self, plugin: Plugin) -> Hashable:
-        """Return the version of a plugin's data; raises likewise."""
+        """Return the version of a plugin's data; raises the plugin's exceptions and OverBudgetError."""
         if id(plugin) in self._foreign:
             return self.budget.call(plugin, plugin.version, at="version")
         return plugin.version()
@@ -237,19 +238,19 @@ class PluginCalls:
         *args: object,
         allows: AbstractSet[Code] = REJECTIONS,
     ) -> Status:
-        """Call and await a plugin whose answer is a status, None for a success."""
+        """Call and await a plugin that returns a status, or None for success."""
         begin = self.clock()
         try:
             if self._foreign and id(plugin) in self._foreign:
                 answer = await self.budget.awaited(plugin, call, *args, at=point.metric_name)
             else:
                 answer = await call(*args)
-        except Exception as error:  # noqa: BLE001 - whatever an author's code raises
+        except Exception as error:  # noqa: BLE001 - a plugin may raise any exception
             answer = self.failure(plugin, point, error)
         except asyncio.CancelledError as error:
             if is_being_cancelled():
                 raise
-            # Not we are cancelled but something the plugin awaited: that is its failure.
+            # This task is not cancelled; something that the plugin awaited was: that is a failure of the plugin.
             answer = self.failure(plugin, point, error)
         else:
             answer = self._checked(plugin, point, answer, is_none, allows)
@@ -267,7 +268,7 @@ class PluginCalls:
         expects: Callable[[object], bool],
         allows: AbstractSet[Code] = REJECTIONS,
     ) -> T | Status:
-        """Call a plugin as `guarded`; what it answers is awaited where its method is an `async def`."""
+        """Call a plugin as `guarded`; the return value is awaited if the method is an `async def`."""
         begin = self.clock() if self.measuring else 0.0
         answer: T | Status
         try:
@@ -278,7 +279,7 @@ class PluginCalls:
                 said = call(*args)
                 said = await said if isinstance(said, Awaitable) else said
             answer = self._checked(plugin, point, said, expects, allows)
-        except Exception as error:  # noqa: BLE001 - whatever an author's code raises
+        except Exception as error:  # noqa: BLE001 - a plugin may raise any exception
             _let_pass(plugin, point, error)
             answer = self.failure(plugin, point, error)
         except asyncio.CancelledError as error:
@@ -293,7 +294,7 @@ class PluginCalls:
     def completed(
         self, plugin: Plugin, point: ExtensionPoint, status: Status, allows: AbstractSet[Code] = REJECTIONS
     ) -> Status:
-        """Return a plugin's status with its name; as an ERROR if the contract does not allow it there."""
+        """Return a plugin's status with the plugin's name, or an ERROR if the contract does not allow the status."""
         if status.code is Code.SUCCESS or (
             status.code is Code.SKIP and allows >= SKIPS and not status.reasons
         ):
@@ -319,7 +320,7 @@ class PluginCalls:
         return answer if expects(answer) else self._malformed(plugin, point, answer)
 
     def failure(self, plugin: Plugin, point: ExtensionPoint, error: BaseException) -> Status:
-        """Log an exception that a plugin raised, and return the ERROR status that names plugin and point."""
+        """Log a plugin's exception, and return an ERROR status that names plugin and point."""
         at_node = ""
         at = error.__cause__ if isinstance(error, OverBudgetError) else error
         if isinstance(at, NodeError):
@@ -337,7 +338,7 @@ class PluginCalls:
             )
             if was_stopped:
                 self.stopped()
-            if error.used_by is not None:  # who was to be called next has used nothing
+            if error.used_by is not None:  # the plugin that was to be called next used no time
                 self.instruments.failed(error.used_by.name, point)
                 return Status(Code.ERROR, (f"over budget: {error}",), error.used_by.name, error)
             return self._failed(plugin, point, f"over budget: {error}", error, at_node)
@@ -346,9 +347,9 @@ class PluginCalls:
 
     def _malformed(self, plugin: Plugin, point: ExtensionPoint, answer: object) -> Status:
         fields = {**self._fields(plugin, point), "answer": f"{answer!r:.200}"}
-        logger.error("Plugin gave a malformed answer", extra=fields)
+        logger.error("Plugin returned an invalid value", extra=fields)
         return self._failed(
-            plugin, point, f"unexpected answer {answer!r:.200}, expected is {_expected(point, answer)}"
+            plugin, point, f"unexpected return value {answer!r:.200}, expected {_expected(point, answer)}"
         )
 
     def _failed(
@@ -368,27 +369,27 @@ class PluginCalls:
 
 
 def _let_pass(plugin: Plugin, point: ExtensionPoint, error: Exception) -> None:
-    """Raise NeedsTime as what it is, if that is what a plugin raised, and may raise there."""
+    """Raise NeedsTime again, if the plugin raised it at a point that allows it."""
     needs = error.cause if isinstance(error, NodeError) else error
     if isinstance(needs, NeedsTime) and point in _OF_DECISIONS:
         needs.plugin = needs.plugin or (plugin, point)
         try:
             raise needs from None
         finally:
-            # Its traceback holds this frame, and that of the attempt: they would stay until the garbage collector comes.
+            # The traceback refers to this frame and the attempt's, which would stay until the next garbage collection.
             del needs, error
 
 
 def _expected(point: ExtensionPoint, answer: object) -> str:
     if isinstance(answer, Status) and not is_worded(answer):
-        return 'a Status with texts as reasons, as in Status.unschedulable("one", "another")'
+        return 'a Status with strings as reasons, as in Status.unschedulable("one", "another")'
     if isinstance(answer, Status):
-        return "a Status of another code"
+        return "a Status with another code"
     return EXPECTED.get(point, "a Status or None")
 
 
 def is_worded(status: Status) -> bool:
-    """Whether the reasons are a tuple of texts that can be sent; one text alone would be read letter by letter."""
+    """Return whether the reasons are a tuple of strings in valid Unicode; a bare string would be split into letters."""
     reasons: object = status.reasons
     return isinstance(reasons, tuple) and all(
         isinstance(reason, str) and (reason.isascii() or reason == _sendable(reason)) for reason in reasons
@@ -396,5 +397,5 @@ def is_worded(status: Status) -> bool:
 
 
 def _sendable(text: str) -> str:
-    """Return a text without halves of characters, as names of files have them that are no UTF-8."""
+    """Return a text without lone surrogates, which occur in names of files that are not valid UTF-8."""
     return text.encode(errors="replace").decode()

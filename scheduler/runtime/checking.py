@@ -1,4 +1,4 @@
-"""A plugin class is checked completely before any of it is kept."""
+"""Validates plugin classes completely before they are used."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ CAPABILITIES: Mapping[str, type] = {
     for name, found in vars(module).items()
     if getattr(found, "_is_protocol", False) and found.__module__ == module.__name__
 }
-"""Capability's name -> its Protocol."""
+"""Name of a capability -> its Protocol."""
 
 
 def check_plugin(candidate: object, where: str) -> type[Plugin]:
-    """Return the candidate if it keeps the whole plugin contract.
+    """Return the candidate if it fulfils the plugin contract.
 
     Raises:
-        PluginLoadError: with everything that is wrong, one fault a line.
+        PluginLoadError: all errors, one on each line.
     """
     if not (isinstance(candidate, type) and issubclass(candidate, Plugin)):
         raise PluginLoadError(where, f"{candidate!r} is not a subclass of scheduler.framework.Plugin")
     faults = list(_faults(candidate))
     if faults:
-        raise PluginLoadError(where, "\n  ".join([f"{candidate.__name__} is not a whole plugin:", *faults]))
+        raise PluginLoadError(where, "\n  ".join([f"{candidate.__name__} is not a valid plugin:", *faults]))
     return candidate
 
 
@@ -54,11 +54,11 @@ def _faults(plugin: type[Plugin]) -> Iterator[str]:
     reads_pods: object = plugin.reads_pods
     needs: object = plugin.needs
     if not isinstance(name, str) or not name:
-        yield f'name: a text such as "LicenceAware" is expected, write name = "{plugin.__name__}" in the class'
+        yield f'name: a string such as "LicenceAware" is expected, write name = "{plugin.__name__}" in the class'
     if not plugin.api_version:
-        yield f"api_version: state the version of the contract it was written for: api_version = {API_VERSION}"
+        yield f"api_version: set the version of the contract that the plugin uses: api_version = {API_VERSION}"
     elif plugin.api_version != API_VERSION:
-        yield f"api_version: this scheduler runs {API_VERSION}, the plugin was written for {plugin.api_version}"
+        yield f"api_version: this scheduler has {API_VERSION}, the plugin uses {plugin.api_version}"
     if not (isinstance(args, type) and issubclass(args, PluginArgs)):
         yield f"Args: a subclass of scheduler.framework.PluginArgs is expected, was {args!r}"
     if not isinstance(reads_pods, bool):
@@ -76,7 +76,7 @@ def _faults(plugin: type[Plugin]) -> Iterator[str]:
 
 
 def refresh_faults(plugin: type[Plugin] | Plugin) -> Iterator[str]:
-    """Yield what is wrong with how often a plugin wants to be refreshed; a constructor may have set it."""
+    """Yield errors in a plugin's `refresh_seconds`, which its constructor may have set."""
     seconds: object = plugin.refresh_seconds
     if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
         yield f"refresh_seconds: a positive number of seconds or None is expected, was {seconds!r}"
@@ -85,7 +85,7 @@ def refresh_faults(plugin: type[Plugin] | Plugin) -> Iterator[str]:
 def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
     points = points_of(plugin)
     if not points:
-        yield "it takes part in no extension point; inherit FilterPlugin, ScorePlugin, ..."
+        yield "the plugin implements no extension point; inherit FilterPlugin, ScorePlugin, ..."
     for name in sorted(getattr(plugin, "__abstractmethods__", ())):
         yield f"{name}: not implemented"
     if issubclass(plugin, FilterPlugin) and not _overrides(plugin, FilterPlugin, "filter", "filter_node"):
@@ -104,7 +104,7 @@ def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
 
 
 _EITHER = frozenset({"post_filter"})
-"""Methods that may be a plain def or an async def."""
+"""Methods that may be a `def` or an `async def`."""
 
 
 def _overrides(plugin: type[Plugin], contract: type[Plugin], *methods: str) -> bool:
@@ -124,10 +124,10 @@ def _signature_faults(plugin: type[Plugin], contract: type[Plugin], method: str)
         return
     arguments = list(inspect.signature(wanted).parameters)
     if isinstance(inspect.getattr_static(plugin, method), staticmethod | classmethod):
-        arguments = arguments[1:]  # not called with the plugin, or bound already
+        arguments = arguments[1:]  # it takes no `self`, or is already bound
     try:
         taken = inspect.signature(found)
-    except ValueError:  # a class or a function in C that does not tell
+    except ValueError:  # a class or a C function without a signature
         yield f"{method}: a method is expected, was {found!r}"
         return
     try:
@@ -140,12 +140,12 @@ _wants: WeakKeyDictionary[type[Plugin], dict[str, type | None]] = WeakKeyDiction
 
 
 def constructor_wants(plugin: type[Plugin]) -> dict[str, type | None]:
-    """Return what a plugin's constructor wants: argument -> the capability's Protocol, None for `args`.
+    """Return the parameters of a plugin's constructor: name -> the capability's Protocol, None for `args`.
 
-    Found once for a class: each profile builds the plugin anew.
+    The result is cached for each class, because each profile builds the plugin again.
 
     Raises:
-        TypeError: an argument is not keyword-only, or its annotation is no capability.
+        TypeError: a parameter is not keyword-only, or its annotation is no capability.
     """
     wants = _wants.get(plugin)
     if wants is None:
@@ -161,7 +161,7 @@ def _found_wants(plugin: type[Plugin]) -> dict[str, type | None]:
     wants: dict[str, type | None] = {}
     for name, parameter in list(inspect.signature(constructor).parameters.items())[1:]:
         if parameter.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
-            raise TypeError(f"{parameter}: name each argument, so that it is known what is wanted")
+            raise TypeError(f"{parameter}: name each argument, so that the scheduler can pass it")
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
             raise TypeError(f"{name}: arguments are keyword-only, put a * before it")
         if name == "args":
@@ -176,7 +176,7 @@ def _found_wants(plugin: type[Plugin]) -> dict[str, type | None]:
 
 
 def _annotations(plugin: type[Plugin]) -> dict[str, Any]:
-    # Authors import capabilities for annotations only, where they cannot be found at run time.
+    # Authors import capabilities under TYPE_CHECKING, so they are missing in the module at run time.
     names = {**CAPABILITIES, "Args": plugin.Args, plugin.__name__: plugin}
     try:
         return typing.get_type_hints(plugin.__init__, localns=names)

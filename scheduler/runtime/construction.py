@@ -1,4 +1,4 @@
-"""Builds plugins: hands each exactly the arguments and capabilities its constructor names."""
+"""Builds plugins with the arguments and capabilities that their constructors name."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 def build_plugin(plugin: type[Plugin], args: PluginArgs, capabilities: Mapping[type, object]) -> Plugin:
-    """Return an instance.
+    """Return an instance of a plugin class.
 
     Args:
-        plugin: a checked class.
-        args: of the class's own `Args`.
-        capabilities: Protocol -> what fulfils it.
+        plugin: a validated class.
+        args: an instance of the class's own `Args`.
+        capabilities: Protocol -> its implementation.
 
     Raises:
-        PluginLoadError: the constructor or `events` raised, `events` gave something else, or the constructor wants
-            a capability that is not to be had here, as a binder in an offline simulation.
+        PluginLoadError: the constructor or `events` raised, `events` returned an invalid value, or the constructor
+            needs a capability that is not available here, for example a binder in an offline simulation.
     """
     given: dict[str, Any] = {}
     for name, capability in constructor_wants(plugin).items():
@@ -33,13 +33,13 @@ def build_plugin(plugin: type[Plugin], args: PluginArgs, capabilities: Mapping[t
         elif capability in capabilities:
             given[name] = capabilities[capability]
         else:
-            raise PluginLoadError(plugin.name, f"asks for {capability.__name__}, which is not to be had here")
+            raise PluginLoadError(plugin.name, f"needs {capability.__name__}, which is not available here")
     try:
         built = plugin(**given)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        # A constructor that says SystemExit means itself, and one that says CancelledError too.
+        # SystemExit and CancelledError of a constructor are failures of the plugin.
         told = f"cannot be built: {type(error).__name__}: {error}"
         raise PluginLoadError(plugin.name, told) from error
     for fault in refresh_faults(built):
@@ -53,7 +53,7 @@ def _check_events(plugin: Plugin) -> None:
         events = list(plugin.events())
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # as above
+    except BaseException as error:  # as in `build_plugin`
         raise PluginLoadError(plugin.name, f"events: {type(error).__name__}: {error}") from error
     for event in events:
         if not isinstance(event, EventWithHint) or not isinstance(event.event, ClusterEvent):

@@ -1,4 +1,4 @@
-"""The dry run of preemption: all nodes are tried together wherever the plugins can tell them apart."""
+"""The dry run of preemption: evaluates all nodes together where the plugins evaluate each node by its own pods."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     Found = Mapping[int, Status | tuple[PodInfo, ...]]
 
 _PODS_A_STEP = 500
-"""How many pods are taken away in one step: a few milliseconds, also where plugins look each of them up."""
+"""Number of pods removed in one step: a few milliseconds, also if plugins look up each pod."""
 
 
 class DryRun:
-    """Fulfils `PreemptionDryRun` with the filters of one profile.
+    """Implements `PreemptionDryRun` with the filters of one profile.
 
     Source:
         kube-scheduler v1.36, framework/plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode.
@@ -36,7 +36,7 @@ class DryRun:
 
     def __init__(self) -> None:
         self.filtering: Filtering | None = None
-        """Set once the profile is built: the plugin that asks is part of it."""
+        """Set after the profile is built, because the calling plugin is part of the profile."""
 
     def dry_run(
         self,
@@ -47,7 +47,7 @@ class DryRun:
         nominated: Pods,
         limit: VictimLimit | None = None,
     ) -> Found:
-        """Find who must go; see `PreemptionDryRun.dry_run`.
+        """Find the victims on each node; see `PreemptionDryRun.dry_run`.
 
         Raises:
             PluginError: a plugin failed as a whole.
@@ -64,8 +64,8 @@ class DryRun:
         limit: VictimLimit | None = None,
         has_time: Callable[[], bool] = lambda: True,
     ) -> Generator[None, None, Found]:
-        """Find who must go, in steps, on as many rows as there is time for, one at least; raises as `dry_run`."""
-        assert self.filtering is not None, "asked before the profile was built"
+        """Find the victims in steps, on at least one row and on as many as time allows; raises as `dry_run`."""
+        assert self.filtering is not None, "called before the profile was built"
         found: dict[int, Status | tuple[PodInfo, ...]] = {}
         for together in self.filtering.apart(state, pod, list(removable)):
             if found and not has_time():
@@ -104,7 +104,7 @@ def _try(
         fits.difference_update(refusals)
     victims: dict[int, list[PodInfo]] = {row: [] for row in fits}
     for turn in range(max((len(removable[row]) for row in fits), default=0)):
-        # One pod comes back to each node; where the preemptor does not fit beside it, it goes again.
+        # One pod returns to each node; if the preemptor does not fit beside it, the pod is removed again.
         back = [(row, removable[row][turn]) for row in sorted(fits) if turn < len(removable[row])]
         what_if.add(back)
         filtering.run_add_pods(state, pod, back, what_if)
@@ -129,6 +129,6 @@ def _pairs(pods: Pods) -> list[tuple[int, PodInfo]]:
 
 def _refusal(diagnosis: Diagnosis, row: int) -> Status:
     found = diagnosis.outcome_of(row)
-    assert found is not None, f"row {row} is refused by nobody"
+    assert found is not None, f"no plugin rejected row {row}"
     plugin, outcome = found
     return Status(outcome.code, outcome.reasons, plugin)

@@ -1,7 +1,7 @@
-"""Pods alike share a whole decision, as far as it depends on one node at a time.
+"""Equivalence classes: identical pods share the parts of a decision that depend on one node at a time.
 
-Between two pods of a Deployment one node changes: the one that the first of them went to. So of each class of pods
-the combined verdict of the filters and the weighted total of the scores are kept, and judged again where nodes changed.
+Between two pods of a Deployment only one node changes: the node of the first pod. So the combined filter results and
+the weighted total scores are cached for each class of pods, and only changed nodes are evaluated again.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Snapshot
 
     _Key = tuple[PodGroup | None, tuple[Hashable, ...]]
-    """The group that a pod is tried with, and its signature for each plugin that gives any."""
+    """The group of the attempt, and the pod's signature for each plugin that implements `signature`."""
 
 _MOST_CLASSES = 128
-"""Classes kept per profile; the one that had no pod for the longest goes first."""
+"""Maximum number of cached classes per profile; the least recently used class is dropped first."""
 _MOST_FIRST_PODS = 1024
-"""Classes of one pod so far that are remembered, by their hash; the oldest goes first."""
+"""Maximum number of remembered hashes of classes with one pod so far; the oldest hash is dropped first."""
 _LARGEST_POD_BYTES = 32 * 1024
-"""Of larger pods nothing is kept: what they say would fill memory, and comparing it takes longer than judging anew."""
+"""Larger pods are not cached: their signatures fill memory, and comparing them takes longer than an evaluation."""
 
 
 @dataclass(slots=True)
 class Prepared:
-    """What plugins said of a class of pods before any node was judged: at PreFilter or PreScore.
+    """The results of PreFilter or PreScore for a class of pods.
 
     Attributes:
-        state: what they wrote.
-        keys: plugin -> the keys in the state under which it wrote.
-        skipped: the plugins that had nothing to say.
-        others: the plugins that have to be asked for each pod.
+        state: the data that the plugins wrote.
+        keys: plugin -> the keys of its data in the state.
+        skipped: the names of the plugins that returned Skip.
+        others: the plugins that must be called for each pod.
     """
 
     state: CycleState
@@ -58,18 +58,18 @@ class Prepared:
 
 @dataclass(slots=True, eq=False)
 class EquivalenceClass:
-    """Pods that no plugin which gives signatures can tell apart.
+    """Pods with equal signatures for all plugins that implement `signature`.
 
     Attributes:
-        signatures: plugin -> signature, without those that gave none.
-        versions: plugin -> its version; with another the class is made anew.
-        group: the group that its pods are tried with; None where they are tried by themselves.
-        is_kept: whether it had a pod before: what is said of its first is not worth keeping, it may be the only one.
-        was_prepared: whether PreFilter was asked.
-        pre_filter: what was said there; None where a plugin rejects or narrows, which it does for each pod anew.
-        pre_score: likewise at PreScore; None until it was asked.
-        standing: plugins skipped at Filter -> what the filters say of each node.
-        rankings: likewise what the scorers say, once they were asked.
+        signatures: plugin -> signature, without plugins that returned None.
+        versions: plugin -> version of its data; another version replaces the class.
+        group: the group of the attempts at its pods; None for pods without a group.
+        is_kept: whether results are cached: from the second pod on, because the first may be the only one.
+        was_prepared: whether PreFilter ran.
+        pre_filter: the results of PreFilter; None if a plugin rejects or narrows, which it repeats for each pod.
+        pre_score: the results of PreScore; None until it ran.
+        standing: plugins skipped at Filter -> the filter results of each node.
+        rankings: plugins skipped at Filter -> the scores of each node.
     """
 
     signatures: Mapping[str, Hashable]
@@ -83,7 +83,7 @@ class EquivalenceClass:
     rankings: dict[frozenset[str], Ranking] = field(default_factory=dict)
 
     def new_state(self) -> CycleState:
-        """Return a state in which plugins are asked about all pods of the class."""
+        """Return a new state for calls that concern all pods of the class."""
         state = CycleState()
         state.group = self.group
         return state
@@ -101,13 +101,13 @@ class EquivalenceClasses:
         ]
         self._versioned = [plugin for plugin in giving if overrides(plugin, Plugin, "version")]
         self._classes: OrderedDict[Hashable, EquivalenceClass] = OrderedDict()
-        # Whose hash is another's as well is only kept one pod too early.
+        # A hash collision only caches a class one pod too early.
         self._first_pods: dict[int, None] = {}
 
     def of(self, pod: PodInfo, group: PodGroup | None, snapshot: Snapshot) -> EquivalenceClass | None:
-        """Return the class of a pod that is tried with a group, or by itself; None where nothing can be shared.
+        """Return the class of a pod and the group of its attempt, or None if nothing can be shared.
 
-        A plugin that raises, or gives what is no key, is found out when it is asked by itself.
+        Exceptions and invalid signatures give None here; a later call of the plugin reports them.
         """
         if snapshot.changes is None or not self._signing or is_too_large(pod):
             return None
@@ -115,7 +115,7 @@ class EquivalenceClasses:
             key = group, tuple([signature(pod) for _, signature in self._signing])
             known = self._classes.get(key)
             versions = {plugin.name: self._calls.version(plugin) for plugin in self._versioned}
-        except Exception:  # noqa: BLE001 - an author's code; it is called again where its failure has a name
+        except Exception:  # noqa: BLE001 - a later call of the plugin reports its failure
             return None
         if known is None or known.versions != versions:
             return self._meet(key, versions)
@@ -123,8 +123,8 @@ class EquivalenceClasses:
         return known
 
     def _meet(self, key: _Key, versions: Mapping[str, Hashable]) -> EquivalenceClass:
-        """Return a new class, which is kept if its pod is not the first of its kind."""
-        self._classes.pop(key, None)  # of other versions
+        """Return a new class; it is cached if a pod of this class was seen before."""
+        self._classes.pop(key, None)  # its versions differ
         short = hash(key)
         group, signatures = key
         names = (name for name, _ in self._signing)
@@ -146,13 +146,13 @@ class EquivalenceClasses:
         return made
 
     def forget(self) -> None:
-        """Drop everything, as after a change of the configuration."""
+        """Drop all classes, for example after a change of the configuration."""
         self._classes.clear()
         self._first_pods.clear()
 
 
 def is_too_large(pod: PodInfo) -> bool:
-    """Say whether nothing is kept of a pod because of its size."""
+    """Return whether a pod is too large for caching."""
     return pod.raw is not None and len(pod.raw) > _LARGEST_POD_BYTES
 
 
@@ -161,15 +161,15 @@ _STANDING: Final = "runtime/Standing"
 
 
 def class_of(state: CycleState) -> EquivalenceClass | None:
-    """Return the class of the pod that a state is of, where PreFilter found one."""
+    """Return the class of a state's pod, or None if PreFilter found no class."""
     return state.read(_CLASS, EquivalenceClass) if _CLASS in state else None
 
 
 def signature_in(state: CycleState, plugin: Plugin, pod: PodInfo) -> Hashable | None:
-    """Return a plugin's signature of the pod that a state is of.
+    """Return a plugin's signature of a state's pod.
 
     Raises:
-        TypeError: it cannot be looked up.
+        TypeError: the signature is not hashable.
     """
     alike = class_of(state)
     if alike is not None:
@@ -178,15 +178,15 @@ def signature_in(state: CycleState, plugin: Plugin, pod: PodInfo) -> Hashable | 
 
 
 def standing_of(state: CycleState) -> Standing | None:
-    """Return what the filters of the pod's class say, where they were asked in this cycle."""
+    """Return the filter results of the pod's class, or None if the class was not used in this cycle."""
     return state.read(_STANDING, Standing) if _STANDING in state else None
 
 
 def remember_class(state: CycleState, alike: EquivalenceClass) -> None:
-    """Keep a pod's class for the points that follow."""
+    """Save a pod's class for later extension points."""
     state.write(_CLASS, alike)
 
 
 def remember_standing(state: CycleState, standing: Standing) -> None:
-    """Keep what the filters of the pod's class say for the points that follow."""
+    """Save the filter results of a pod's class for later extension points."""
     state.write(_STANDING, standing)

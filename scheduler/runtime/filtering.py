@@ -1,4 +1,4 @@
-"""PreFilter, Filter and PostFilter: which nodes can run a pod, and what to do when none can."""
+"""PreFilter, Filter and PostFilter: finds the feasible nodes of a pod, and reacts if there are none."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Filtering:
     """Runs the filtering points of one profile.
 
     Args:
-        classes: which pods are alike.
+        classes: the equivalence classes of pods.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Filtering:
         return bool(self._post_filter)
 
     def forget_kept_verdicts(self) -> None:
-        """Drop what is kept per signature."""
+        """Drop the cached results of all signatures."""
         for kept in self._kept.values():
             kept.forget()
 
@@ -80,10 +80,10 @@ class Filtering:
     def run_pre_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> Status:
-        """Ask PreFilter; narrowing and rejection are noted in the diagnosis.
+        """Run PreFilter, and record narrowing and rejection in the diagnosis.
 
         Returns:
-            A success, a rejection of the pod whatever the node, or an error.
+            A success, a rejection of the pod for all nodes, or an error.
 
         Source:
             kube-scheduler v1.36, framework/runtime/framework.go, RunPreFilterPlugins.
@@ -104,7 +104,7 @@ class Filtering:
         return status
 
     def _prepared(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Prepared | None:
-        """Take over what is known of the pod's class; None where all plugins have to be asked, in order."""
+        """Copy the cached results of the pod's class into the state; None if all plugins must be called, in order."""
         alike = self._classes.of(pod, state.group, snapshot)
         if alike is None:
             return None
@@ -120,7 +120,7 @@ class Filtering:
         return alike.pre_filter
 
     def _forget_plugins_after(self, last: PreFilterPlugin, prepared: Prepared, state: CycleState) -> None:
-        """Leave a state as if no plugin after the one that rejected the pod had been asked: PostFilter relies on that."""
+        """Remove the data of the plugins after the rejecting one from the state: PostFilter relies on their absence."""
         later = {plugin.name for plugin in self._pre_filter[self._pre_filter.index(last) + 1 :]}
         for name in later & prepared.keys.keys():
             for key in prepared.keys[name]:
@@ -128,7 +128,7 @@ class Filtering:
         state.skipped_filters -= later
 
     def _ask_of_class(self, alike: EquivalenceClass, pod: PodInfo, snapshot: Snapshot) -> Prepared | None:
-        """Ask those plugins that say the same of all pods of a class; None where all have to be asked, in order."""
+        """Run the plugins whose result is equal for all pods of a class; None if all must be called, in order."""
         own = [plugin for plugin in self._pre_filter if plugin.name in alike.signatures]
         state, skipped = alike.new_state(), set[str]()
         keys: dict[str, frozenset[str]] = {}
@@ -138,9 +138,7 @@ class Filtering:
             if isinstance(answer, Status) and answer.code is Code.SKIP:
                 skipped.add(plugin.name)
             elif answer is not None:
-                return (
-                    None  # it narrows, rejects or fails: what that means depends on the order of all plugins
-                )
+                return None  # a narrowing, rejection or failure depends on the order of all plugins
             keys[plugin.name] = state.keys - before
         others = [plugin for plugin in self._pre_filter if plugin not in own]
         return Prepared(state, keys, frozenset(skipped), others)
@@ -189,7 +187,7 @@ class Filtering:
             elif answer.code is Code.ERROR:
                 return answer, plugin
             elif answer.is_rejected:
-                # The others are still asked: preemption needs what they prepare. Unless it cannot help anyway.
+                # Later plugins still run, because preemption needs their state, unless preemption cannot help.
                 rejection = answer
             if rejection is not None and rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 narrowing.clear()
@@ -204,12 +202,12 @@ class Filtering:
     def run_filters(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, diagnosis: Diagnosis
     ) -> Rows:
-        """Ask every Filter about the nodes still standing, and return those that pass all.
+        """Run every Filter plugin on the remaining nodes, and return the nodes that pass all of them.
 
-        Refusals are noted in the diagnosis; a node of which a plugin says ERROR counts as refused.
+        Rejections are recorded in the diagnosis; a node with an ERROR counts as rejected.
 
         Raises:
-            PluginError: a plugin raised, or gave a malformed answer.
+            PluginError: a plugin raised or returned an invalid value.
         """
         return self._run(self._active(state), state, pod, snapshot, rows, diagnosis)
 
@@ -250,7 +248,7 @@ class Filtering:
         rows: Rows,
         diagnosis: Diagnosis,
     ) -> Rows:
-        """Note whom one plugin refuses, and return the others."""
+        """Record the nodes that one plugin rejects, and return the others."""
         plugin = asking.plugin
         kept_by = self._kept.get(plugin.name)
         signature = None if kept_by is None else signature_in(state, plugin, pod)
@@ -276,7 +274,7 @@ class Filtering:
         snapshot: Snapshot,
         diagnosis: Diagnosis,
     ) -> Rows:
-        """Judge all nodes, those filters together that look at one node at a time and come before all others."""
+        """Evaluate all nodes; the leading filters that read one node at a time use their cached combined result."""
         active = self._active(state)
         standing = alike.standing.get(state.skipped_filters)
         if standing is None:
@@ -309,16 +307,16 @@ class Filtering:
         rows: Rows,
         nominated: Mapping[int, Sequence[PodInfo]],
     ) -> Rows:
-        """Judge nodes, and return the feasible ones, ascending.
+        """Evaluate nodes, and return the feasible ones, ascending.
 
         Args:
-            state: what PreFilter wrote.
+            state: the state that PreFilter wrote.
             pod: the pod to place.
             snapshot: the cluster.
-            diagnosis: where refusals are noted.
-            rows: the nodes to judge.
-            nominated: row -> other pods of equal or higher priority that are expected there soon. Such a node must
-                pass with them and without them, since they may or may not come.
+            diagnosis: receives the rejections.
+            rows: the nodes to evaluate.
+            nominated: row -> other pods of equal or higher priority that are nominated to the node. The node must
+                pass with them and without them, because they may or may not be bound there.
 
         Raises:
             PluginError: a plugin failed, at one node or as a whole.
@@ -350,12 +348,12 @@ class Filtering:
         rows: Rows,
         nominated: Mapping[int, Sequence[PodInfo]],
     ) -> Rows:
-        """Return the nodes that pass with the pods nominated to them, and without; see `find_feasible`.
+        """Return the nodes that pass with and without the pods nominated to them; see `find_feasible`.
 
-        A node of which a plugin says ERROR counts as refused.
+        A node with an ERROR counts as rejected.
 
         Raises:
-            PluginError: a plugin raised, or gave a malformed answer.
+            PluginError: a plugin raised or returned an invalid value.
         """
         crowded = np.intersect1d(list(nominated), rows).tolist() if nominated else []
         alike = class_of(state)
@@ -376,9 +374,9 @@ class Filtering:
         crowded: Sequence[int],
         nominated: Mapping[int, Sequence[PodInfo]],
     ) -> Rows:
-        """Return those rows that do not pass with the pods nominated to them; why is noted, whatever was before."""
+        """Return the rows that fail with the pods nominated to them; the diagnosis records the reasons."""
         refused: list[int] = []
-        # Each node sees its own nominated pods and nobody else's.
+        # Each node is evaluated with its own nominated pods only.
         for together in self.apart(state, pod, crowded):
             added = [(row, other) for row in together for other in nominated[row]]
             what_if = snapshot.overlay(add=added)
@@ -390,9 +388,9 @@ class Filtering:
         return np.array(refused, dtype=np.intp)
 
     def apart(self, state: CycleState, pod: PodInfo, rows: Sequence[int]) -> Sequence[Sequence[int]]:
-        """Return which rows may be judged together when pods come to them or leave them.
+        """Return the groups of rows that may be evaluated together when pods are added or removed.
 
-        All of them, if each plugin that is asked judges a row by its own pods; else one at a time.
+        All rows form one group if each active plugin evaluates a row by its own pods; otherwise each row is a group.
         """
         plugins = [*self._pre_filter, *(each.plugin for each in self._filter)]
         if not rows or keeps_rows_apart(plugins, pod, state.skipped_filters, self._call.signature):
@@ -402,7 +400,7 @@ class Filtering:
     def run_add_pods(
         self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
     ) -> None:
-        """Take pods into what PreFilter wrote, as if they were on those rows.
+        """Add pods to the state of PreFilter, as if they were on these rows.
 
         Raises:
             PluginError: a plugin raised.
@@ -412,7 +410,7 @@ class Filtering:
     def run_remove_pods(
         self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
     ) -> None:
-        """Take pods out of what PreFilter wrote.
+        """Remove pods from the state of PreFilter.
 
         Raises:
             PluginError: a plugin raised.
@@ -446,7 +444,7 @@ class Filtering:
     async def run_post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> PostFilterResult:
-        """Ask PostFilter plugins until one succeeds or fails; the reasons of all asked are joined."""
+        """Run PostFilter plugins until one succeeds or fails; the reasons of all called plugins are joined."""
         with self._call.point(ExtensionPoint.POST_FILTER) as timing:
             result = await ask_post_filters(self._call, self._post_filter, state, pod, snapshot, diagnosis)
             timing.code = result.status.code
@@ -460,7 +458,7 @@ def _conclude(
     names: frozenset[str] | None,
     narrowing: Sequence[str],
 ) -> None:
-    """Note what PreFilter came to: a rejection of the pod, or the names of the only nodes it can go to."""
+    """Record the result of PreFilter: a rejection of the pod, or the names of the only possible nodes."""
     if rejection is not None:
         diagnosis.reject_all(rejection, narrowing)
     elif names is not None:

@@ -1,4 +1,4 @@
-"""One profile, ready to run: its plugins point by point."""
+"""Runs the plugins of one profile at each extension point."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ _REJECTING = (
 
 @dataclass(frozen=True, slots=True)
 class EnabledPlugins:
-    """One profile's plugins, in order, by extension point; a plugin is one object at all its points.
+    """The plugins of one profile by extension point, in order; a plugin is one object at all its points.
 
     Attributes:
         at: extension point -> plugins.
-        weights: scoring plugin's name -> what its scores are multiplied with.
-        placement_weights: the same of plugins that score placements.
+        weights: name of a Score plugin -> its weight.
+        placement_weights: name of a PlacementScore plugin -> its weight.
     """
 
     at: Mapping[ExtensionPoint, Sequence[Plugin]]
@@ -100,23 +100,23 @@ class Framework:
     """Runs one profile's plugins.
 
     Args:
-        profile: its schedulerName.
-        plugins: what is enabled.
-        instruments: who is told what was measured.
+        profile: the schedulerName of the profile.
+        plugins: the enabled plugins.
+        instruments: receives the measurements.
         clock: seconds, for durations only.
-        budget: how long the loop may be held.
-        has_extenders: whether extenders may reject pods as well; they cannot say what would help.
+        budget: how long calls may hold the event loop.
+        has_extenders: whether extenders may reject pods as well; extenders register for all events.
 
     Attributes:
-        profile: its schedulerName.
-        plugins: what is enabled.
+        profile: the schedulerName of the profile.
+        plugins: the enabled plugins.
         filtering: PreFilter, Filter and PostFilter.
-        scoring: PreScore, Score and normalisation.
+        scoring: PreScore, Score and normalization.
         placing: PlacementGenerate and PlacementScore.
-        groups: kind of groups -> the plugin that reads their objects.
-        group_post_filter: who makes room for whole groups; None if nobody does.
-        events: plugin -> the events that may help a pod it rejected, of every plugin that can reject one, and of
-            extenders.
+        groups: kind of pod groups -> the plugin that reads their objects.
+        group_post_filter: the plugin that preempts pods for whole groups; None without such a plugin.
+        events: plugin -> the events that may make a pod schedulable after its rejection, of extenders and of every
+            plugin that can reject pods.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Framework:
             self._at(ExtensionPoint.PLACEMENT_SCORE, PlacementScorePlugin),
             plugins.placement_weights,
         )
-        # Who is enabled elsewhere only, as DefaultPreemption beside a plugin in its place, has no say in who leaves.
+        # A plugin that is enabled only at other points, such as a replaced DefaultPreemption, selects no victims.
         after_filter = self._at(ExtensionPoint.POST_FILTER, PostFilterPlugin)
         self.group_post_filter = next(
             (each for each in after_filter if isinstance(each, PodGroupPostFilterPlugin)), None
@@ -178,23 +178,23 @@ class Framework:
         } | ({EXTENDER: EVERYTHING} if has_extenders else {})
 
     def measure_plugins(self, on: bool) -> None:
-        """Say whether the next points are timed plugin by plugin; upstream does so in one cycle out of ten."""
+        """Measure each plugin call from now on, or stop measuring; kube-scheduler measures one cycle out of ten."""
         self._call.measuring = on
 
     def forget_kept_verdicts(self) -> None:
-        """Drop what is kept per signature."""
+        """Drop the cached results of all signatures."""
         self._classes.forget()
         self.filtering.forget_kept_verdicts()
         self.scoring.forget_kept_verdicts()
 
     def failure(self, plugin: Plugin, point: ExtensionPoint, error: BaseException) -> Status:
-        """Log an exception that a plugin raised, and return the ERROR status that names plugin and point."""
+        """Log a plugin's exception, and return an ERROR status that names plugin and point."""
         return self._call.failure(plugin, point, error)
 
     # In the queue.
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status:
-        """Return the first rejection or error of a PreEnqueue plugin, else a success."""
+        """Return the first rejection or error of a PreEnqueue plugin, or a success."""
         with self._call.point(ExtensionPoint.PRE_ENQUEUE) as told:
             for plugin in self._pre_enqueue:
                 status = self._call.status(plugin, ExtensionPoint.PRE_ENQUEUE, plugin.pre_enqueue, pod)
@@ -204,7 +204,7 @@ class Framework:
         return SUCCESS
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
-        """Return QueueSort's key of a pod; one whose key cannot be told comes last, so that it is not lost."""
+        """Return QueueSort's key of a pod; if the plugin fails, the pod is sorted last, so that it is not lost."""
         plugin = self._queue_sort[0]
         key = self._call.guarded(
             plugin,
@@ -237,7 +237,7 @@ class Framework:
         )
 
     def _bounded(self, plugin: Plugin, hint: Hint | None) -> Hint | None:
-        """Return a hint that does not hold the loop: when it would, the pod is tried again."""
+        """Return a hint with a time limit; a hint beyond the limit requeues the pod."""
         if hint is None:
             return None
 
@@ -251,20 +251,20 @@ class Framework:
 
         return ask
 
-    # Background data.
+    # Background data of plugins.
 
     async def run_refresh(self, plugin: Plugin) -> None:
-        """Let a plugin fetch its background data; raises whatever it does."""
+        """Let a plugin fetch its background data; raises the plugin's exceptions."""
         await self._call.budget.awaited(plugin, plugin.refresh, at="refresh")
 
     def nodes_without_data(self, plugin: Plugin, snapshot: Snapshot) -> int | None:
-        """Ask a plugin of how many nodes its data say nothing; raises whatever it does."""
+        """Return the number of nodes without data of a plugin; raises the plugin's exceptions."""
         return self._call.budget.call(plugin, plugin.nodes_without_data, snapshot, at="nodes_without_data")
 
-    # The choice is made.
+    # After a node is chosen.
 
     def run_reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Ask Reserve plugins in order; the first rejection or error is returned, and the caller undoes."""
+        """Run Reserve plugins in order; return the first rejection or error, after which the caller must unreserve."""
         with self._call.point(ExtensionPoint.RESERVE) as told:
             for plugin in self._reserve:
                 status = self._call.status(
@@ -278,9 +278,9 @@ class Framework:
     def run_unreserve(
         self, state: CycleState, pod: PodInfo, node_name: str, *, goes_on: bool = False
     ) -> None:
-        """Undo all reservations, last first; one that raises is logged and the others still undone.
+        """Run `unreserve` of all Reserve plugins in reverse order; an exception is logged and the others still run.
 
-        `goes_on` says that the attempt does not end with that.
+        `goes_on` is true if the attempt continues afterwards.
         """
         self._call.budget.begin_cleanup()
         for plugin in reversed(self._reserve):
@@ -300,11 +300,10 @@ class Framework:
             self._call.budget.end_cleanup()
 
     def run_permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | Mapping[str, float]:
-        """Ask Permit plugins.
+        """Run Permit plugins.
 
         Returns:
-            A success; the first rejection or error; or, if at least one wants to hold the pod, plugin -> seconds
-            it holds it for at most.
+            A success; the first rejection or error; or, if a plugin holds the pod, plugin -> maximum seconds.
         """
         with self._call.point(ExtensionPoint.PERMIT) as told:
             answer = self._permit_all(state, pod, node_name)
@@ -323,12 +322,12 @@ class Framework:
                 return answer
         return holds or SUCCESS
 
-    # The choice is carried out.
+    # Binding.
 
     def run_pre_bind_pre_flights(
         self, state: CycleState, pod: PodInfo, node_name: str
     ) -> Status | frozenset[str]:
-        """Return the PreBind plugins that have something to do for the pod, or an error.
+        """Return the names of the PreBind plugins that do not skip the pod, or an error.
 
         Source:
             kube-scheduler v1.36, framework/runtime/framework.go, RunPreBindPreFlights.
@@ -353,7 +352,7 @@ class Framework:
     async def run_pre_bind(
         self, state: CycleState, pod: PodInfo, node_name: str, plugins: AbstractSet[str]
     ) -> Status:
-        """Run the named PreBind plugins one after another, up to the first that does not succeed."""
+        """Run the named PreBind plugins in order, and stop at the first failure."""
         with self._call.point(ExtensionPoint.PRE_BIND) as told:
             for plugin in self._pre_bind:
                 if plugin.name not in plugins:
@@ -367,7 +366,7 @@ class Framework:
         return SUCCESS
 
     async def run_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Ask Bind plugins until one does not skip; an error if all do."""
+        """Run Bind plugins until one does not skip; return an error if all skip."""
         with self._call.point(ExtensionPoint.BIND) as told:
             for plugin in self._bind:
                 status = await self._call.awaited(
@@ -383,10 +382,10 @@ class Framework:
                     told.code = status.code
                     return status
             told.code = Code.ERROR
-        return Status.failed("no Bind plugin took the pod")
+        return Status.failed("no Bind plugin handled the pod")
 
     async def run_post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Tell PostBind plugins; one that raises is logged."""
+        """Run PostBind plugins; exceptions are logged."""
         with self._call.point(ExtensionPoint.POST_BIND):
             for plugin in self._post_bind:
                 await self._call.awaited(
@@ -406,7 +405,7 @@ class Framework:
 
 
 def _with_taint_updates(events: Sequence[EventWithHint]) -> Sequence[EventWithHint]:
-    """Let a plugin that listens to new nodes hear of changed taints as well: kube-scheduler does so, without a hint.
+    """Register a plugin for changes of taints, without a hint, if it registered for new nodes, as in kube-scheduler.
 
     Source:
         kube-scheduler v1.36, scheduler.go, buildQueueingHintMap.

@@ -1,4 +1,4 @@
-"""What the runtime tells whoever measures it; plugins know nothing of it."""
+"""The interface for measurements of the runtime; plugins do not use it."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ if TYPE_CHECKING:
 
 
 class Instruments(Protocol):
-    """Receives durations, in seconds, and counts."""
+    """Receives counts, and durations in seconds."""
 
     def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
-        """One extension point was run for one pod, all its plugins together."""
+        """Report the run of one extension point for one pod, with all its plugins."""
         ...
 
     def plugin(self, plugin: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
-        """One plugin was run at one point; told in one cycle out of ten."""
+        """Report one plugin call; reported in one cycle out of ten."""
         ...
 
     def failed(self, plugin: str, point: ExtensionPoint) -> None:
-        """One plugin failed at one point: it said so, raised, or gave a malformed answer."""
+        """Report a failure of a plugin: an ERROR status, an exception or an invalid return value."""
         ...
 
     def evaluated(self, profile: str, plugin: str, point: ExtensionPoint) -> None:
-        """One plugin was asked at Filter or Score, because its verdicts were not all kept."""
+        """Report a call of a plugin at Filter or Score, because not all of its results were cached."""
         ...
 
     def node_loop(self, plugin: str, point: ExtensionPoint, nodes: int, seconds: float) -> None:
-        """A plugin that looks at nodes one by one was run over so many of them."""
+        """Report a loop over `nodes` nodes, of a plugin that reads one node at a time."""
         ...
 
     def permit_wait(self, code: Code, seconds: float) -> None:
-        """A pod held at Permit went on, or did not."""
+        """Report the end of a wait at Permit, with the resulting code."""
         ...
 
 
 class NoInstruments:
-    """Measures nothing: for `explain`, what-if and tests."""
+    """Discards all measurements, for `explain`, what-if and tests."""
 
     def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None: ...
     def plugin(self, plugin: str, point: ExtensionPoint, code: Code, seconds: float) -> None: ...

@@ -1,7 +1,7 @@
-"""What one plugin said of each node, kept for all pods that are alike to it.
+"""Caches the results of one plugin for each node, for all pods with the same signature.
 
-A verdict holds until the node changes, or, of plugins that look at pods as well, until a pod comes to the node or
-leaves it; the logs of a snapshot say which rows those are.
+A result is valid until the node changes. Results of plugins that also read pods are valid until a pod is added to
+the node or removed from it. The change logs of a snapshot list the changed rows.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound="KeptVerdicts")
 
 _MOST_SIGNATURES = 128
-"""Signatures whose verdicts are kept per plugin; the one not asked for the longest goes first."""
+"""Maximum number of cached signatures per plugin; the least recently used signature is dropped first."""
 _MOST_ASKED_ONCE = 1024
-"""Signatures asked for once that are remembered per plugin, by their hash; the oldest goes first."""
+"""Maximum number of remembered hashes of signatures used once, per plugin; the oldest is dropped first."""
 _PAST_OUTCOMES = 4096
-"""How many outcomes beyond one per node a table may hold before it is made anew: they are of the past."""
+"""Maximum number of outcomes in a table beyond one per node; more outcomes are obsolete, and the table is reset."""
 
 
 class KeptVerdicts:
-    """What one plugin said of nodes for pods of one signature.
+    """The results of one plugin for pods of one signature.
 
     Attributes:
-        version: of the plugin, when it was asked.
-        known: bool (n_nodes,), where what was said still holds.
-        values: (n_nodes,), what was said.
-        misses: how many rows are not known; `known` need not be looked at where there is none.
-        notes: how often something was noted.
+        version: the version of the plugin's data at the time of the call.
+        known: bool (n_nodes,), the rows with a valid result.
+        values: (n_nodes,), the results.
+        misses: the number of rows that are not known; if it is 0, all of `known` is true.
+        notes: the number of updates.
     """
 
     dtype: DTypeLike = np.int64
@@ -59,8 +59,8 @@ class KeptVerdicts:
         self._seen = 0
 
     def follow(self, changes: ChangeLog | None, n_nodes: int) -> None:
-        """Let go of what was said of rows that changed since the last time."""
-        assert changes is not None, "nothing is kept of a cluster that is not"
+        """Drop the results of rows that changed since the last call."""
+        assert changes is not None, "results of a hypothetical cluster are not cached"
         is_same = self._log is changes
         if is_same and self._seen == changes.end and len(self.known) == n_nodes:
             return
@@ -79,26 +79,26 @@ class KeptVerdicts:
             self.misses = n_nodes - int(np.count_nonzero(self.known))
 
     def start_anew(self) -> None:
-        """Let go of everything."""
+        """Drop all results."""
         self.known[:] = False
         self.misses = len(self.known)
 
     def unknown(self, rows: Rows) -> Rows:
-        """Return which of the rows the plugin has to be asked about."""
+        """Return the rows that the plugin must evaluate."""
         if not self.misses:
             return rows[:0]
         unknown: Rows = rows[~self.known[rows]]
         return unknown
 
     def note(self, rows: Rows, values: Any) -> None:
-        """Keep what was said of rows that were not known."""
+        """Store the results of rows that were not known."""
         self.values[rows] = values
         self.known[rows] = True
         self.misses -= len(rows)
         self.notes += 1
 
     def note_one(self, row: int, value: int) -> None:
-        """Keep what was said of a row that was not known."""
+        """Store the result of a row that was not known."""
         self.values[row] = value
         self.known[row] = True
         self.misses -= 1
@@ -106,16 +106,16 @@ class KeptVerdicts:
 
 
 class KeptScores(KeptVerdicts):
-    """What a scorer said that does not normalise: 0 to 100."""
+    """Scores of a plugin without `normalize`: 0 to 100."""
 
     dtype = np.uint8
 
 
 class KeptRawScores(KeptVerdicts):
-    """What a scorer said that normalises.
+    """Scores of a plugin with `normalize`, before normalization.
 
     Attributes:
-        normalized: what came of it for pods of whom no class is kept.
+        normalized: the normalized scores for pods without a cached class.
     """
 
     def __init__(self, version: Hashable) -> None:
@@ -124,21 +124,21 @@ class KeptRawScores(KeptVerdicts):
 
 
 class NormalizedScores:
-    """What came of kept scores when they were normalised last.
+    """The normalized scores of the last normalization.
 
     Attributes:
-        raw: the kept scores.
-        values: uint8 (n_nodes,), or one number for all rows that were normalised.
+        raw: the cached scores before normalization.
+        values: uint8 (n_nodes,), or one number for all normalized rows.
     """
 
     def __init__(self, raw: KeptVerdicts) -> None:
         self.raw = raw
         self.values: NDArray[np.uint8] | int = 0
-        self._rows: Rows | None = None  # what was normalised last
-        self._state = (0, 0)  # when it was
+        self._rows: Rows | None = None  # the rows of the last normalization
+        self._state = (0, 0)  # `raw.notes` and the number of nodes at that time
 
     def hold_at(self, rows: Rows) -> bool:
-        """Say whether nothing changed since the same rows were normalised."""
+        """Return whether the normalized scores of these rows are still valid."""
         before, n_nodes = self._rows, len(self.raw.values)
         if before is None or self._state != (self.raw.notes, n_nodes):
             return False
@@ -147,7 +147,7 @@ class NormalizedScores:
         return len(rows) == len(before) and (len(rows) == n_nodes or bool((rows == before).all()))
 
     def note(self, rows: Rows, normalized: NDArray[np.uint8] | int) -> None:
-        """Keep what came of rows."""
+        """Store the normalized scores of rows."""
         if not isinstance(normalized, int):
             at_rows = normalized if len(rows) == len(normalized) else normalized[rows]
             lowest = int(at_rows.min())
@@ -157,12 +157,12 @@ class NormalizedScores:
 
 
 class KeptOutcomes(KeptVerdicts):
-    """What a filter said: `values` are places in a table.
+    """Results of a Filter plugin: `values` are positions in a table of outcomes.
 
     Attributes:
-        table: outcome -> its place; the first is PASS.
-        refuses: whether any node may be refused; False is certain.
-        failed: rows of which the plugin could not tell when it was asked last; they are not known.
+        table: outcome -> its position; the first is PASS.
+        refuses: whether any node may be rejected; if false, no node is rejected.
+        failed: rows for which the last call of the plugin failed; they are not known.
     """
 
     dtype = np.uint16
@@ -174,7 +174,7 @@ class KeptOutcomes(KeptVerdicts):
         self.failed: set[int] = set()
 
     def make_room(self, more: int, n_nodes: int) -> None:
-        """Let go of everything if the table, with so many more outcomes, would grow out of all proportion."""
+        """Drop all results if the table, with `more` additional outcomes, would exceed its limit."""
         if len(self.table) > 1 and len(self.table) + more > n_nodes + _PAST_OUTCOMES:
             self.start_anew()
 
@@ -185,7 +185,7 @@ class KeptOutcomes(KeptVerdicts):
         self.failed.clear()
 
     def note_outcomes(self, rows: Rows, outcomes: Outcomes) -> None:
-        """Keep what was said of rows, (len(rows),); a failure is no verdict, so it is said but not kept."""
+        """Store the outcomes of rows, (len(rows),); a failure is recorded but not cached, because it is no result."""
         if self.failed:
             self.failed.difference_update(rows.tolist())
         index, table = outcomes.index, outcomes.table
@@ -204,7 +204,7 @@ class KeptOutcomes(KeptVerdicts):
             self._fail(rows[np.isin(index, failures)].tolist())
 
     def note_outcome(self, row: int, outcome: Outcome) -> int:
-        """Keep what was said of a row, and return its place in the table."""
+        """Store the outcome of a row, and return its position in the table."""
         self.failed.discard(row)
         place = 0
         if outcome.code is not Code.SUCCESS:
@@ -222,18 +222,18 @@ class KeptOutcomes(KeptVerdicts):
 
 
 class KeptBySignature(Generic[K]):
-    """The kept verdicts of one plugin at one extension point."""
+    """The cached results of one plugin at one extension point, by signature."""
 
     def __init__(self, make: Callable[[Hashable], K]) -> None:
         self._make = make
         self._kept: OrderedDict[Hashable, K] = OrderedDict()
-        # Whose hash is another's as well is only kept one time too early.
+        # A hash collision only caches a signature one call too early.
         self._asked_once: dict[int, None] = {}
 
     def of(self, signature: Hashable, version: Hashable) -> K | None:
-        """Return what is kept for a signature; None when it is asked for the first time, which may be the only one.
+        """Return the cached results of a signature; None at its first use, which may be the only one.
 
-        Nothing is said yet where it is asked for the second time, or the plugin's data are of another version now.
+        The results are empty at the second use, and after a change of the version of the plugin's data.
         """
         if signature in self._kept or (short := hash(signature)) in self._asked_once:
             return self.keep(signature, version)
@@ -243,7 +243,7 @@ class KeptBySignature(Generic[K]):
         return None
 
     def keep(self, signature: Hashable, version: Hashable) -> K:
-        """Return what is kept for a signature from now on."""
+        """Return the cached results of a signature; create them if necessary."""
         kept = self._kept.get(signature)
         if kept is None or kept.version != version:
             self._asked_once.pop(hash(signature), None)
@@ -254,13 +254,13 @@ class KeptBySignature(Generic[K]):
         return kept
 
     def forget(self) -> None:
-        """Drop everything, as after a change of the configuration."""
+        """Drop all results, for example after a change of the configuration."""
         self._kept.clear()
         self._asked_once.clear()
 
 
 def resized(array: NDArray[Any], length: int) -> NDArray[Any]:
-    """Return an array of another length; what is new is 0."""
+    """Return a copy of an array with another length; new elements are 0."""
     changed = np.zeros(length, dtype=array.dtype)
     shared = min(len(array), length)
     changed[:shared] = array[:shared]
@@ -268,5 +268,5 @@ def resized(array: NDArray[Any], length: int) -> NDArray[Any]:
 
 
 def gives_signatures(plugin: Plugin) -> bool:
-    """Say whether verdicts of a plugin can be kept per node; not those of a sample, which is another every time."""
+    """Return whether results of a plugin can be cached per node; sampling plugins evaluate other nodes every time."""
     return overrides(plugin, Plugin, "signature") and sample_of(plugin) is None

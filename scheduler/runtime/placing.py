@@ -1,4 +1,4 @@
-"""PlacementGenerate and PlacementScore: where groups may go, and which of the places that hold one is best.
+"""PlacementGenerate and PlacementScore: the possible placements of a pod group, and their scores.
 
 Source:
     kube-scheduler v1.36, framework/runtime/framework.go, RunPlacementGeneratePlugins and RunPlacementScorePlugins.
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class Placing:
-    """Asks the plugins of one profile.
+    """Runs the placement plugins of one profile.
 
     Args:
-        call: calls them.
-        generators: at most one.
-        scorers: in order.
-        weights: scoring plugin's name -> what its scores are multiplied with.
+        call: calls the plugins.
+        generators: the PlacementGenerate plugins, at most one.
+        scorers: the PlacementScore plugins, in order.
+        weights: name of a PlacementScore plugin -> its weight.
 
     Attributes:
-        generators: the names of those who say where groups may go.
+        generators: the names of the PlacementGenerate plugins.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class Placing:
     def generate(
         self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
     ) -> Sequence[Placement] | None:
-        """Return where a group may go, without places that have no nodes; None for all nodes together.
+        """Return the possible placements of a group, without placements that have no nodes; None means all nodes.
 
         Raises:
-            PluginError: the plugin failed, or cannot tell.
+            PluginError: the plugin failed or returned a rejection.
         """
         for plugin in self._generators:
             with self._call.point(ExtensionPoint.PLACEMENT_GENERATE):
@@ -82,7 +82,7 @@ class Placing:
         members: Sequence[PodInfo],
         snapshot: Snapshot,
     ) -> Sequence[int] | None:
-        """Return the total of each placement if it held all members; None if a plugin cannot tell.
+        """Return the total score of each placement if it had all members; None if a plugin cannot predict it.
 
         Raises:
             PluginError: a plugin failed.
@@ -104,12 +104,12 @@ class Placing:
         """Return the weighted sum of all plugins' scores of each placement.
 
         Args:
-            group: which.
-            assigned: each placement, with the members that would go there.
-            snapshot: the cluster without them.
+            group: the pod group.
+            assigned: each placement, with the members that would be placed there.
+            snapshot: the cluster without these members.
 
         Raises:
-            PluginError: a plugin failed, or gave a score that is none.
+            PluginError: a plugin failed or returned an invalid score.
         """
         totals = [0] * len(assigned)
         with self._call.point(ExtensionPoint.PLACEMENT_SCORE):
@@ -139,7 +139,7 @@ class Placing:
 
 
 def _is_placements(answer: object) -> bool:
-    """Accept what PlacementGenerate may answer beside a status."""
+    """Accept the values that PlacementGenerate may return besides a status."""
     return answer is None or (
         isinstance(answer, list | tuple) and all(isinstance(each, Placement) for each in answer)
     )

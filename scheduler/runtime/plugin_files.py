@@ -21,38 +21,44 @@ if TYPE_CHECKING:
 
 
 class PluginFiles:
-    """The files read so far; two plugins of one file share its module.
+    """The loaded plugin files; two plugins of one file share its module.
 
-    While it is in use, a module is found by its name in `sys.modules`, as annotations and pickles want it.
+    A module in use is registered in `sys.modules`, because annotations and pickles need it.
     """
 
     def __init__(self) -> None:
         self._modules: dict[Path, ModuleType] = {}
-        self._before: dict[str, ModuleType | None] = {}  # a module's name -> what had it before
+        self._before: dict[
+            str, ModuleType | None
+        ] = {}  # name of a module -> the previous module with this name
 
     def load(self, path: Path, class_name: str, reference: str) -> type[Plugin]:
         """Return a plugin class of a file.
 
         Args:
             path: the file.
-            class_name: which of its classes; "" for the only one.
-            reference: how the configuration says it, for messages.
+            class_name: the name of a class; "" for the only plugin class.
+            reference: the plugin's name in the configuration, for messages.
 
         Raises:
-            PluginLoadError: it cannot be read, raised while it was, or holds no whole plugin of that name;
-                nothing of it is kept unless another of its plugins is in use.
+            PluginLoadError: the file cannot be read, raised an exception, or contains no valid plugin of that name;
+                its module is dropped unless another of its plugins is in use.
         """
         try:
             path = path.resolve(strict=True)
-        except (OSError, RuntimeError, ValueError) as error:  # the others: links in a circle, a NUL
+        except (
+            OSError,
+            RuntimeError,
+            ValueError,
+        ) as error:  # RuntimeError and ValueError: circular links, a NUL
             raise PluginLoadError(reference, f"no such file: {path}") from error
         known = self._modules.get(path)
         if known is not None:
             return _plugin_of(known, class_name, reference)
-        # A name of its own, so that two files called gpu.py live side by side.
+        # A unique name, so that two files called gpu.py can be loaded together.
         digest = hashlib.sha256(str(path).encode()).hexdigest()[:12]
         name = f"custom_scheduler_plugin_{path.stem}_{digest}"
-        before = sys.modules.get(name)  # of an earlier registry
+        before = sys.modules.get(name)  # a module of an earlier registry
         try:
             module = _execute(path, name, reference)
             found = _plugin_of(module, class_name, reference)
@@ -66,11 +72,11 @@ class PluginFiles:
         return found
 
     def settle(self) -> None:
-        """Give up what had the names before: these are in force."""
+        """Drop the previous modules of these names: the current modules are active."""
         self._before = dict.fromkeys(self._before)
 
     def release(self) -> None:
-        """Give the names back: to what had them before, or to nobody."""
+        """Remove the modules from `sys.modules`, and restore the previous modules of their names."""
         for module in self._modules.values():
             name = module.__name__
             if sys.modules.get(name) is module:
@@ -83,10 +89,10 @@ class PluginFiles:
 
 
 def class_of(module: ModuleType, class_name: str, reference: str) -> object:
-    """Return what a module calls by a name.
+    """Return an attribute of a module.
 
     Raises:
-        PluginLoadError: nothing.
+        PluginLoadError: the module has no such attribute.
     """
     try:
         return getattr(module, class_name)
@@ -98,11 +104,11 @@ def class_of(module: ModuleType, class_name: str, reference: str) -> object:
 
 
 def told(error: BaseException, path: Path | None = None) -> str:
-    """Say why something could not be imported, with the line of the file where it failed."""
+    """Return a message for a failed import, with the line of the file that failed."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
     ]
-    place = f" (line {lines[-1]})" if lines else ""  # a SyntaxError names its line itself
+    place = f" (line {lines[-1]})" if lines else ""  # a SyntaxError contains its line
     return f"cannot be imported: {type(error).__name__}: {error}{place}"
 
 
@@ -111,16 +117,16 @@ def _execute(path: Path, name: str, reference: str) -> ModuleType:
     spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # type annotations are resolved through it
+    sys.modules[name] = module  # type annotations are resolved through sys.modules
     try:
-        # Compiled here, not by the loader: it would keep bytecode beside the file, and take that for a newer
-        # version of the same size and second.
+        # Compiled here, not by the loader: the loader writes bytecode beside the file, and would use it for a newer
+        # version with the same size and second of modification.
         code = loader.source_to_code(read_regular(path), str(path))
-        exec(code, module.__dict__)  # noqa: S102 - a plugin is code of the operator's choice
+        exec(code, module.__dict__)  # noqa: S102 - the operator chooses plugin code
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        # Whatever a file raises, it is its own: nobody else is in this call.
+        # Every exception comes from the file, because no other code runs in this call.
         raise PluginLoadError(reference, told(error, path)) from error
     return module
 
@@ -132,13 +138,13 @@ def _plugin_of(module: ModuleType, class_name: str, reference: str) -> type[Plug
     if len(found) != 1:
         names = ", ".join(plugin.__name__ for plugin in found) or "none"
         raise PluginLoadError(
-            reference, f"one plugin class is expected in it, found {names}; name it as FILE:CLASS"
+            reference, f"expected one plugin class in the file, found {names}; name it as FILE:CLASS"
         )
     return check_plugin(found[0], reference)
 
 
 def _plugins_in(module: ModuleType) -> list[type[Plugin]]:
-    """Return the plugin classes that a module itself defines."""
+    """Return the plugin classes that are defined in a module itself."""
     members = (member for member in vars(module).values() if isinstance(member, type))
     own = (
         member for member in members if issubclass(member, Plugin) and member.__module__ == module.__name__

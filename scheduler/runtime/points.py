@@ -1,4 +1,4 @@
-"""Which class of the contract stands for which extension point."""
+"""Maps extension points to the classes and methods of the plugin contract."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ METHODS_OF: dict[ExtensionPoint, tuple[str, ...]] = {
 
 
 def points_of(plugin: type[Plugin]) -> frozenset[ExtensionPoint]:
-    """Return the extension points a plugin takes part in."""
+    """Return the extension points that a plugin implements."""
     return frozenset(point for point, of in CLASS_OF.items() if issubclass(plugin, of))
 
 
 def overrides(plugin: Plugin, contract: type[Plugin], method: str) -> bool:
-    """Say whether a plugin has a method of its own instead of the contract's."""
+    """Return whether a plugin overrides a method of the contract."""
     return getattr(type(plugin), method) is not getattr(contract, method)
 
 
@@ -78,19 +78,19 @@ def keeps_rows_apart(
     skipped: frozenset[str] = frozenset(),
     signature: Callable[[Plugin, PodInfo], Hashable | None] = lambda plugin, pod: plugin.signature(pod),
 ) -> bool:
-    """Say whether pods of several nodes may come and go at once, each node being judged by its own alone.
+    """Return whether pods of several nodes may be added and removed together: each node depends on its own pods only.
 
-    A plugin whose signature fails is found out when it is asked about a node.
+    An exception of `signature` gives false; a later call of the plugin reports it.
 
     Args:
-        plugins: those that are asked.
+        plugins: the plugins that are called.
         pod: the pod to place.
-        skipped: those among them that have nothing to say.
-        signature: asks a plugin for its signature of a pod.
+        skipped: the names of the plugins that skip the pod.
+        signature: returns a plugin's signature of a pod.
     """
     try:
         return all(plugin.name in skipped or _is_apart(plugin, pod, signature) for plugin in plugins)
-    except Exception:  # noqa: BLE001 - an author's code; it is called again where its failure has a name
+    except Exception:  # noqa: BLE001 - a later call of the plugin reports its failure
         return False
 
 

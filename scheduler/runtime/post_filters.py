@@ -1,4 +1,4 @@
-"""PostFilter: no node can run the pod; whose arrangements count."""
+"""Runs PostFilter plugins if no node fits a pod."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ async def ask_post_filters(
     snapshot: Snapshot,
     diagnosis: Diagnosis,
 ) -> PostFilterResult:
-    """Ask one plugin after another until one succeeds, fails, or knows that nothing helps.
+    """Run plugins in order until one succeeds, fails, or returns UnschedulableAndUnresolvable.
 
     Returns:
-        What that one said, or a rejection with the reasons of all and the last nomination any of them spoke of.
+        The result of that plugin; otherwise a rejection with the reasons of all plugins and the last nomination.
 
     Source:
         kube-scheduler v1.36, framework/runtime/framework.go, RunPostFilterPlugins.
@@ -57,7 +57,7 @@ async def ask_post_filters(
             return PostFilterResult(result)
         status = call.completed(plugin, ExtensionPoint.POST_FILTER, result.status)
         if result.status.code is Code.ERROR and is_worded(result.status):
-            # It ends the point in its own words, which follow those of the plugins that refused the pod.
+            # The error ends the point with its own message, which follows the reasons of the Filter plugins.
             return PostFilterResult(replace(result.status, plugin=plugin.name))
         if status.code is Code.ERROR:
             return PostFilterResult(status)

@@ -1,4 +1,4 @@
-"""From a configuration to profiles ready to run: every plugin found, checked, given its arguments, and built."""
+"""Builds the profiles of a configuration: finds, validates, configures and builds their plugins."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def build_frameworks(
     instruments: Instruments | None = None,
     budget: LoopBudget | None = None,
 ) -> dict[str, Framework]:
-    """Do as `build_in_steps`, at once."""
+    """Run `build_in_steps` at once."""
     return at_once(build_in_steps(configuration, registry, capabilities, instruments, budget))
 
 
@@ -54,22 +54,22 @@ def build_in_steps(
     instruments: Instruments | None = None,
     budget: LoopBudget | None = None,
 ) -> Generator[None, None, dict[str, Framework]]:
-    """Build every profile of a configuration. Each step takes a few milliseconds at most, but for plugins that take longer.
+    """Build every profile of a configuration. Each step takes a few milliseconds, unless a plugin takes longer.
 
-    A plugin of kube-scheduler that is not here yet is left out with a warning.
+    A plugin of kube-scheduler that this scheduler does not have is left out with a warning.
 
     Args:
-        configuration: what is enabled, and with which arguments.
-        registry: where plugins are found.
-        capabilities: schedulerName -> Protocol -> what fulfils it.
-        instruments: who is told what was measured.
-        budget: how long the loop may be held.
+        configuration: the enabled plugins and their arguments.
+        registry: finds plugin classes.
+        capabilities: returns, for a schedulerName, Protocol -> its implementation.
+        instruments: receives the measurements.
+        budget: how long calls may hold the event loop.
 
     Returns:
         schedulerName -> profile.
 
     Raises:
-        ConfigurationError: everything that is wrong with any plugin; nothing is kept then.
+        ConfigurationError: all errors of all plugins; no profile is built then.
     """
     loader = _Loader()
     yield from loader.find(configuration, registry)
@@ -91,7 +91,7 @@ def build_in_steps(
             PreemptionDryRun: dry_run,
             WorkloadFeatures: gates_of(configuration.settings.feature_gates),
         }
-        # Where it is not known which plugins run, all are built all the same: each may have something wrong with it.
+        # Without expansions, all enabled plugins are built, so that all their errors are reported.
         names = _names_in(expansion) if expansions else enabled_names(profile.plugins)
         built, wrong = _build(path, names, loader, own)
         faults.extend(wrong)
@@ -107,19 +107,19 @@ def build_in_steps(
 
 
 def _at_their_places(faults: Iterable[FieldError], configuration: Configuration) -> ConfigurationError:
-    """Return faults as an error that names the fields of the file as it is written."""
+    """Return errors that name the fields of the file in its own API version."""
     placed = [FieldError(configuration.place(fault.path), fault.problem) for fault in faults]
     return ConfigurationError(placed, configuration.source)
 
 
 class _Loader:
-    """Finds every plugin that any profile enables, and reads its arguments.
+    """Finds every enabled plugin, and reads its arguments.
 
     Attributes:
-        found: the configuration's name for a plugin -> its class.
-        args: (path of a profile, the same name) -> its arguments there.
-        lost: the configuration's names for those that cannot be had.
-        faults: what is wrong with any of them.
+        found: name of a plugin in the configuration -> its class.
+        args: (path of a profile, name of a plugin) -> its arguments in the profile.
+        lost: names of the plugins that cannot be loaded.
+        faults: all errors.
     """
 
     def __init__(self) -> None:
@@ -145,8 +145,8 @@ class _Loader:
                         args_path=args_path,
                     )
                     if self.found.setdefault(name, plugin) is not plugin:
-                        # Which points a plugin has is known by its name, whatever the profile.
-                        told = f"{name!r} is another guest in an earlier profile; give it a name of its own"
+                        # The extension points of a plugin depend on its name only, not on the profile.
+                        told = f"{name!r} is another guest in an earlier profile; use a different name"
                         self.faults.append(FieldError(args_path, told))
                         continue
                     self.args[path, name] = read_args(plugin, profile, name, path)
@@ -158,7 +158,7 @@ class _Loader:
                     self.lost.add(name)
 
     def points(self, configuration: Configuration) -> dict[str, frozenset[ExtensionPoint]]:
-        """Return what each plugin implements; of one that cannot be had, what profiles take it to implement."""
+        """Return the extension points of each plugin; for one that cannot be loaded, the points where profiles enable it."""
         taken = {
             name: frozenset(
                 point
@@ -172,11 +172,11 @@ class _Loader:
 
 
 def read_args(plugin: type[Plugin], profile: Profile, name: str, path: str) -> PluginArgs:
-    """Read a plugin's arguments, given for the name it is enabled by or for its own.
+    """Read a plugin's arguments, under the name that enables the plugin or under its own name.
 
     Raises:
-        ConfigurationError: what is wrong with them.
-        PluginLoadError: the plugin's own checks of them raise.
+        ConfigurationError: all errors in the arguments.
+        PluginLoadError: the plugin's own validation raised.
     """
     values, where = find_args(profile, name, path)
     if not values:
@@ -185,7 +185,7 @@ def read_args(plugin: type[Plugin], profile: Profile, name: str, path: str) -> P
         return decode_args(plugin.Args, values, plugin=plugin.name, path=where)
     except ConfigurationError:
         raise
-    except Exception as error:  # the author's types and `faults`
+    except Exception as error:  # the plugin's types and its `faults`
         raise PluginLoadError(name, f"Args: {type(error).__name__}: {error}") from error
 
 
@@ -197,14 +197,14 @@ def _profiles(configuration: Configuration) -> Iterator[tuple[str, Profile]]:
 def _args_of_nobody(
     configuration: Configuration, registry: Registry, loader: _Loader
 ) -> Iterator[FieldError]:
-    """Yield the names that arguments are given for and no plugin has."""
+    """Yield errors for arguments of unknown plugins."""
     known = {*UPSTREAM_PLUGINS, *loader.found, *loader.lost, *(each.name for each in loader.found.values())}
     for path, profile in _profiles(configuration):
         for number, config in enumerate(profile.plugin_config):
             if config.name in known or registry.may_know(config.name, config.args):
                 continue
             hint = did_you_mean(config.name, known | registry.names())
-            if hint or not loader.lost:  # it may be the own name of one that cannot be had
+            if hint or not loader.lost:  # else it may be the own name of a plugin that cannot be loaded
                 place = f"{entry(f'{path}.pluginConfig', number)}.name"
                 yield FieldError(place, f"no plugin is called {quoted(config.name)}{hint}")
 
@@ -214,16 +214,17 @@ def _warn_of_missing(configuration: Configuration, loader: _Loader) -> None:
     missing = sorted(names - loader.found.keys() - loader.lost)
     if missing:
         logger.warning(
-            "Plugins of kube-scheduler that are not here yet are left out", extra={"plugins": missing}
+            "Plugins of kube-scheduler that this scheduler does not have are left out",
+            extra={"plugins": missing},
         )
 
 
 def _build(
     path: str, names: Iterable[str], loader: _Loader, capabilities: Mapping[type, object]
 ) -> tuple[dict[str, Plugin], list[FieldError]]:
-    """Build the plugins of a profile that could be had, and say what is wrong with the others of them."""
-    built: dict[str, Plugin] = {}  # the configuration's name for it -> plugin
-    twins: dict[str, str] = {}  # a plugin's own name -> the configuration's
+    """Build the loaded plugins of a profile; return the plugins and all errors."""
+    built: dict[str, Plugin] = {}  # name in the configuration -> plugin
+    twins: dict[str, str] = {}  # a plugin's own name -> its name in the configuration
     faults: list[FieldError] = []
     for name in names:
         if (path, name) not in loader.args:

@@ -1,4 +1,4 @@
-"""How nodes are ranked: the scores of one decision, and the totals that are kept for pods alike."""
+"""The scores of one decision, and cached total scores for pods of one equivalence class."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _UNRANKED = -1
 
 @dataclass(frozen=True)
 class PluginScores:
-    """What one plugin says of the feasible nodes, brought into range.
+    """The normalized scores of one plugin for the feasible nodes.
 
     Attributes:
-        plugin: its name.
-        weight: what its scores are multiplied with.
-        values: uint8 (n_nodes,), 0 to 100, valid at feasible rows; or one number for all of them.
+        plugin: the name of the plugin.
+        weight: the weight of its scores.
+        values: uint8 (n_nodes,), 0 to 100, valid at feasible rows; or one number for all rows.
     """
 
     plugin: str
@@ -53,7 +53,7 @@ class PluginScores:
         return np.full(len(rows), weighted, dtype=np.int64) if isinstance(weighted, int) else weighted
 
     def weighted(self, rows: Rows) -> Int64s | int:
-        """Return the same, or one number for all of them."""
+        """Return the weighted scores of rows, or one number for all rows."""
         if isinstance(self.values, int):
             return self.values * self.weight
         values = self.values if len(rows) == len(self.values) else self.values[rows]
@@ -62,14 +62,14 @@ class PluginScores:
 
 @dataclass(frozen=True)
 class Scores:
-    """How feasible nodes were ranked.
+    """The scores of the feasible nodes.
 
     Attributes:
         rows: the feasible rows, ascending.
         best: the rows with the highest total.
-        plugins: what each plugin says that did not skip.
-        others: what others than plugins say, weighted, (len(rows),) each.
-        base: what each has before: 1 where the profile has no plugin that ranks.
+        plugins: the scores of each plugin that did not skip.
+        others: weighted scores of extenders, (len(rows),) each.
+        base: initial score of each row: 1 if the profile has no Score plugin.
     """
 
     rows: Rows
@@ -80,16 +80,16 @@ class Scores:
 
     @cached_property
     def by_plugin(self) -> Mapping[str, Int64s]:
-        """Who ranks -> int64 (len(rows),), normalised and weighted; plugins that skipped are absent."""
+        """Plugin or extender -> int64 (len(rows),), normalized and weighted, without plugins that skipped."""
         return {**{each.plugin: each.at(self.rows) for each in self.plugins}, **self.others}
 
     @cached_property
     def total(self) -> Int64s:
-        """Int64 (len(rows),), the sums."""
+        """The total scores, int64 (len(rows),)."""
         return sum(self.by_plugin.values(), np.full(len(self.rows), self.base, dtype=np.int64))
 
     def with_others(self, others: Mapping[str, Int64s]) -> Scores:
-        """Return these with what others than plugins say, weighted already, (len(rows),) each."""
+        """Return these scores with the weighted scores of extenders, (len(rows),) each."""
         if not others:
             return self
         total = sum(others.values(), self.total)
@@ -97,7 +97,7 @@ class Scores:
 
     @property
     def nbytes(self) -> int:
-        """About how much memory is held."""
+        """The approximate memory of the arrays, in bytes."""
         of_plugins = sum(each.values.nbytes for each in self.plugins if not isinstance(each.values, int))
         of_others = sum(array.nbytes for array in self.others.values())
         return int(self.rows.nbytes + self.best.nbytes + of_plugins + of_others)
@@ -111,10 +111,10 @@ def ask_scores(
     snapshot: Snapshot,
     rows: Rows,
 ) -> None:
-    """Ask a scorer about those of the rows that are not known.
+    """Call a Score plugin for the rows that are not known.
 
     Raises:
-        ValueError: scores that are not normalised are out of range.
+        ValueError: scores of a plugin without `normalize` are out of range.
     """
     unknown = kept.unknown(rows)
     if unknown.size:
@@ -127,10 +127,10 @@ def ask_scores(
 def normalized(
     asking: AskScorer, state: CycleState, pod: PodInfo, snapshot: Snapshot, raw: Int64s | int, rows: Rows
 ) -> UInt8s | int:
-    """Bring raw scores into range: uint8 (n_nodes,), valid at rows, or one number for all of them.
+    """Normalize raw scores: uint8 (n_nodes,), valid at rows, or one number for all rows.
 
     Raises:
-        ValueError: they are still out of range, or malformed.
+        ValueError: the normalized scores are out of range or have an invalid shape.
     """
     if asking.normalizes:
         scores = np.full(snapshot.n_nodes, raw, dtype=np.int64) if isinstance(raw, int) else raw
@@ -144,21 +144,21 @@ def normalized(
 
 
 def check_range(scores: Int64s, rows: Rows, snapshot: Snapshot) -> None:
-    """Refuse scores, (len(rows),), that are not from 0 to 100.
+    """Check that scores, (len(rows),), are from 0 to 100.
 
     Raises:
-        ValueError: naming one of them.
+        ValueError: a score is out of range; the message names its node.
     """
     if (
         scores.view(np.uint64).max(initial=0) <= MAX_NODE_SCORE
-    ):  # one look: numbers below 0 are very large ones there
+    ):  # one pass: negative numbers are very large as unsigned ones
         return
     place = int(np.flatnonzero((scores < 0) | (scores > MAX_NODE_SCORE))[0])
     raise out_of_range(int(scores[place]), int(rows[place]), snapshot)
 
 
 def out_of_range(score: int, row: int, snapshot: Snapshot) -> ValueError:
-    """Return the error of a score that is not from 0 to 100."""
+    """Return the error for a score that is not from 0 to 100."""
     return ValueError(
         f'invalid score {score} for node "{snapshot.name_of(row)}", '
         f"it should be in the range of [0, {MAX_NODE_SCORE}] after normalizing"
@@ -173,20 +173,20 @@ def kept_normalized(
     snapshot: Snapshot,
     rows: Rows,
 ) -> UInt8s | int:
-    """Bring the kept scores of rows into range, unless nothing has changed since the last time."""
+    """Return the normalized scores of rows; normalize them only if something changed since the last call."""
     if not kept.hold_at(rows):
         kept.note(rows, normalized(asking, state, pod, snapshot, kept.raw.values.copy(), rows))
     return kept.values
 
 
 class _Part:
-    """What one plugin says of the nodes to pods of one class.
+    """The scores of one plugin for pods of one class.
 
     Attributes:
-        asking: the plugin.
-        weight: what its scores are multiplied with.
-        kept: its scores, before normalisation if it has one.
-        normalized: what comes of that, if it has one, for the nodes that are left to this class.
+        asking: the adapter of the plugin.
+        weight: the weight of its scores.
+        kept: its scores, before normalization.
+        normalized: the normalized scores of the feasible nodes of this class, if the plugin normalizes.
     """
 
     def __init__(self, asking: AskScorer, weight: int, kept: KeptVerdicts) -> None:
@@ -196,27 +196,27 @@ class _Part:
         self.normalized = NormalizedScores(kept)
 
     def rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Int64s | int:
-        """Return what the plugin says of rows, weighted, (len(rows),); 0 of one that normalises, which comes later."""
+        """Return the weighted scores of rows, (len(rows),); 0 for a plugin that normalizes, which happens later."""
         ask_scores(self.asking, self.kept, state, pod, snapshot, rows)
         return 0 if self.asking.normalizes else self.kept.values[rows] * np.int64(self.weight)
 
     def ask(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
-        """Ask the plugin about one row."""
+        """Call the plugin for one row."""
         score = self.asking.at(state, pod, snapshot, row)
         if not (self.asking.normalizes or 0 <= score <= MAX_NODE_SCORE):
             raise out_of_range(score, row, snapshot)
         self.kept.note_one(row, score)
 
     def shown(self) -> PluginScores:
-        """Return what it says now."""
+        """Return the current scores."""
         values = self.normalized.values if self.asking.normalizes else self.kept.values.copy()
         return PluginScores(self.asking.plugin.name, self.weight, values)
 
 
 class Ranking:
-    """The weighted totals of the nodes that the filters of a class of pods leave.
+    """The weighted total scores of the feasible nodes of a class of pods.
 
-    Kept are the sums of the plugins that do not normalise; what others say is added where it differs from node to node.
+    The cached sums contain the plugins without `normalize`. Other scores are added if they differ between nodes.
     """
 
     def __init__(self, calls: PluginCalls, scorers: Sequence[tuple[AskScorer, int, KeptVerdicts]]) -> None:
@@ -225,26 +225,26 @@ class Ranking:
         self._plain = [part for part in parts if not part.asking.normalizes]
         self._normalizing = [part for part in parts if part.asking.normalizes]
         self._parts = parts
-        # _UNRANKED where it is not known, or the node refused.
+        # _UNRANKED if the total is not known or the node is rejected.
         self._total: Int64s = np.zeros(0, dtype=np.int64)
         self._known: Bools = np.zeros(0, dtype=np.bool_)
-        # The rows that may not be ranked though nobody refuses them; None if nobody has kept count.
+        # Feasible rows that may have no total; None if they are not tracked.
         self._left: set[int] | None = None
 
     def follow(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, standing: Standing, rows: Rows
     ) -> None:
-        """Rank those of the rows again that changed.
+        """Score the changed rows again.
 
         Args:
-            state: of the pod, with what PreScore wrote.
-            pod: any of the class.
+            state: the state of the pod, with the data of PreScore.
+            pod: any pod of the class.
             snapshot: the cluster.
-            standing: what the filters say.
-            rows: some of the nodes they leave, or all.
+            standing: the filter results.
+            rows: all feasible nodes, or some of them.
 
         Raises:
-            PluginError: a plugin raised, or gave scores out of range; what was not ranked is ranked the next time.
+            PluginError: a plugin raised or returned scores out of range; the next call scores the missing rows.
         """
         for part in self._parts:
             part.kept.follow(
@@ -287,7 +287,7 @@ class Ranking:
             self._total[:] = _UNRANKED
             return rows
         for row in changed:
-            if row < n_nodes:  # else the node is gone
+            if row < n_nodes:  # else the node was removed
                 self._known[row] = False
                 self._total[row] = _UNRANKED
         if self._left is not None:
@@ -321,7 +321,7 @@ class Ranking:
     def scores(
         self, standing: Standing, rows: Rows, more: Sequence[PluginScores]
     ) -> tuple[Rows, Sequence[PluginScores]]:
-        """Return the best of rows that were just ranked, and what was said of all, by more plugins as well."""
+        """Return the best of the rows passed to `follow`, and the scores of all plugins including `more`."""
         extra = [*(part.shown() for part in self._normalizing), *more]
         shown = [part.shown() for part in self._plain]
         differing = [each for each in extra if not isinstance(each.values, int)]

@@ -1,4 +1,4 @@
-"""Where plugins come from: in-tree, entry points of installed packages, `module:Class`, a .py file, or a guest."""
+"""Finds plugins: in-tree, entry points of installed packages, `module:Class`, a .py file, or a guest."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ ENTRY_POINT_GROUP = "custom_scheduler.plugins"
 
 
 class Guests(Protocol):
-    """Where WebAssembly guests come from; see `scheduler.wasm.library`."""
+    """Source of WebAssembly guests; see `scheduler.wasm.library`."""
 
     def means(self, name: str, values: Mapping[str, Any]) -> bool:
-        """Say whether a plugin that nobody else knows is a guest, by its name or its arguments."""
+        """Return whether an otherwise unknown plugin is a guest, by its name or its arguments."""
         ...
 
     def load(
         self, name: str, values: Mapping[str, Any], *, folder: Path | None, path: str, args_path: str
     ) -> type[Plugin]:
-        """Return a guest's class, or raise ConfigurationError."""
+        """Return the class of a guest, or raise ConfigurationError."""
         ...
 
 
@@ -39,8 +39,8 @@ class Registry:
     """Plugin classes by the names that profiles use for them.
 
     Args:
-        in_tree: name -> class, of the plugins that come with the scheduler.
-        guests: where guests come from; None knows none.
+        in_tree: name -> class of each in-tree plugin.
+        guests: source of guests; None for no guests.
     """
 
     def __init__(self, in_tree: Mapping[str, type[Plugin]], guests: Guests | None = None) -> None:
@@ -54,18 +54,18 @@ class Registry:
     def find_for(
         self, reference: str, values: Mapping[str, Any], *, folder: Path, path: str, args_path: str
     ) -> type[Plugin]:
-        """Return the class that a profile means, which its arguments may tell as well.
+        """Return the class of a profile's plugin, which may depend on the plugin's arguments.
 
         Args:
-            reference: as in `find`.
-            values: the plugin's arguments there.
-            folder: what relative paths start from.
-            path: of the place that names the plugin, for errors.
-            args_path: of the arguments.
+            reference: the plugin's name, as in `find`.
+            values: the plugin's arguments in the profile.
+            folder: the base folder of relative paths.
+            path: the configuration path of the reference, for errors.
+            args_path: the configuration path of the arguments, for errors.
 
         Raises:
             PluginLoadError: as `find`.
-            ConfigurationError: it is a guest, which cannot be run.
+            ConfigurationError: the plugin is a guest that cannot run.
         """
         guests = self._guests
         if guests is None or not self._is_guest(reference, values):
@@ -79,7 +79,7 @@ class Registry:
 
     @contextmanager
     def _failing_once(self, *key: object) -> Iterator[None]:
-        """Have what failed once fail again at once: it may have taken long."""
+        """Raise the error of an earlier failure with this key at once, because loading may take long."""
         if key in self._failed:
             raise self._failed[key]
         try:
@@ -94,15 +94,15 @@ class Registry:
         return self._guests.means(reference, values)
 
     def find(self, reference: str, folder: Path | None = None) -> type[Plugin]:
-        """Return the class that a profile means.
+        """Return the class of a profile's plugin.
 
         Args:
-            reference: kube-scheduler's name of an in-tree plugin, an entry point's name, `module:Class`,
-                `path/to/file.py` or `path/to/file.py:Class`.
-            folder: what relative paths start from, as a rule the folder of the configuration file.
+            reference: the name of an in-tree plugin or of an entry point, `module:Class`, `path/to/file.py`
+                or `path/to/file.py:Class`.
+            folder: the base folder of relative paths, usually the folder of the configuration file.
 
         Raises:
-            PluginLoadError: nothing of that name, or not a whole plugin; nothing is kept then.
+            PluginLoadError: there is no plugin of that name, or it is not valid.
         """
         if reference in self._in_tree:
             return self._in_tree[reference]
@@ -113,23 +113,23 @@ class Registry:
         return self._loaded[key]
 
     def knows(self, name: str) -> bool:
-        """Say whether a name needs no path or module: it is that of an in-tree plugin or an installed entry point."""
+        """Return whether a name is that of an in-tree plugin or of an installed entry point."""
         return name in self._in_tree or name in _entry_points().names
 
     def names(self) -> set[str]:
-        """Return the names of which `knows` is true."""
+        """Return the names of all in-tree plugins and installed entry points."""
         return {*self._in_tree, *_entry_points().names}
 
     def may_know(self, reference: str, values: Mapping[str, Any]) -> bool:
-        """Say whether a name can be a plugin's, without looking into files, modules and guests."""
+        """Return whether a name may be that of a plugin, without reading files, modules and guests."""
         return _is_python(reference) or self.knows(reference) or self._is_guest(reference, values)
 
     def settle(self) -> None:
-        """Note that what was found is in force."""
+        """Mark the loaded plugins as active."""
         self._files.settle()
 
     def release(self) -> None:
-        """Let go of the modules of plugin files; of what installed packages have Python keeps hold."""
+        """Release the modules of plugin files; modules of installed packages stay loaded."""
         self._loaded.clear()
         self._loaded_guests.clear()
         self._failed.clear()
@@ -157,19 +157,21 @@ class Registry:
             loaded = found[0].load()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # SystemExit and CancelledError mean the module itself
+        except BaseException as error:  # SystemExit and CancelledError are failures of the module
             raise PluginLoadError(f"{name} ({found[0].value})", told(error)) from error
         return check_plugin(loaded, f"{name} ({found[0].value})")
 
 
 def _is_python(reference: str) -> bool:
-    """Whether it is a path or a module of Python."""
+    """Return whether a reference is a Python file or module."""
     return ":" in reference or reference.endswith(".py")
 
 
 def _entry_points() -> EntryPoints:
-    """Read what every installed package says of itself."""
-    from importlib.metadata import entry_points  # takes a while, and most profiles name what is in-tree
+    """Return the plugin entry points of all installed packages."""
+    from importlib.metadata import (
+        entry_points,
+    )  # the import is slow, and most profiles use in-tree plugins only
 
     return entry_points(group=ENTRY_POINT_GROUP)
 
@@ -179,6 +181,6 @@ def _from_module(module_name: str, class_name: str, reference: str) -> type[Plug
         module = importlib.import_module(module_name)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # as above
+    except BaseException as error:  # as in `_from_entry_point`
         raise PluginLoadError(reference, told(error)) from error
     return check_plugin(class_of(module, class_name, reference), reference)

@@ -1,4 +1,4 @@
-"""PreScore, Score and normalisation: which of the feasible nodes is best."""
+"""PreScore, Score and normalization: scores the feasible nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Scoring:
     """Runs the scoring points of one profile.
 
     Args:
-        weights: plugin -> what its scores are multiplied with.
+        weights: name of a Score plugin -> its weight.
     """
 
     def __init__(
@@ -60,15 +60,15 @@ class Scoring:
         return bool(self._score)
 
     def forget_kept_verdicts(self) -> None:
-        """Drop what is kept per signature."""
+        """Drop the cached results of all signatures."""
         for kept in self._kept.values():
             kept.forget()
 
     def run(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Scores:
-        """Rank the feasible nodes, of which there is at least one.
+        """Score the feasible nodes; there must be at least one.
 
         Raises:
-            PluginError: a plugin raised, or gave scores out of range or of another shape.
+            PluginError: a plugin raised, or returned scores out of range or with an invalid shape.
 
         Source:
             kube-scheduler v1.36, schedule_one.go, prioritizeNodes, and framework/runtime/framework.go, RunScorePlugins.
@@ -96,7 +96,7 @@ class Scoring:
             return
         if alike.pre_score is None:
             own = [plugin for plugin in self._pre_score if plugin.name in alike.signatures]
-            assert alike.pre_filter is not None, "a class is remembered once PreFilter was asked"
+            assert alike.pre_filter is not None, "PreFilter saves the class in the state"
             prepared = alike.new_state()
             prepared.take_over(alike.pre_filter.state)
             skipped = self._pre_score_all(own, prepared, pod, snapshot, feasible)

@@ -1,4 +1,4 @@
-"""Which nodes the filters leave to pods of one class, kept and judged again where nodes changed."""
+"""Caches the combined filter results for pods of one class, and evaluates changed nodes again."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 
 
 class Standing:
-    """Which nodes the filters of a class leave, and who refused the others first.
+    """The feasible nodes of a class, and the first rejecting filter of every other node.
 
     Attributes:
-        rejected_by: int16 (n_nodes,), the place in `plugins` of the first that refused, or FEASIBLE.
-        index: uint16 (n_nodes,), the place in that plugin's table.
+        rejected_by: int16 (n_nodes,), the position in `plugins` of the first rejecting filter, or FEASIBLE.
+        index: uint16 (n_nodes,), the position in that filter's table.
         plugins: the names of the filters, in order.
-        feasible: the rows nobody refused, ascending; the same array as long as they are the same.
-        failed: the rows of which a plugin could not tell.
-        unranked: the rows that changed since they were ranked; None is all.
+        feasible: the feasible rows, ascending; the array is replaced only if the rows change.
+        failed: the rows for which a plugin failed.
+        unranked: the rows that changed since they were scored; None means all rows.
     """
 
     def __init__(self, calls: PluginCalls, filters: Sequence[tuple[AskFilter, KeptOutcomes]]) -> None:
         self._call = calls
         self._filters = filters
-        self._log: ChangeLog | None = None  # what was followed; None where nothing is judged
+        self._log: ChangeLog | None = None  # the followed change log; None if no row is evaluated
         self._seen = 0
-        # The filters' tables when they were asked.
+        # The filters' tables at the time of their last calls.
         self._numbers: list[Mapping[Outcome, int] | None] = [None] * len(filters)
         self._tables: list[tuple[Outcome, ...]] = [()] * len(filters)
         self.plugins = [each.plugin.name for each, _ in filters]
@@ -55,31 +55,31 @@ class Standing:
 
     @property
     def tables(self) -> list[tuple[Outcome, ...]]:
-        """The filters' outcomes, in the same order as `plugins`."""
+        """The outcomes of each filter, in the order of `plugins`."""
         for place, (_, kept) in enumerate(self._filters):
             if len(self._tables[place]) != len(kept.table):
                 self._tables[place] = tuple(kept.table)
         return self._tables
 
     def follow(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
-        """Judge again what changed since the last pod of the class.
+        """Evaluate the nodes that changed since the last pod of the class.
 
         Args:
-            state: of the pod, with what PreFilter wrote.
-            pod: any of the class.
+            state: the state of the pod, with the data of PreFilter.
+            pod: any pod of the class.
             snapshot: the cluster.
 
         Raises:
-            PluginError: a plugin raised, or gave a malformed answer; nothing is taken for judged then.
+            PluginError: a plugin raised or returned an invalid value; the next call evaluates all nodes.
         """
         n_nodes, changes = snapshot.n_nodes, snapshot.changes
-        assert changes is not None, "nothing is kept of a cluster that is not"
+        assert changes is not None, "results of a hypothetical cluster are not cached"
         again = self._changed(changes, snapshot)
         if len(self.rejected_by) != n_nodes:
             self.rejected_by, self.index = resized(self.rejected_by, n_nodes), resized(self.index, n_nodes)
             self.feasible = np.flatnonzero(self.rejected_by == FEASIBLE)
         if again is None or again:
-            self._log = None  # unless all goes well
+            self._log = None  # stays None after an exception
             self._judge_again(again, state, pod, snapshot)
             self._note_tables()
             self.failed = {
@@ -96,14 +96,16 @@ class Standing:
                 self._numbers[place], self._tables[place] = kept.table, ()
 
     def _changed(self, changes: ChangeLog, snapshot: Snapshot) -> set[int] | None:
-        """Return the rows to be judged again; None is all."""
+        """Return the rows to evaluate again; None means all rows."""
         n_nodes = snapshot.n_nodes
         changed = changes.since(self._seen) if self._log is changes else None
         again = None if changed is None else {row for row in (*changed, *self.failed) if row < n_nodes}
         for place, (asking, kept) in enumerate(self._filters):
-            kept.make_room(len(again or ()), n_nodes)  # so that it stays the same while only these are judged
+            kept.make_room(
+                len(again or ()), n_nodes
+            )  # so that the table stays the same while these rows are evaluated
             kept.follow(changes if asking.plugin.reads_pods else snapshot.node_changes, n_nodes)
-            if kept.table is not self._numbers[place]:  # numbers mean something else there
+            if kept.table is not self._numbers[place]:  # positions in the previous table are invalid
                 again = None
         return again
 
@@ -129,7 +131,7 @@ class Standing:
             self.unranked |= again
 
     def _judge_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Rows:
-        """Judge rows, and return those that nobody refuses."""
+        """Evaluate rows, and return the feasible ones."""
         for place, (asking, kept) in enumerate(self._filters):
             if not rows.size:
                 break
@@ -169,7 +171,7 @@ def ask_unknown(
     snapshot: Snapshot,
     rows: Rows,
 ) -> None:
-    """Ask a filter about those of the rows that are not known."""
+    """Call a filter for the rows that are not known."""
     kept.make_room(min(kept.misses, len(rows)), snapshot.n_nodes)
     unknown = kept.unknown(rows)
     if unknown.size:

@@ -1,4 +1,4 @@
-"""Loads and builds the plugins of a configuration that are not in-tree, each by itself, whatever becomes of the others."""
+"""Loads and builds the plugins of a configuration that are not in-tree, each independently of the others."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Loaded(NamedTuple):
 def load_each(
     configuration: Configuration, names: Collection[str], registry: Registry, say: Say
 ) -> list[Loaded]:
-    """Import or compile the named plugins, and read their arguments; one that cannot be is left out.
+    """Import or compile the named plugins, and read their arguments; plugins that fail are left out.
 
     Args:
-        configuration: which profiles enable them.
-        names: as profiles have them.
-        registry: where they are found; it keeps them.
-        say: is told what comes next.
+        configuration: the profiles that enable the plugins.
+        names: the names of the plugins in the profiles.
+        registry: finds the plugins and caches them.
+        say: receives a message before each step.
     """
     loaded = []
     for number, profile in enumerate(configuration.settings.profiles):
@@ -59,7 +59,7 @@ def load_each(
 
 
 def build_each(loaded: Iterable[Loaded], capabilities: Mapping[type, object], say: Say) -> None:
-    """Build plugins and throw them away."""
+    """Build plugins, and discard the instances."""
     for name, plugin, args in loaded:
         say(f"building {name}")
         with suppress(SchedulerError):

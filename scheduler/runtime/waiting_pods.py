@@ -1,4 +1,4 @@
-"""Pods held at Permit, and how long for each plugin that holds them."""
+"""Pods that wait at Permit, with the timeout of each plugin that holds them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class WaitingPod:
-    """One pod that at least one plugin holds."""
+    """A pod that at least one plugin holds."""
 
     def __init__(self, pod: PodInfo, timeouts: Mapping[str, float]) -> None:
         loop = asyncio.get_running_loop()
@@ -29,7 +29,7 @@ class WaitingPod:
         }
 
     def allow(self, plugin: str) -> None:
-        """Stop holding it for a plugin; it goes on when none is left."""
+        """Remove the hold of a plugin; the pod continues when no plugin holds it."""
         timer = self._timers.pop(plugin, None)
         if timer is not None:
             timer.cancel()
@@ -37,19 +37,19 @@ class WaitingPod:
             self._end(SUCCESS)
 
     def reject(self, plugin: str, reason: str) -> None:
-        """Send it back as unschedulable."""
+        """Reject the pod as unschedulable."""
         self._end(Status(Code.UNSCHEDULABLE, (reason,), plugin))
 
     def preempt(self, plugin: str, reason: str) -> None:
-        """Send it back to be tried again after a while: it was not refused, others need its room more."""
+        """End the wait with an error, so that the pod is tried again after its backoff: it is preempted, not rejected."""
         self._end(Status(Code.ERROR, (reason,), plugin))
 
     def _expire(self, plugin: str, seconds: float) -> None:
-        waited = Duration(int(seconds * 1e9))  # written as Go does
+        waited = Duration(int(seconds * 1e9))  # formatted as in Go
         self.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
 
     def cancel(self) -> None:
-        """Stop all timers: nobody waits for the outcome any more."""
+        """Stop all timers: the outcome is no longer awaited."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -61,7 +61,7 @@ class WaitingPod:
 
 
 class WaitingPodsMap:
-    """All pods held at Permit, of all profiles; fulfils the WaitingPods capability."""
+    """All pods that wait at Permit, of all profiles; implements the WaitingPods capability."""
 
     def __init__(self, instruments: Instruments | None = None) -> None:
         self._instruments = instruments or NoInstruments()
@@ -71,13 +71,13 @@ class WaitingPodsMap:
         """Begin to hold a pod, until `wait_until_decided` returns or it is released.
 
         Args:
-            pod: as it is counted on its node.
+            pod: the pod as assumed on its node.
             timeouts: plugin -> seconds after which the pod is rejected.
         """
         self._pods[pod.uid] = WaitingPod(pod, timeouts)
 
     async def wait_until_decided(self, uid: str) -> Status:
-        """Return once no plugin holds the pod, at once if none does."""
+        """Wait until no plugin holds the pod; return at once if no plugin holds it."""
         waiting = self._pods.get(uid)
         if waiting is None:
             return SUCCESS
@@ -91,13 +91,13 @@ class WaitingPodsMap:
         return status
 
     def release(self, uid: str) -> None:
-        """Hold a pod no longer, its attempt being over; does nothing if it is not held."""
+        """Stop holding a pod because its attempt ended; does nothing if it is not held."""
         waiting = self._pods.pop(uid, None)
         if waiting is not None:
             waiting.cancel()
 
     def holds(self, uid: str) -> bool:
-        """Say whether a pod is held."""
+        """Return whether a pod is held."""
         return uid in self._pods
 
     def waiting(self) -> Iterable[PodInfo]:
@@ -112,6 +112,6 @@ class WaitingPodsMap:
             self._pods[uid].reject(plugin, reason)
 
     def preempt(self, uid: str, plugin: str, reason: str) -> None:
-        """Send a held pod back, to be tried again after a while."""
+        """End the wait of a pod with an error, so that it is tried again after its backoff."""
         if uid in self._pods:
             self._pods[uid].preempt(plugin, reason)

@@ -60,7 +60,7 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
             for word in ("invalid score 101", "invalid score 2147483647", "wasm: ")
         )
     ),
-    "Plugin gave a malformed answer": _says("answer", ON_PURPOSE),
+    "Plugin returned an invalid value": _says("answer", ON_PURPOSE),
     "Plugin could not refresh its data": _raised_on_purpose,
     "PreEnqueue failed; the pod stays gated": _says("error", ON_PURPOSE),
     "Queueing hint failed; the pod is tried again": _raised_on_purpose,

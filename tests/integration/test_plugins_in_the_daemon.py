@@ -195,7 +195,7 @@ async def cancelled() -> None:
         pytest.param(FloatScore, 'Score plugin "Float": ValueError: score returns int64 (2,)', id="scores of another type"),
         pytest.param(HugeScore, 'Score plugin "Huge": ValueError: invalid score 101 for node "n1"', id="a score out of range"),
         pytest.param(RaisingReserve, 'Reserve plugin "RaisingReserve": RuntimeError: no reservation', id="a reserve that raises"),
-        pytest.param(HalfCharacterFilter, "TypeError: reasons are texts, as in", id="a reason that nobody can be told"),
+        pytest.param(HalfCharacterFilter, "TypeError: reasons are strings, as in", id="a reason that nobody can be told"),
         pytest.param(HalfCharacterReserve, "RuntimeError: no licence in caf?", id="an error that nobody can be told"),
         pytest.param(CancelledFilter, 'Filter plugin "Cancelled": CancelledError: as the result', id="a filter that is cancelled"),
         pytest.param(ExitingScore, 'Score plugin "Exiting": SystemExit: 3', id="a score that exits"),

@@ -231,7 +231,7 @@ def raising_at(name: str) -> Any:
             id="said of one node",
         ),
         pytest.param([Filter("A", KeyError("x"))], "running Filter plugin \"A\": KeyError: 'x'", id="at all nodes"),
-        pytest.param([PreScore("A", Status.unschedulable("no")), NodeScore("B", 1)], 'running PreScore plugin "A": unexpected answer', id="pre_score"),
+        pytest.param([PreScore("A", Status.unschedulable("no")), NodeScore("B", 1)], 'running PreScore plugin "A": unexpected return value', id="pre_score"),
         pytest.param([Score("A", np.zeros(4))], 'running Score plugin "A": ValueError', id="score"),
     ],
 )  # fmt: skip

@@ -202,7 +202,7 @@ def test_reasons_that_are_one_text_are_not_read_letter_by_letter(method: str):
     status, running = run(method, Status(Code.UNSCHEDULABLE, "no"))  # type: ignore[arg-type]
 
     assert status.code is Code.ERROR
-    assert status.message.startswith(f"{running}: unexpected answer Status(")
+    assert status.message.startswith(f"{running}: unexpected return value Status(")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_reasons_that_are_one_text_are_not_read_letter_by_letter(method: str):
         pytest.param(Outcomes([0, 0], (PASS,)), "was list", id="no array"),  # type: ignore[arg-type]
         pytest.param(
             Outcomes(np.array([0, 1], np.uint16), (PASS,)),
-            "Outcomes.index points to 1, the table has 1 places",
+            "Outcomes.index points to 1, the table has 1 entries",
             id="past the table",
         ),
         pytest.param(lambda *_: Outcomes(np.zeros(2, np.uint16), ()), "the first outcome of a table is PASS", id="no table"),
@@ -240,8 +240,10 @@ def test_a_filter_may_say_nothing_of_nodes_it_was_not_asked_about():
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        pytest.param(Status(Code.UNSCHEDULABLE), "ValueError: a refused node needs a reason", id="no reason"),
-        pytest.param(SKIP, "ValueError: a node is refused with Unschedulable or Error, was Skip", id="skip"),
+        pytest.param(
+            Status(Code.UNSCHEDULABLE), "ValueError: a rejected node needs a reason", id="no reason"
+        ),
+        pytest.param(SKIP, "ValueError: a node is rejected with Unschedulable or Error, was Skip", id="skip"),
         pytest.param(True, "TypeError: filter_node returns a Status or None, was True", id="a bool"),
     ],
 )

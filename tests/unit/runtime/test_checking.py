@@ -50,7 +50,7 @@ def faults_of(candidate: type) -> list[str]:
         check_plugin(candidate, "mine.py")
     head, *faults = refused.value.problem.split("\n  ")
     assert refused.value.where == "mine.py"
-    assert head == f"{candidate.__name__} is not a whole plugin:"
+    assert head == f"{candidate.__name__} is not a valid plugin:"
     return faults
 
 
@@ -82,14 +82,14 @@ def _broken(self: Any, *, binder: PodBinder.missing) -> None: ...
 @pytest.mark.parametrize(
     ("candidate", "fault"),
     [
-        pytest.param(filter_plugin(name=""), 'name: a text such as "LicenceAware" is expected, write name = "Mine" in the class', id="no name"),
-        pytest.param(filter_plugin(name=7), "name: a text such as", id="a name that is no text"),
+        pytest.param(filter_plugin(name=""), 'name: a string such as "LicenceAware" is expected, write name = "Mine" in the class', id="no name"),
+        pytest.param(filter_plugin(name=7), "name: a string such as", id="a name that is no text"),
         pytest.param(
             filter_plugin(api_version=2),
-            "api_version: this scheduler runs 1, the plugin was written for 2",
+            "api_version: this scheduler has 1, the plugin uses 2",
             id="written for another version",
         ),
-        pytest.param(filter_plugin(api_version=0), "api_version: state the version of the contract it was written for: api_version = 1", id="no version"),
+        pytest.param(filter_plugin(api_version=0), "api_version: set the version of the contract that the plugin uses: api_version = 1", id="no version"),
         pytest.param(filter_plugin(Args=dict), "Args: a subclass of scheduler.framework.PluginArgs", id="foreign Args"),
         pytest.param(filter_plugin(Args=PluginArgs()), "Args: a subclass of", id="Args that are no class"),
         pytest.param(filter_plugin(reads_pods="no"), "reads_pods: True or False is expected, was 'no'", id="reads_pods"),
@@ -153,7 +153,9 @@ class PlainBind(BindPlugin):
     [
         pytest.param(NoFilter, "a FilterPlugin overrides filter or filter_node", id="filter"),
         pytest.param(NoScore, "a ScorePlugin overrides score or score_node", id="score"),
-        pytest.param(NoPoint, "it takes part in no extension point; inherit FilterPlugin,", id="none at all"),
+        pytest.param(
+            NoPoint, "the plugin implements no extension point; inherit FilterPlugin,", id="none at all"
+        ),
         pytest.param(HalfReserve, "unreserve: not implemented", id="abstract"),
         pytest.param(PlainBind, "bind: async def is expected", id="bind without async"),
     ],

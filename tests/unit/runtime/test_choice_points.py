@@ -108,8 +108,10 @@ def test_pre_bind_goes_up_to_the_first_that_does_not_succeed():
         pytest.param([SKIP, None], Status(Code.SUCCESS), id="the second takes it"),
         pytest.param([SKIP, REFUSED], REFUSED.by("1"), id="the second refuses it"),
         pytest.param([None, KeyError("asked")], Status(Code.SUCCESS), id="the first takes it"),
-        pytest.param([SKIP, SKIP], Status(Code.ERROR, ("no Bind plugin took the pod",)), id="none takes it"),
-        pytest.param([], Status(Code.ERROR, ("no Bind plugin took the pod",)), id="there is none"),
+        pytest.param(
+            [SKIP, SKIP], Status(Code.ERROR, ("no Bind plugin handled the pod",)), id="none takes it"
+        ),
+        pytest.param([], Status(Code.ERROR, ("no Bind plugin handled the pod",)), id="there is none"),
     ],
 )
 def test_the_first_bind_plugin_that_does_not_skip_has_the_word(answers: list[Any], status: Status):

@@ -124,7 +124,7 @@ def test_upstreams_plugins_that_are_not_here_are_left_out_with_one_warning(caplo
         frameworks = build_frameworks(two, registry, lambda _profile: OFFLINE)
 
     [record] = caplog.records
-    assert record.getMessage() == "Plugins of kube-scheduler that are not here yet are left out"
+    assert record.getMessage() == "Plugins of kube-scheduler that this scheduler does not have are left out"
     assert "NodeResourcesFit" in vars(record)["plugins"]
     assert [len(framework.plugins.all()) for framework in frameworks.values()] == [2, 2]
 
@@ -280,9 +280,9 @@ class RaisingArgs(Bare):
 @pytest.mark.parametrize(
     ("plugins", "told"),
     [
-        pytest.param([Positional], "profiles[0].plugins: plugin Positional: Positional is not a whole plugin:", id="not whole"),
+        pytest.param([Positional], "profiles[0].plugins: plugin Positional: Positional is not a valid plugin:", id="not whole"),
         pytest.param([HastyRefresh], "plugin HastyRefresh: refresh_seconds: a positive number of seconds or None is expected, was 0", id="refresh_seconds from a constructor"),
-        pytest.param([WantsWeb], "plugin WantsWeb: asks for HttpGet, which is not to be had here", id="a capability that is not there"),
+        pytest.param([WantsWeb], "plugin WantsWeb: needs HttpGet, which is not available here", id="a capability that is not there"),
         pytest.param([Stillborn], "profiles[0].plugins: plugin Stillborn: cannot be built: OSError: no licence server", id="constructor raises"),
         pytest.param([RaisingEvents], "plugin RaisingEvents: events: RuntimeError: not now", id="events raises"),
         pytest.param([ExitingEvents], "plugin ExitingEvents: events: SystemExit: 0", id="events exits"),

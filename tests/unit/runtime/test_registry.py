@@ -95,7 +95,7 @@ def test_two_plugins_of_one_file_are_told_apart_by_name_and_share_its_module(fol
 
     assert (licences.name, racks.name) == ("Licences", "Racks")
     assert issubclass(racks, licences)
-    assert "one plugin class is expected in it, found Licences, Racks; name it as FILE:CLASS" in refusal(
+    assert "expected one plugin class in the file, found Licences, Racks; name it as FILE:CLASS" in refusal(
         registry, "both.py", folder
     )
     assert len(modules_of(folder)) == 1
@@ -138,7 +138,7 @@ def test_a_later_registry_reads_a_file_anew_even_if_size_and_second_are_the_same
         pytest.param("def f():\n    return 1 / 0\n\n\nf()\n", "ZeroDivisionError: division by zero (line 2)", id="raises below"),
         pytest.param("import nowhere_at_all\n", "ModuleNotFoundError: No module named 'nowhere_at_all' (line 1)", id="imports nothing"),
         pytest.param("import sys\nsys.exit(3)\n", "cannot be imported: SystemExit: 3 (line 2)", id="exits"),
-        pytest.param("x = 1\n", "one plugin class is expected in it, found none", id="no plugin"),
+        pytest.param("x = 1\n", "expected one plugin class in the file, found none", id="no plugin"),
         pytest.param(PLUGIN.replace("filter_node", "filtre_node"), "a FilterPlugin overrides filter or filter_node", id="not whole"),
         pytest.param(b"\xff\xfe", "cannot be imported: SyntaxError", id="no text"),
     ],

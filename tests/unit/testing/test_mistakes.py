@@ -45,12 +45,12 @@ def mine(base: type[Plugin], method: str, answer: Any) -> Any:
             id="a mask",
         ),
         pytest.param(
-            mine(ScorePlugin, "score_node", 0.5), "score_node returns a whole number, was 0.5", id="float"
+            mine(ScorePlugin, "score_node", 0.5), "score_node returns an integer, was 0.5", id="float"
         ),
-        pytest.param(mine(ScorePlugin, "score_node", None), "a whole number, was None", id="no score"),
+        pytest.param(mine(ScorePlugin, "score_node", None), "an integer, was None", id="no score"),
         pytest.param(
             mine(PreFilterPlugin, "pre_filter", PreFilterResult({"a"})),  # type: ignore[arg-type]
-            "expected is PreFilterResult(frozenset of node names), a Status or None",
+            "expected PreFilterResult(frozenset of node names), a Status or None",
             id="a set of names",
         ),
     ],
@@ -75,7 +75,9 @@ class SignsAList(ScorePlugin):
 
 
 def test_a_signature_that_is_a_list_is_told_with_a_way_out():
-    with pytest.raises(RuntimeError, match=r'"SignsAList": .* hashable, as a tuple, was \[\'web\'\]'):
+    with pytest.raises(
+        RuntimeError, match=r'"SignsAList": .* a hashable value, such as a tuple, was \[\'web\'\]'
+    ):
         Trial(node("a"), plugins=[SignsAList]).schedule(pod("web"))
 
 

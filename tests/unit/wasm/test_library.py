@@ -115,7 +115,7 @@ def test_one_name_is_one_guest_in_all_profiles(folder: Path) -> None:
 
     assert told.endswith(
         "profiles[1].pluginConfig[0].args: 'Mine' is another guest in an earlier profile; "
-        "give it a name of its own"
+        "use a different name"
     )
 
 
