@@ -1,1 +1,1 @@
-"""A pod's way: the scheduling cycle decides, the binding cycle carries out, event handlers keep both informed."""
+"""The scheduling cycle decides about pods, the binding cycle binds them, and event handlers update their data."""

@@ -1,4 +1,4 @@
-"""One attempt at one pod, from the queue until it is bound or back in the queue, and what was decided in it."""
+"""One attempt at one pod, from the queue until the pod is bound or back in the queue, and its decision."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What the binding cycle and the handling of failures need to know.
+    """The data of an attempt for the binding cycle and the failure handler.
 
     Attributes:
         framework: the pod's profile.
-        queued: the pod, as the queue handed it out.
-        began: when the scheduling cycle began, in seconds of the monotonic clock.
-        extenders: the extenders that take part; None without any.
+        queued: the pod, as popped from the queue.
+        began: start of the scheduling cycle, in seconds of the monotonic clock.
+        extenders: the extenders; None without extenders.
     """
 
     framework: Framework
@@ -37,18 +37,17 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What an attempt's scheduling cycle came to, with everything needed to explain it.
+    """The result of an attempt's scheduling cycle, with all data to explain it.
 
     Attributes:
-        pod: the version that was judged.
-        state: what the plugins told themselves, for the points that follow.
-        diagnosis: the verdict on every node.
-        node_name: the node chosen; "" if none was.
-        scores: how the feasible nodes were ranked; None where there was nothing to rank.
+        pod: the version of the pod that was evaluated.
+        state: the cycle state of the plugins, for later extension points.
+        diagnosis: the filter result of every node.
+        node_name: the chosen node; "" without one.
+        scores: the scores of the feasible nodes; None if they were not scored.
         status: SUCCESS with a node; a rejection, whose reason is the message of the FailedScheduling event; or an
             error.
-        nominated_node_name: where PostFilter expects the pod to fit; "" takes an earlier nomination back, None
-            leaves it.
+        nominated_node_name: the node that PostFilter nominates; "" clears an earlier nomination, None keeps it.
     """
 
     pod: PodInfo
@@ -62,16 +61,16 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class AssumedPod:
-    """A node chosen for a pod.
+    """A pod that is assumed on its chosen node.
 
     Attributes:
-        attempt: whose it is.
-        state: what the plugins told themselves.
-        pod: the pod as it is counted on the node.
+        attempt: the attempt.
+        state: the cycle state of the plugins.
+        pod: the pod as counted on the node.
         node_name: the node.
-        disturbances: how often others had changed the node when it was chosen; see `Cache.disturbances`.
-        group: what it has to do with the others of its group that are bound; None for a pod by itself.
-        nominated: the node where it was nominated to before; "" for none.
+        disturbances: the node's generation when it was chosen; see `Cache.disturbances`.
+        group: the joint binding of the pod's group; None for a pod without a group.
+        nominated: the node to which the pod was nominated before; "" for none.
     """
 
     attempt: Attempt

@@ -1,10 +1,9 @@
-"""The last attempts at each pod, as they were, so that one can ask afterwards why it went where it did, or nowhere.
+"""A log of the last attempts at each pod, for later explanations of their decisions.
 
-Memory is bounded in bytes, not in pods, since an attempt keeps a few arrays as long as the cluster is large. Pods that
-wait and pods that were placed have a budget each: a burst of placements must not push out why others wait. The last
-attempt at a pod is kept there; those before it have a budget of their own, so that pods that are tried again and again
-push out nothing but earlier tries. What can be told from something else is left out, and numbers are as short as they
-are small.
+Memory is bounded in bytes, not in pods, because an attempt has a few arrays of length n_nodes. Pending and placed pods
+have separate budgets, so that a burst of placements does not evict the attempts at pending pods. These budgets contain
+the last attempt at each pod. Earlier attempts have another budget, so that frequent retries evict only earlier
+attempts. Derivable data are left out, and numbers use the smallest sufficient type.
 """
 
 from __future__ import annotations
@@ -36,35 +35,34 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Snapshot
 
 PLACED_BYTES = 16 * 1024 * 1024
-"""For pods that were placed: some 1200 among 5000 nodes that could all run them, 700 where some could not."""
+"""Budget of placed pods: about 1200 pods if all of 5000 nodes are feasible, 700 if only some are."""
 WAITING_BYTES = 40 * 1024 * 1024
-"""For pods that wait: some 3000 among 5000 nodes."""
+"""Budget of pending pods: about 3000 pods with 5000 nodes."""
 EARLIER_BYTES = 16 * 1024 * 1024
-"""For the attempts before the last one, of all pods together."""
+"""Budget of the attempts before the last one, for all pods together."""
 _EARLIER_OF_A_POD = 15
-_RECORD_BYTES = 2048  # of an attempt without its arrays and the pod's JSON, generously
-_COMMON_POD_BYTES = 4096  # so much JSON is as objects no longer than as text
+_RECORD_BYTES = 2048  # an attempt without its arrays and the pod's JSON; an upper bound
+_COMMON_POD_BYTES = 4096  # up to this size, parsed JSON is not larger than its text
 _POINTER_BYTES = 8
-_REASON_BYTES = 100  # of a reason in an outcome
-_VICTIM_BYTES = 150  # of a pod that would have to leave, its name longer than most
-_CANDIDATE_BYTES = 400  # of a node that they would leave
+_REASON_BYTES = 100  # one reason in an outcome
+_VICTIM_BYTES = 150  # one victim with a long name
+_CANDIDATE_BYTES = 400  # one candidate node of preemption
 _FIRST_OUTCOMES = (
-    16  # of a plugin's, whose reasons are counted: one with very many nodes or reasons has few or shares them
+    16  # outcomes per plugin whose reasons are counted; plugins with many outcomes share few reasons
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:
-    """One attempt.
+    """One attempt in the log.
 
     Attributes:
-        at: when it was decided.
-        number: which attempt at the pod it was, from 1.
-        decision: what was decided; of what the plugins told themselves only where room was found, and without which
-            nodes were best.
-        names: the nodes there were, by row of the decision's arrays.
-        seconds: how long the decision took.
-        serial: larger than of all attempts before, at whatever pod.
+        at: time of the decision.
+        number: the number of the attempt at the pod, from 1.
+        decision: the decision; its state contains only the summary of preemption, and its scores have no best nodes.
+        names: the names of the nodes, by row of the decision's arrays.
+        seconds: duration of the decision.
+        serial: a number that increases with each attempt at any pod.
     """
 
     at: datetime
@@ -79,12 +77,12 @@ class AttemptLog:
     """The last attempts, by pod.
 
     Args:
-        placed_bytes: for pods that were placed.
-        waiting_bytes: for pods that wait.
-        earlier_bytes: for all attempts but the last one at each pod.
+        placed_bytes: budget of placed pods.
+        waiting_bytes: budget of pending pods.
+        earlier_bytes: budget of all attempts except the last one at each pod.
 
     Attributes:
-        noted: how many there were.
+        noted: the number of attempts so far.
     """
 
     def __init__(
@@ -96,13 +94,13 @@ class AttemptLog:
         self._placed = _Shelf(placed_bytes)
         self._waiting = _Shelf(waiting_bytes)
         self._earlier = _Earlier(earlier_bytes)
-        self._names: Sequence[str] = ()  # those of the last attempt, which mostly are the next one's
+        self._names: Sequence[str] = ()  # names of the last attempt; the next attempt usually shares them
         self.noted = 0
 
     def note(
         self, decision: Decision, snapshot: Snapshot, *, number: int, at: datetime, seconds: float = 0.0
     ) -> None:
-        """Keep an attempt, which is from now on the last one at its pod; it took so long."""
+        """Add an attempt that took `seconds`; it becomes the last one at its pod."""
         key, names = decision.pod.key, snapshot.names
         self.noted += 1
         kept = _Kept.of(decision, names, number, at, seconds, self.noted)
@@ -117,12 +115,12 @@ class AttemptLog:
         shelf.put(key, kept, size)
 
     def last(self, key: str) -> PastAttempt | None:
-        """Return the last attempt at a pod, by `namespace/name`; None if there was none or it is long ago."""
+        """Return the last attempt at a pod, by `namespace/name`; None if there is none or it was evicted."""
         kept = self._last(key)
         return kept and kept.attempt()
 
     def of(self, key: str) -> list[PastAttempt]:
-        """Return the last attempts at a pod, the last one first; none at another pod that had its name before."""
+        """Return the attempts at a pod, the last one first, without attempts at an earlier pod of the same name."""
         last = self._last(key)
         if last is None:
             return []
@@ -130,12 +128,12 @@ class AttemptLog:
         return [kept.attempt() for kept in (last, *self._earlier.of(key)) if kept.pod.uid == uid]
 
     def message(self, key: str) -> str | None:
-        """Return what the last attempt at a pod that waits came to; None as of `last`."""
+        """Return the message of the last attempt at a pending pod; None as in `last`."""
         kept = self._waiting.get(key)
         return kept and kept.status.message
 
     def since(self, serial: int, most: int) -> list[PastAttempt]:
-        """Return what came after an attempt, so many of the last ones at most, in order; of each pod its last only."""
+        """Return up to `most` of the latest attempts after `serial`, in order; only the last one of each pod."""
         fresh = [kept for shelf in (self._placed, self._waiting) for kept in shelf.since(serial, most)]
         fresh.sort(key=attrgetter("serial"))
         return [kept.attempt() for kept in fresh[-most:]]
@@ -144,17 +142,17 @@ class AttemptLog:
         return self._waiting.get(key) or self._placed.get(key)
 
     def latest(self, most: int) -> list[PodInfo]:
-        """Return so many of the pods that were placed last, as they were before."""
+        """Return up to `most` of the pods that were placed last, as they were before the placement."""
         return self._placed.latest(most)
 
     @property
     def kept_bytes(self) -> int:
-        """About how much memory is held."""
+        """The approximate memory, in bytes."""
         return self._placed.bytes + self._waiting.bytes + self._earlier.bytes
 
 
 class _Earlier:
-    """Attempts that others came after, up to a budget; the oldest goes first."""
+    """Attempts before the last one, up to a budget; the oldest attempt is evicted first."""
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget = budget_bytes
@@ -173,7 +171,7 @@ class _Earlier:
             self._drop(next(iter(self._kept)))
 
     def of(self, key: str) -> Iterator[_Kept]:
-        """Yield those at a pod, the latest first."""
+        """Yield the attempts at a pod, the latest first."""
         for serial in reversed(self._of_pod.get(key, ())):
             yield self._kept[serial][1]
 
@@ -187,7 +185,7 @@ class _Earlier:
 
 
 class _Shelf:
-    """Attempts up to a budget; the oldest goes first."""
+    """Attempts up to a budget; the oldest attempt is evicted first."""
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget = budget_bytes
@@ -195,7 +193,7 @@ class _Shelf:
         self.bytes = 0
 
     def put(self, key: str, kept: _Kept, size: int) -> None:
-        """Keep what there is none of yet."""
+        """Add an attempt at a pod that has none here."""
         self._kept[key] = (kept, size)
         self.bytes += size
         while self.bytes > self._budget:
@@ -232,17 +230,17 @@ _decided, _diagnosed, _ranked = attrgetter(*_DECIDED), attrgetter(*_DIAGNOSED), 
 
 
 class _Kept(NamedTuple):
-    """An attempt as it is kept.
+    """The stored form of an attempt.
 
     Attributes:
-        decided: of the decision.
-        status: of the decision, without the exception behind it, whose frames hold the whole cycle.
-        diagnosed: of its diagnosis.
-        rejected_by: as in the diagnosis; None if no node was refused.
-        outcomes: likewise, its `index`.
-        ranked: of the scores; None without any.
-        rows: the nodes that were ranked; None if those are all feasible ones.
-        room: where room was found; None if it was not looked for.
+        decided: attributes of the decision.
+        status: status of the decision, without its exception, whose frames refer to the whole cycle.
+        diagnosed: attributes of the diagnosis.
+        rejected_by: `rejected_by` of the diagnosis; None if no node was rejected.
+        outcomes: `index` of the diagnosis; None if no node was rejected.
+        ranked: attributes of the scores; None without scores.
+        rows: the scored nodes; None if these are all feasible nodes.
+        room: the summary of preemption; None if preemption did not run.
     """
 
     at: datetime
@@ -301,7 +299,7 @@ class _Kept(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """About how much memory it takes, but for the names."""
+        """The approximate memory in bytes, without the names of nodes."""
         written = len(self.decided[0].raw or b"")
         size = _RECORD_BYTES + written + PARSED * max(0, written - _COMMON_POD_BYTES)
         size += sum(map(len, self.status.reasons))
@@ -320,7 +318,7 @@ class _Kept(NamedTuple):
         return size + sum([getattr(array, "nbytes", 0) for array in arrays])
 
     def attempt(self) -> PastAttempt:
-        """Return it as it was."""
+        """Restore the attempt."""
         told = dict(zip(_DIAGNOSED, self.diagnosed, strict=True))
         diagnosis = Diagnosis.blank(told["n_nodes"])
         if self.rejected_by is not None:
@@ -340,5 +338,5 @@ class _Kept(NamedTuple):
 
 
 def _short(numbers: NDArray[Any], furthest: int) -> NDArray[Any]:
-    """Return whole numbers, none further from 0 than one of the same sign, in as few bytes as will do."""
+    """Return integers in the smallest type that contains `furthest`, the value furthest from 0."""
     return numbers.astype(np.min_scalar_type(furthest))

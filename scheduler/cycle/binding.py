@@ -1,7 +1,7 @@
-"""The binding cycle: carries a choice out, or undoes all of it. One task per pod; each handles its own failure.
+"""The binding cycle: binds an assumed pod, or undoes the assumption. One task per pod; each handles its own failure.
 
-The usual way waits for nothing but the answer to the Binding. What takes longer has functions of its own: pods held at
-Permit or at work in PreBind, and answers that leave open what became of the pod.
+A plain pod waits only for the response to its Binding. Separate functions handle slow cases: pods that wait at Permit
+or in PreBind, and responses that do not tell whether the pod was bound.
 
 Source:
     kube-scheduler v1.36, schedule_one.go, bindingCycle and handleBindingCycleError.
@@ -40,42 +40,42 @@ logger = logging.getLogger(__name__)
 
 
 def may_be_bound(error: ApiError) -> bool:
-    """Whether a Binding that failed may have bound the pod, perhaps by an earlier try, or the pod may be gone."""
+    """Return whether the pod may be bound or deleted although its Binding failed, for example by an earlier try."""
     return error.is_unclear or error.status in {404, 409}
 
 
 class _NotOursError(Exception):
-    """The pod is gone, or bound elsewhere: there is nothing to try again."""
+    """The pod was deleted or is bound elsewhere, so it is not tried again."""
 
 
 class PodGet(Protocol):
-    """Asks the API server for one pod, past every cache."""
+    """Reads one pod from the API server, without any cache."""
 
     async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
-        """Return the pod as it is now, None if there is none; as long as there is no answer, ask again.
+        """Return the current pod, or None if it does not exist; retries until there is a response.
 
         Raises:
-            ApiError: refused.
-            ObjectError: the answer cannot be read.
+            ApiError: the request was rejected.
+            ObjectError: the response cannot be decoded.
         """
         ...
 
 
 @dataclass(slots=True)
 class _PreBind:
-    """PreBind of one pod, and why it was stopped, if it was."""
+    """The PreBind task of one pod, and the status of its cancellation, if any."""
 
     task: asyncio.Future[Status]
     cancelled: Status | None = None
 
 
 class BindingCycle:
-    """Carries choices out.
+    """Binds assumed pods.
 
     Args:
-        reader: reads a pod past every cache.
-        is_leading: whether anything may be bound now. Requests of ours are held back by that up to their first byte; asked
-            here as well, it holds for Bind plugins that have other ways.
+        reader: reads a pod without any cache.
+        is_leading: returns whether pods may be bound now. The client checks this too, right before it sends a request;
+            the check here also covers Bind plugins with their own clients.
     """
 
     def __init__(
@@ -96,32 +96,34 @@ class BindingCycle:
         self._failures = failures
         self._reader = reader
         self._is_leading = is_leading
-        self._pre_binding: dict[str, _PreBind] = {}  # pod uid -> what its PreBind plugins are at
+        self._pre_binding: dict[str, _PreBind] = {}  # pod uid -> its running PreBind
         self._under_way = Counter[int]()  # id of a profile -> bindings of its pods
         self._ended = asyncio.Event()
         self._undoing = asyncio.Lock()
 
     @property
     def under_way(self) -> int:
-        """How many bindings are under way."""
+        """The number of running bindings."""
         return self._under_way.total()
 
     async def wait_ended(self, frameworks: Collection[Framework]) -> None:
-        """Wait until no binding is under way that was begun under one of these profiles."""
+        """Wait until all bindings that began with one of these profiles have ended."""
         while any(self._under_way[id(framework)] for framework in frameworks):
             self._ended.clear()
             await self._ended.wait()
 
     async def run(self, assumed: AssumedPod) -> None:
-        """Bind the pod, or undo the choice; never raises for what plugins, the API server or we do wrong."""
+        """Bind the pod, or undo the assumption; never raises for errors of plugins, the API server or this scheduler."""
         framework = id(assumed.attempt.framework)
         self._under_way[framework] += 1
         try:
             await self._run(assumed)
         except Exception:
-            logger.exception("Binding cycle broke", extra={"pod": assumed.pod.key, "node": assumed.node_name})
+            logger.exception(
+                "Binding cycle failed", extra={"pod": assumed.pod.key, "node": assumed.node_name}
+            )
             if assumed.group is not None:
-                assumed.group.lost(assumed.pod, "its binding broke")
+                assumed.group.lost(assumed.pod, "its binding failed")
             async with self._undoing_one():
                 if self._queue.place_of(assumed.pod.uid) is Place.IN_FLIGHT:
                     self._take_back(assumed)
@@ -133,20 +135,20 @@ class BindingCycle:
                 self._ended.set()
 
     def undo(self, assumed: AssumedPod, status: Status) -> None:
-        """Take a choice back at once: reservations, the pod on the node, the pod out of the queue.
+        """Undo an assumption at once: reservations and the pod on the node; the pod returns to the queue.
 
-        Nobody has seen the room taken, so that it is free is no news, unless it was kept for the pod before.
+        No other pod was evaluated with the assumed pod, so no event is sent, unless its nomination ends.
         """
         self.take_back(assumed)
         self._requeue(assumed, status)
 
     def take_back(self, assumed: AssumedPod) -> None:
-        """Take a choice back at once, of an attempt that goes on: as `undo`, but the pod stays in flight."""
+        """Undo an assumption at once, as `undo`, but keep the pod in flight because its attempt continues."""
         self._take_back(assumed)
         self._queue.nominate(assumed.pod.uid, assumed.nominated)
 
     def rescue(self, queued: QueuedPodInfo) -> None:
-        """Put a pod back whose attempt broke by a mistake of ours, which is to cost this attempt only."""
+        """Return a pod to the queue after a bug of this scheduler, which must cost this attempt only."""
         uid = queued.pod.uid
         if self._queue.place_of(uid) is Place.IN_FLIGHT:
             self._waiting_pods.release(uid)
@@ -154,7 +156,7 @@ class BindingCycle:
             self._queue.add_unschedulable(queued, is_error=True)
         self._bus.wake()
 
-    # From the choice to the answer.
+    # From the assumption to the response.
 
     async def _run(self, assumed: AssumedPod) -> None:
         try:
@@ -177,7 +179,7 @@ class BindingCycle:
             return busy
         is_held = self._waiting_pods.holds(pod.uid)
         if busy or is_held:
-            # It will take a while; tell those who would otherwise add a node for it.
+            # Binding takes a while: the nomination tells autoscalers not to add a node for the pod.
             self._reporter.expected_on(assumed.attempt.queued.pod, assumed.node_name)
         if is_held:
             permitted = await self._waiting_pods.wait_until_decided(pod.uid)
@@ -193,11 +195,11 @@ class BindingCycle:
             status = await assumed.group.wait_ready(pod, partial(self._is_ours, assumed))
         if status.is_success:
             if not self._is_ours(assumed):
-                raise _NotOursError("it is gone, going, or bound")
+                raise _NotOursError("it was deleted, is terminating or is bound")
             status = await answered_in_turns(partial(last_look, self._cache, assumed), self._steps)
         if status.is_success:
             status = await self._bind(assumed)
-        # No cluster event can mend what fails from here on, so nobody is named whose events the pod would wait for.
+        # No cluster event can resolve a failure from here on, so the status names no plugin to wait for.
         return status if status.is_success else replace(status, plugin="")
 
     def _is_ours(self, assumed: AssumedPod) -> bool:
@@ -205,14 +207,14 @@ class BindingCycle:
 
     async def _bind(self, assumed: AssumedPod) -> Status:
         if not self._is_leading():
-            return Status.failed("not leading any more: nobody was asked to bind the pod")
+            return Status.failed("not leading any more: the pod is not bound")
         extenders = assumed.attempt.extenders
         if extenders is not None:
             try:
                 if await extenders.bind(assumed.attempt.queued.pod, assumed.node_name):
                     return SUCCESS
             except ExtenderError as error:
-                # It may have bound the pod before it failed.
+                # The extender may have bound the pod before it failed.
                 failed = ApiError(0, "ExtenderFailed", str(error))
                 return await self._find_out(assumed, Status.failed(str(error), failed), failed)
             except NotLeadingError as error:
@@ -222,7 +224,7 @@ class BindingCycle:
             return await self._find_out(assumed, status, status.error)
         return status
 
-    # What takes longer.
+    # Slow cases.
 
     async def _pre_bind(self, assumed: AssumedPod, busy: frozenset[str]) -> Status:
         uid = assumed.pod.uid
@@ -240,7 +242,7 @@ class BindingCycle:
             del self._pre_binding[uid]
 
     def cancel_pre_bind(self, uid: str, plugin: str, reason: str) -> bool:
-        """Stop PreBind of a pod for a plugin that wants it to go; whether there was anything to stop."""
+        """Cancel PreBind of a pod on behalf of a plugin; return whether it was running."""
         running = self._pre_binding.get(uid)
         if running is None or running.task.done():
             return False
@@ -249,33 +251,33 @@ class BindingCycle:
         return True
 
     async def _find_out(self, assumed: AssumedPod, status: Status, answer: ApiError) -> Status:
-        """Ask what became of a pod whose bind may have taken effect: to forget it now would give its room away twice.
+        """Read a pod whose Binding may have taken effect: to forget the pod now would use its capacity twice.
 
         Raises:
-            _NotOursError: it is gone, or bound elsewhere.
+            _NotOursError: the pod was deleted or is bound elsewhere.
         """
         try:
             ask = partial(self._reader.read_pod, assumed.pod.namespace, assumed.pod.name)
             pod = await self._steps.outside(f"read {assumed.pod.key}", ask, PodInfo)
         except SchedulerError as unanswered:
             logger.warning(
-                "Cannot tell whether the pod was bound",
+                "Cannot determine whether the pod was bound",
                 extra={"pod": assumed.pod.key, "node": assumed.node_name, "error": str(unanswered)},
             )
             return status
         if pod is None or pod.uid != assumed.pod.uid:
-            raise _NotOursError("it is gone")
+            raise _NotOursError("it was deleted")
         if pod.node_name and pod.node_name != assumed.node_name:
             raise _NotOursError(f"it is bound to {pod.node_name}")
         if not pod.node_name:
             return status
         logger.info(
-            "Pod was bound though the answer said otherwise",
+            "Pod was bound although the response was an error",
             extra={"pod": assumed.pod.key, "node": assumed.node_name, "answer": str(answer)},
         )
         return SUCCESS
 
-    # How it ended.
+    # The end of a binding.
 
     def _bound(self, assumed: AssumedPod) -> None:
         attempt = assumed.attempt
@@ -292,7 +294,7 @@ class BindingCycle:
         self._reporter.scheduled(attempt.framework.profile, assumed.pod, assumed.node_name)
 
     async def _not_ours(self, assumed: AssumedPod, why: _NotOursError) -> None:
-        logger.info("Pod is not ours to bind any more", extra={"pod": assumed.pod.key, "why": str(why)})
+        logger.info("Pod needs no binding any more", extra={"pod": assumed.pod.key, "why": str(why)})
         async with self._undoing_one():
             self._queue.done(assumed.pod.uid)
             self._tell_released(self._take_back(assumed))
@@ -307,7 +309,7 @@ class BindingCycle:
         async with self._undoing_one():
             forgotten = self._take_back(assumed)
             if status.is_rejected:
-                # The room it held is news for the others, but not for itself: it would not sleep at all.
+                # Its capacity is free for other pods. The event must not requeue the pod itself: it would never wait.
                 self._requeue(assumed, status)
                 self._tell_released(forgotten, but=assumed.pod.uid)
             else:
@@ -316,20 +318,20 @@ class BindingCycle:
             if is_partly_bound and assumed.attempt.queued.consecutive_errors_count == 1:
                 self._bus.activate(
                     [assumed.pod.uid]
-                )  # the others hold their room for it; only from then on it backs off
+                )  # the first retry has no backoff, because the other members keep their capacity for it
             self._bus.wake()
 
     @asynccontextmanager
     async def _undoing_one(self) -> AsyncIterator[None]:
-        """Wait until the cluster may change, and for others that wait for the same: each has a turn of the loop of its own."""
+        """Wait for the end of a freeze and for other bindings; each is undone in a separate turn of the event loop."""
         async with self._undoing:
             await self._freeze.wait_over()
             yield
 
     def _take_back(self, assumed: AssumedPod) -> PodInfo | None:
-        """Undo reservations and the assumption; return the pod as it was counted, unless it is on that node all the same.
+        """Undo reservations and the assumption; return the assumed pod, or None if it is bound to that node.
 
-        Its room may have been free before, since it is going, or is on another node: what it had reserved was not.
+        The pod is returned even if its capacity was already free, because its reservations were not.
         """
         uid = assumed.pod.uid
         assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name)
@@ -355,7 +357,7 @@ class BindingCycle:
 
 
 def message_of_one_node(status: Status) -> str:
-    """Say that the one node that was left is none either.
+    """Return the message for the rejection of the only remaining node.
 
     Source:
         kube-scheduler v1.36, framework/types.go, FitError.Error.

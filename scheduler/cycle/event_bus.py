@@ -1,4 +1,4 @@
-"""Something happened in the cluster: tells the queue, the plugins that wait for it, and the loop."""
+"""Dispatches cluster events to the queue, to waiting plugins and to the scheduling loop."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _PODS = frozenset({EventResource.ASSIGNED_POD, EventResource.UNSCHEDULABLE_POD})
 
 
 class EventBus:
-    """Spreads cluster events, to the queue first; fulfils WaitForEvent and PodActivator."""
+    """Dispatches cluster events, to the queue first; implements WaitForEvent and PodActivator."""
 
     def __init__(self, queue: SchedulingQueue) -> None:
         self._queue = queue
         self._waiters: dict[asyncio.Future[None], Wanted] = {}
-        # (kind, key) of an object -> who waits for it
+        # (kind, key) of an object -> futures that wait for its change
         self._waiting_for: defaultdict[tuple[EventResource, str], set[asyncio.Future[None]]] = defaultdict(
             set
         )
@@ -47,13 +47,13 @@ class EventBus:
         new: Any,
         pre_check: Callable[[PodInfo], bool] | None = None,
     ) -> None:
-        """Tell of an event.
+        """Dispatch an event.
 
         Args:
-            event: what.
+            event: the event.
             old: the object before; None for an addition.
-            new: the object now; None for a deletion. Both are None if it may be about anything.
-            pre_check: leaves out rejected pods for which it says False.
+            new: the object now; None for a deletion. Both are None if the event may concern any object.
+            pre_check: returns False for rejected pods that the event does not concern.
         """
         self._queue.move_all(event, old, new, pre_check)
         if self._waiters:
@@ -65,11 +65,11 @@ class EventBus:
         self._woken.set()
 
     def nomination_ended(self, pod: PodInfo, *, but: str = "") -> None:
-        """Tell that the room that was kept for a pod is free for those who had to leave it alone.
+        """Dispatch the end of a nomination: its capacity is free for pods of the same or a lower priority.
 
         Args:
-            pod: with the node, as if it was on it, where its status does not say that it was nominated.
-            but: uid of a rejected pod that is left out.
+            pod: the pod; if its status does not contain the nomination, its node name is set to the nominated node.
+            but: uid of a rejected pod that is not requeued.
         """
         self.happened(
             ASSIGNED_POD_DELETE,
@@ -83,11 +83,11 @@ class EventBus:
         self._woken.set()
 
     def wake(self) -> None:
-        """Say that the queue may have something to do."""
+        """Wake the scheduling loop, because the queue may have work."""
         self._woken.set()
 
     async def wait_woken(self, timeout_seconds: float | None) -> None:
-        """Wait until the queue may have something to do, which counts once, or until the time is over."""
+        """Wait for a call of `wake` or for the timeout; the call is consumed."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._woken.wait()
@@ -143,6 +143,6 @@ def _wants(wanted: Wanted, event: ClusterEvent, old: object, new: object) -> boo
     try:
         return wanted(event, old, new)
     except Exception:
-        # The plugin looks again by itself; an event that is missed would leave it waiting.
-        logger.exception("A plugin's question about an event failed", extra={"event": event.label})
+        # The plugin checks again by itself; a missed event would leave it waiting.
+        logger.exception("A plugin's event filter failed", extra={"event": event.label})
         return True

@@ -1,4 +1,4 @@
-"""Watch events become changes of the cache and of the queue, and wake the pods they may help.
+"""Handles watch events: updates the cache and the queue, and requeues pods that the events may make schedulable.
 
 Source:
     kube-scheduler v1.36, eventhandlers.go.
@@ -35,10 +35,10 @@ _DELETED = (NODE_DELETE,)
 
 
 class EventHandler(ABC, Generic[T]):
-    """Takes in what the watch of one kind shows, at once or when a freeze is over, and tells how long that took.
+    """Handles the watch events of one kind, at once or after a freeze, and reports the durations.
 
-    A `client.store.Handler`. Each change is interpreted once: by the method for it, which returns the events that it
-    was. Under their labels the time is told, which is nothing where nothing happened.
+    It is a `client.store.Handler`. The method for each kind of change returns the resulting cluster events; the
+    duration is reported with their labels. A change without cluster events is not reported.
     """
 
     def __init__(self, shared: Shared) -> None:
@@ -55,7 +55,7 @@ class EventHandler(ABC, Generic[T]):
         self._take_in(self._deleted, old)
 
     def turn(self, old: T | None, new: T | None) -> None:
-        """Make a change now; the same with both the other way round takes it back. None is no object."""
+        """Make a change now; swapped arguments undo it. None means no object."""
         if new is not None:
             _ = self._added(new) if old is None else self._updated(old, new)
         elif old is not None:
@@ -91,7 +91,7 @@ class EventHandler(ABC, Generic[T]):
 
 
 class NodeHandler(EventHandler[NodeObject]):
-    """Nodes to the cache."""
+    """Updates nodes in the cache."""
 
     def _added(self, node: NodeObject) -> Events:
         self._cache.add_node(node)
@@ -108,22 +108,22 @@ class NodeHandler(EventHandler[NodeObject]):
         return changes
 
     def _deleted(self, node: NodeObject) -> Events:
-        """Take a node out; its pods are counted until they go themselves."""
+        """Remove a node; its pods stay in the cache until they are deleted."""
         self._bus.happened(NODE_DELETE, node, None)
         self._cache.remove_node(node.name)
         return _DELETED
 
     def _undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
-        logger.warning("Node cannot be understood", extra={"node": identity.key, "error": str(error)})
+        logger.warning("Node cannot be decoded", extra={"node": identity.key, "error": str(error)})
         self._observer.undecodable("Node")
 
 
 class ObjectHandler(EventHandler[Any]):
-    """Objects of a kind that a plugin needs, to the store it reads them from.
+    """Updates the store of a kind that plugins read.
 
     Args:
-        kind: as in the plugin's `needs`; kept from now on.
-        resource: what its events are called; None where kube-scheduler has no word for the kind.
+        kind: the kind, as in the plugin's `needs`.
+        resource: the event resource of the kind; None if kube-scheduler has none.
     """
 
     def __init__(self, shared: Shared, kind: str, resource: EventResource | None) -> None:
@@ -157,7 +157,7 @@ class ObjectHandler(EventHandler[Any]):
 
     def _undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         logger.warning(
-            "Object cannot be understood",
+            "Object cannot be decoded",
             extra={"kind": self._kind, "object": identity.key, "error": str(error)},
         )
         self._observer.undecodable(self._kind)

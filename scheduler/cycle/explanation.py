@@ -1,21 +1,21 @@
-"""One decision in the words and numbers that made it, as plain JSON values.
+"""Explains one decision as plain JSON values.
 
     {"pod": "ns/name", "result": "schedulable" | "unschedulable" | "gated" | "error", "message": text | null,
      "preFilter": {"plugin", "code", "reasons", "details": [text]} | null,
-     "nominatedNodeName": name (of the pod before, where room was made for it),
-     "preFilterNodes": [name] (where PreFilter narrowed the search),
+     "nominatedNodeName": name (the pod's nomination before the decision),
+     "preFilterNodes": [name] (if PreFilter narrowed the search),
      "nodes": {name: {"feasible": true, "scores": {plugin: number}, "total": number}
                    | {"feasible": false, "plugin", "code", "reasons", "details": [text]}},
-     "notExamined": number (of nodes nobody looked at, where there are any),
-     "weights": {plugin: number}, "best": [name] (where nodes were ranked),
+     "notExamined": number (of nodes that were not evaluated, if any),
+     "weights": {plugin: number}, "best": [name] (if nodes were scored),
      "preemption": {"candidates": {name: {"victims": ["ns/name"], "pdbViolations": number}}, "nominated": [name]} | null}
 
-Scores are normalised and weighted, and name exactly the plugins that ran; where none did there is no `scores`, and
-where ranking was not reached no `total` either. A score divided by its plugin's `weights` is what the plugin said, 0 to
-100; extenders are not among them. `best` are the nodes with the highest total, of which one is drawn. A feasible node
-that was avoided has an `avoided` that says why; it is chosen, and ranked, only if no other is feasible. `preemption` is
-there where room was looked for: the nodes that would run the pod without some of their pods, most important first, and
-the best of them. Some refusals have `details`, see `cycle/refusal_details.py`.
+Scores are normalized and weighted, and contain exactly the plugins that ran. Without such plugins `scores` is absent;
+if nodes were not scored, `total` is absent too. A score divided by its plugin's entry in `weights` is the plugin's
+normalized score, 0 to 100; `weights` has no extenders. `best` contains the nodes with the highest total; one of them is
+drawn. A feasible node that was avoided has a reason in `avoided`; it is scored and chosen only if no other node is
+feasible. `preemption` is present if preemption ran: the nodes that would fit without some of their pods, with the most
+important victims first, and the best of these nodes. Some rejections have `details`, see `cycle/refusal_details.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def explain_gated(pod: PodInfo, status: Status) -> Explanation:
-    """Tell of a pod that PreEnqueue keeps out of the queue."""
+    """Explain a pod that PreEnqueue keeps out of the queue."""
     return {
         "pod": pod.key,
         "result": "gated",
@@ -52,7 +52,7 @@ def explain_gated(pod: PodInfo, status: Status) -> Explanation:
 
 
 def explain(decision: Decision, names: Sequence[str]) -> Explanation:
-    """Tell of a decision; `names` are the nodes', by row of the snapshot it was made on."""
+    """Explain a decision; `names` are the names of nodes, by row of its snapshot."""
     status, diagnosis = decision.status, decision.diagnosis
     result = "schedulable" if status.is_success else "unschedulable" if status.is_rejected else "error"
     rejection = diagnosis.pre_filter_status
@@ -77,7 +77,7 @@ def explain(decision: Decision, names: Sequence[str]) -> Explanation:
 
 def _ranking(scores: Scores, names: Sequence[str]) -> dict[str, Any]:
     total = scores.total
-    best = scores.rows[total == total.max()].tolist()  # of an attempt long ago only the totals are known
+    best = scores.rows[total == total.max()].tolist()  # attempts in the log have totals only
     weights = {each.plugin: each.weight for each in scores.plugins}
     return {"weights": weights, "best": sorted(names[row] for row in best)}
 
@@ -94,7 +94,7 @@ def _preemption(state: CycleState, names: Sequence[str]) -> dict[str, Any] | Non
 
 
 def refusal(plugin: str, outcome: Status | Outcome) -> dict[str, Any]:
-    """Return who refused, how, and why."""
+    """Return the plugin, the code and the reasons of a rejection."""
     return {"plugin": plugin, "code": outcome.code.value, "reasons": list(outcome.reasons)}
 
 
@@ -102,7 +102,7 @@ def _nodes(diagnosis: Diagnosis, scores: Scores | None, names: Sequence[str]) ->
     ranked = {} if scores is None else _ranked(scores)
     refused: dict[
         tuple[int, int], dict[str, Any]
-    ] = {}  # place of plugin and outcome -> what all such nodes have
+    ] = {}  # (position of plugin, position of outcome) -> value of all such nodes
     nodes: dict[str, Any] = {}
     verdicts = zip(diagnosis.rejected_by.tolist(), diagnosis.index.tolist(), strict=True)
     for row, verdict in enumerate(verdicts):
@@ -116,7 +116,7 @@ def _nodes(diagnosis: Diagnosis, scores: Scores | None, names: Sequence[str]) ->
             continue
         if verdict not in refused:
             first_refusal = diagnosis.outcome_of(row)
-            assert first_refusal is not None, f"row {row} is refused by nobody"
+            assert first_refusal is not None, f"no plugin rejected row {row}"
             refused[verdict] = {"feasible": False, **refusal(*first_refusal)}
         nodes[names[row]] = refused[verdict]
     return nodes

@@ -1,4 +1,4 @@
-"""An attempt failed: the pod goes back to the queue, and its reason to the user.
+"""Handles failed attempts: requeues the pod, and reports the reason.
 
 Source:
     kube-scheduler v1.36, schedule_one.go, handleSchedulingFailure.
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class FailureHandler:
-    """Requeues and reports; fulfils `ExtenderObserver`."""
+    """Requeues pods and reports failures; implements `ExtenderObserver`."""
 
     def __init__(self, shared: Shared, reporter: Reporter) -> None:
         self._queue, self._newest = shared.queue, shared.pods.get
@@ -45,17 +45,17 @@ class FailureHandler:
         unschedulable_plugins: frozenset[str] = frozenset(),
         pending_plugins: frozenset[str] = frozenset(),
     ) -> None:
-        """Deal with an attempt that did not end in a bind.
+        """Handle an attempt that did not bind its pod.
 
         Args:
-            attempt: which.
-            status: a rejection or an error, its reason the text for the user.
-            nominated_node_name: where the pod is expected to fit soon; "" takes a nomination back, None leaves it.
-            unschedulable_plugins: who rejected the pod, whose events may wake it.
-            pending_plugins: the ones among them that answered PENDING.
+            attempt: the attempt.
+            status: a rejection or an error; its reason is the text for the user.
+            nominated_node_name: the node to nominate; "" clears a nomination, None keeps it.
+            unschedulable_plugins: the plugins that rejected the pod; their events may requeue it.
+            pending_plugins: those of them that returned PENDING.
         """
         queued, pod, profile = attempt.queued, attempt.queued.pod, attempt.framework.profile
-        self._budget.end()  # what is left is the queue's: PreEnqueue must not be refused for time that others took
+        self._budget.end()  # PreEnqueue in the queue must not fail because of time that other plugins used
         put_aside_seconds = 0.0
         spent = over_budget(status.error)
         if spent is not None:
@@ -70,7 +70,7 @@ class FailureHandler:
         self._log(pod, status)
         newest = self._newest(pod.key)
         if newest is None or newest.node_name or newest.uid != pod.uid:
-            # Deleted, recreated, or bound all the same: an answer that was lost, or somebody else.
+            # The pod was deleted, recreated, or bound: by a request without a response, or by another client.
             self._queue.done(pod.uid)
             return
         place = self._queue.add_unschedulable(
@@ -80,14 +80,14 @@ class FailureHandler:
             is_error=not status.is_rejected,
             put_aside_seconds=put_aside_seconds,
         )
-        if place is Place.OUTSIDE:  # its newest version cannot be read, which its user was told
+        if place is Place.OUTSIDE:  # its newest version cannot be decoded, which was already reported
             return
         if nominated_node_name is not None:
             self._nominate(newest, nominated_node_name)
         self._reporter.failed(profile, newest, status, nominated_node_name)
 
     def _nominate(self, pod: PodInfo, node_name: str) -> None:
-        """Nominate a pod anew; of the end of a nomination that was not written yet no watch will ever tell."""
+        """Replace a pod's nomination; no watch event reports the end of a nomination that was not written yet."""
         before = self._nominator.node_of(pod.uid)
         self._queue.nominate(pod.uid, node_name)
         if before not in {"", node_name, pod.pod.status.nominated_node_name}:
@@ -97,11 +97,11 @@ class FailureHandler:
         self, extender: str, verb: str, pod: PodInfo, error: ExtenderError, *, is_fatal: bool
     ) -> None:
         self._observer.extender_failed(extender, verb)
-        if not is_fatal:  # else FailedScheduling says it
+        if not is_fatal:  # else FailedScheduling reports it
             self._reporter.extender_failed(pod, str(error))
 
     def _log(self, pod: PodInfo, status: Status) -> None:
-        """Say it in kube-scheduler's words, at its levels."""
+        """Log a failure with kube-scheduler's messages and levels."""
         fields = {"pod": pod.key, "err": status.message}
         if not status.is_rejected:
             logger.error("Error scheduling pod; retrying", extra=fields)

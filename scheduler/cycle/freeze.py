@@ -1,8 +1,7 @@
-"""Keeps the cluster as it is while a scheduling cycle waits for an extender, or lets others have a turn.
+"""Freezes the state of the cluster while a scheduling cycle waits for an extender, or yields to the event loop.
 
-A cycle that does neither needs none of this: nothing else runs meanwhile. While one that does is at work, what the
-API server shows is noted and done when the cycle has ended, and bindings that have failed wait with taking their pods
-back.
+Other cycles need no freeze, because nothing else runs meanwhile. During a freeze, watch events are deferred until the
+cycle ends, and failed bindings wait before they undo their assumptions.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SLICE_SECONDS = 0.005
-"""How long changes that had to wait are made before others have their turn: an extender may take minutes."""
+"""Duration of one slice of deferred changes: there may be many, because an extender may take minutes."""
 
 
 class ClusterFreeze:
-    """Whether our picture of the cluster may change.
+    """Controls whether the cached state of the cluster may change.
 
     Args:
-        steps: are told where changes that had to wait are left for the next slice.
+        steps: replay hooks; they record where deferred changes are left for the next slice.
     """
 
     def __init__(self, steps: Steps = UNHEARD) -> None:
@@ -41,27 +40,27 @@ class ClusterFreeze:
 
     @property
     def is_on(self) -> bool:
-        """Whether nothing may change."""
+        """Whether a freeze is active."""
         return not self._over.is_set()
 
     def do_later(self, change: Callable[[], None]) -> None:
-        """Make a change once the freeze is over; several are made in the order they came."""
+        """Defer a change until the end of the freeze; deferred changes keep their order."""
         self._later.append(change)
 
     async def wait_over(self) -> None:
-        """Wait until the cluster may change; it may until the caller next waits for something."""
+        """Wait for the end of a freeze; no freeze begins before the caller's next await."""
         while self.is_on:
             await self._over.wait()
 
     def begin(self) -> None:
-        """Keep the cluster as it is until `end`; nothing if it is kept already."""
+        """Begin a freeze until `end`; does nothing during a freeze."""
         self._over.clear()
 
     async def end(self) -> None:
-        """Let the cluster change: what had to wait is done, others having their turns between."""
+        """End the freeze: make the deferred changes in slices."""
         try:
             while self._make_some():
-                self._over.clear()  # what comes now comes after what is left
+                self._over.clear()  # new changes follow the remaining ones
                 await asyncio.sleep(0)
         finally:  # cancelled or not
             self._over.set()
@@ -69,7 +68,7 @@ class ClusterFreeze:
                 _make(self._later.popleft())
 
     def _make_some(self) -> bool:
-        """Make changes for a while; whether some are left."""
+        """Make one slice of deferred changes; return whether some are left."""
         self._over.set()
         until = time.perf_counter() + _SLICE_SECONDS
         while self._later:
@@ -83,5 +82,5 @@ def _make(change: Callable[[], None]) -> None:
     try:
         change()
     except Exception:
-        # As in the store that would have made it at once: what is known is kept, and the others follow.
-        logger.exception("A change that had to wait could not be made")
+        # As in the store, which makes changes at once: the state is kept, and the next change follows.
+        logger.exception("A deferred change failed")

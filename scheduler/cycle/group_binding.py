@@ -1,7 +1,7 @@
-"""The members of a group on their way to their nodes: none is bound before enough of them can be, and what if one cannot.
+"""Binds the members of a group together: no member is bound before enough of them can be bound.
 
-PreBind of a member may fail after minutes; until so many are past it as the group takes at least, the others wait before
-their Bindings. A Binding that fails leaves the group partly bound: it is tried again at once, or the group is given back.
+PreBind of a member may fail after minutes, so members wait before their Bindings until the group's minimum has passed
+PreBind. A Binding that fails leaves the group partly bound: it is retried at once, or the group is released.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class PodDelete(Protocol):
     """Deletes pods."""
 
     async def delete_pod(self, pod: PodInfo) -> object:
-        """Delete a pod gracefully, if it is still this pod; raises ApiError."""
+        """Delete a pod gracefully, if its uid is the same; raises ApiError."""
         ...
 
 
 class GroupRelease:
-    """Gives groups back that could not be bound as wholes: deletes those members that were.
+    """Releases groups that could not be bound completely: deletes their bound members.
 
     Args:
-        spawn: begins a task that ends with the daemon.
+        spawn: starts a task that ends with the daemon.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class GroupRelease:
         self._spawn = spawn
 
     def give_back(self, pod: PodInfo, group: PodGroup, why: str) -> None:
-        """Begin to delete a member that is bound."""
+        """Start to delete a bound member."""
         self._spawn(self._delete(pod, group, why), f"release of {pod.key}")
 
     async def _delete(self, pod: PodInfo, group: PodGroup, why: str) -> None:
@@ -65,20 +65,20 @@ class GroupRelease:
         except ApiError as error:
             level = logging.DEBUG if error.status in {404, 409} else logging.WARNING
             extra = {"pod": pod.key, "podgroup": group.key.key, "error": str(error)}
-            logger.log(level, "Member of a group could not be given back", extra=extra)
+            logger.log(level, "Member of a partly bound group could not be deleted", extra=extra)
         else:
             self._reporter.released(pod, group, why)
 
 
 class GroupBinding:
-    """What the bindings of one attempt at a group know of each other, and of later ones that begin before it is decided.
+    """The joint binding of the members of one attempt, and of later attempts that begin before its result.
 
     Args:
-        group: which.
-        uids: of the members that are to be bound.
-        placed_before: how many members are on nodes, or on their way there, since earlier attempts.
-        release: gives members back.
-        why_few: why there might be too few of them.
+        group: the pod group.
+        uids: the uids of the members to bind.
+        placed_before: the number of members that earlier attempts placed on nodes or assumed.
+        release: deletes members of a released group.
+        why_few: the reason if there are too few members.
     """
 
     def __init__(
@@ -87,17 +87,17 @@ class GroupBinding:
         uids: Collection[str],
         placed_before: int,
         release: GroupRelease,
-        why_few: str = "a plugin let too few go on",
+        why_few: str = "plugins rejected too many members",
     ) -> None:
         self.group = group
         self._placed_before = placed_before
-        self._coming = set(uids)  # those that may still be bound
-        self._needed = group.min_count - placed_before  # so many are past PreBind before the first is bound
+        self._coming = set(uids)  # members that may still be bound
+        self._needed = group.min_count - placed_before  # required number of members past PreBind
         self._ready: dict[
             str, Callable[[], bool]
-        ] = {}  # uid of one past PreBind -> whether it is still there
+        ] = {}  # uid of a member past PreBind -> whether it still exists
         self._bound: list[PodInfo] = []
-        self._released = ""  # why the group was given back
+        self._released = ""  # the reason for the release of the group
         self._decided = asyncio.Event()
         self._in_turn = asyncio.Lock()
         self._status = SUCCESS
@@ -109,27 +109,27 @@ class GroupBinding:
 
     @property
     def n_bound(self) -> int:
-        """How many members are bound, as far as is known here."""
+        """The number of bound members, including members of earlier attempts."""
         return self._placed_before + len(self._bound)
 
     @property
     def is_given_up(self) -> bool:
-        """Whether no member will be bound, though they may still be counted on their nodes."""
+        """Whether no member will be bound; they may still be assumed on their nodes."""
         return not self._status.is_success
 
     def joined_by(self, uids: Collection[str]) -> bool:
-        """Count members of a later attempt in; False if it was decided without them."""
+        """Add members of a later attempt; return False if the result is already known."""
         if self._decided.is_set():
             return False
         self._coming.update(uids)
         return True
 
     async def wait_ready(self, pod: PodInfo, is_there: Callable[[], bool]) -> Status:
-        """Wait until a member that is past PreBind may be bound; a failure if too few others will be, or not in time.
+        """Wait until a member past PreBind may be bound; return a failure if too few other members are ready in time.
 
         Args:
             pod: the member.
-            is_there: whether it is still to be bound; who is gone counts no more.
+            is_there: returns whether the member is still to be bound; others do not count.
         """
         self._ready[pod.uid] = is_there
         if not self._decided.is_set() and len(self._ready) >= self._needed:
@@ -139,21 +139,21 @@ class GroupBinding:
                 await self._decided.wait()
         except TimeoutError:
             if not self._decided.is_set():
-                told = f"pod group {self.group.key.name} is not bound, since too few of it could be in time"
+                told = f"pod group {self.group.key.name} is not bound, because too few members were ready in time"
                 self._status = Status.failed(told)
                 self._decided.set()
-        async with self._in_turn:  # all are woken in one turn of the loop, and go on in one each
+        async with self._in_turn:  # all wake up in one turn of the event loop, and continue in one turn each
             await asyncio.sleep(0)
         return self._status
 
     def bound(self, pod: PodInfo) -> None:
-        """Take note that a member is bound."""
+        """Record that a member is bound."""
         self._bound.append(pod)
         if self._released:
             self._release.give_back(pod, self.group, self._released)
 
     def lost(self, pod: PodInfo, why: str) -> bool:
-        """Take note that a member is not bound after all; whether the group is partly bound now."""
+        """Record that a member cannot be bound; return whether the group is partly bound now."""
         self._coming.discard(pod.uid)
         if not self._decided.is_set():
             if len(self._coming) < self._needed:
@@ -162,7 +162,7 @@ class GroupBinding:
         others = bool(self._placed_before or self._coming)
         is_partly_bound = others and self._status.is_success and len(self._coming) < self._needed
         if is_partly_bound and self.group.releases and not self._released:
-            self._released = f"pod {pod.name} of it cannot be bound: {why}"
+            self._released = f"its pod {pod.name} cannot be bound: {why}"
             for member in self._bound:
                 self._release.give_back(member, self.group, self._released)
         return is_partly_bound
@@ -173,12 +173,12 @@ class GroupBinding:
             del self._ready[uid]
         self._coming -= gone
         if len(self._coming) < self._needed:
-            self._give_up("others are gone")
+            self._give_up("other members were deleted")
         elif len(self._ready) >= self._needed:
             self._decided.set()
 
     def _give_up(self, why: str) -> None:
-        """Have nobody bound."""
-        told = f"pod group {self.group.key.name} is not bound, since too few of it can be: {why}"
+        """Decide that no member is bound."""
+        told = f"pod group {self.group.key.name} is not bound, because too few members can be bound: {why}"
         self._status = Status.failed(told)
         self._decided.set()

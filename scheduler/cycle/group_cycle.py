@@ -1,7 +1,7 @@
-"""A group's scheduling cycle: its members are tried together, and are placed together or brought back together.
+"""A group's scheduling cycle: its members are tried together, and are placed or requeued together.
 
 Source:
-    kube-scheduler v1.36, schedule_one_podgroup.go. Here nobody has to leave before the whole group is known to fit.
+    kube-scheduler v1.36, schedule_one_podgroup.go. Unlike there, no pod is evicted before the whole group fits.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
 
 _MOST_RESTARTS: Final = 3
-"""So often an attempt begins anew because its members or the nodes changed while it rested."""
+"""Maximum number of restarts of an attempt because its members or the nodes changed during a pause."""
 _EXPLORED: Final = 32
-"""So many places are tried, the most promising ones, where one wants to know how many members would fit in each."""
+"""Maximum number of placements that `explore` tries to count the members that fit, the most promising ones first."""
 
 
 class PodGroupCycle:
-    """Places groups.
+    """Places pod groups.
 
     Args:
         pods: decides about each member.
-        binding: undoes what Permit refuses in the end.
-        failures: brings members back.
-        preemptions: carries out what it takes to make room, once that is known to be enough.
+        binding: undoes assumptions that Permit rejects in the end.
+        failures: requeues members.
+        preemptions: carries out preemptions, after a dry run showed that they suffice.
         random: breaks ties between placements.
-        release: gives members back whose group cannot be bound.
-        attempts: keeps what was decided.
+        release: deletes bound members if their group cannot be bound.
+        attempts: stores the decisions.
     """
 
     def __init__(
@@ -82,18 +82,18 @@ class PodGroupCycle:
         self._room = GroupRoom(shared.cache, self._placements, self._passes, self._rests, preemptions)
 
     async def schedule(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
-        """Run the scheduling cycle of a group, up to Permit; the caller ends the freeze, also where the attempt rests.
+        """Run the scheduling cycle of a group, up to Permit; the caller ends the freeze, also at each pause.
 
         Args:
-            members: those of the group's pods that are to be placed, in the order in which they are tried.
+            members: the pods of the group to place, in the order of the attempts.
 
         Returns:
-            What the binding cycle is to carry out; all others are where they belong.
+            The assumed pods for the binding cycle; all other members are requeued.
         """
         self._rests.begin()
         assumed = await self._scheduled(
             await self._newest(members)
-        )  # another group may have been tried meanwhile
+        )  # another group may have been tried in the meantime
         await self._rests.activate_tried(self._bus)
         return assumed
 
@@ -111,17 +111,17 @@ class PodGroupCycle:
         return ()
 
     def note_tried(self, uid: str) -> None:
-        """Note that another pod is tried while an attempt rests that holds room."""
+        """Record that another pod is tried while a paused attempt has assumed pods."""
         self._rests.note_tried(uid)
 
     def let_go(self, uid: str) -> bool:
-        """Give up the attempt that has a pod assumed, since another pod needs its room; False if there is none."""
+        """Abort the attempt that assumed a pod, because another pod needs its capacity; False if there is none."""
         return self._rests.let_go(uid)
 
     async def _newest(self, members: Sequence[QueuedPodInfo]) -> Sequence[QueuedPodInfo]:
-        """Return those members that are still there, in their newest versions; of the others the attempt ends.
+        """Return the newest versions of the members that still exist; the attempts at other members end.
 
-        A pod whose labels or annotations name another group now is tried again as one of that group.
+        A pod whose labels or annotations name another group now is tried again with that group.
         """
         found = []
         for queued in members:
@@ -139,7 +139,7 @@ class PodGroupCycle:
         return found
 
     async def _begin(self, members: Sequence[QueuedPodInfo]) -> list[Attempt]:
-        """Begin attempts at those members that are to be placed."""
+        """Begin attempts at the members that are to be placed."""
         attempts = []
         for queued in members:
             await self._rests.give_way()
@@ -183,7 +183,7 @@ class PodGroupCycle:
             assumed, status, result = await self._placed(tried), SUCCESS, "scheduled"
         else:
             status, result = tried.result(room)
-        # What is kept of the attempt is read from its snapshot, which ends when the attempt rests.
+        # The log reads the attempt's snapshot, which becomes invalid at the next pause.
         self._attempts.note(tried, status, result, seconds=self._clock.monotonic() - began)
         if room is not None:
             await self._bring_back(tried, attempts, room)
@@ -192,12 +192,12 @@ class PodGroupCycle:
         return assumed
 
     async def explore(self, members: Sequence[QueuedPodInfo]) -> Pass | Status:
-        """Find out what would become of a group now, and leave everything as it is but for what `preemptions` does.
+        """Evaluate a group now, without changes except those of `preemptions`.
 
-        Places that need not have been tried are tried as well.
+        Placements that the decision does not need are tried as well.
 
         Returns:
-            A pass over its members, whose `room` tells of the whole group; or what is wrong with its object.
+            A pass over the members, whose `room` is the result for the whole group; or the error in its object.
         """
         self._rests.begin()
         attempts = await self._begin(members)
@@ -223,23 +223,25 @@ class PodGroupCycle:
     async def _decide(
         self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt]
     ) -> tuple[Pass, Status | None]:
-        """Find out what becomes of a group.
+        """Decide about a group.
 
         Returns:
-            A pass over its members, and what was done to make room for them: None if all they need is there already, in
-            which case they are assumed where they go.
+            A pass over its members, and the result of preemption. None means that preemption is not needed: the members
+            are assumed on their nodes.
         """
         tried, held = await self._first(self._placements.run(group, plugin, attempts))
         rests = self._rests.count
         found = tried if tried.is_placed else await self._search(tried, attempts)
-        if found is None and tried.is_enough and rests != self._rests.count:  # others were placed meanwhile
+        if (
+            found is None and tried.is_enough and rests != self._rests.count
+        ):  # other pods were placed meanwhile
             tried, held = await self._first(self._passes.run(group, plugin, attempts))
             found = tried if tried.is_placed else None
         if found is not None:
             return found, None
         if not tried.error.is_success:
             return tried, tried.error
-        if tried.is_enough:  # the whole group fits once all those have left
+        if tried.is_enough:  # the whole group fits after these victims are gone
             tried.victims = [pod for _, _, victims, _ in held for pod in victims]
             kept = {member.decision.pod.uid for member in tried.kept}
             for preemption in (each for each in held if each[0].uid in kept):
@@ -250,7 +252,7 @@ class PodGroupCycle:
         return tried, await self._room.make(tried, attempts)
 
     async def _first(self, run: Awaitable[Pass]) -> tuple[Pass, Sequence[Preemption]]:
-        """Return a pass, taken back unless it places the group, and what plugins would have begun to make room."""
+        """Return a pass, undone unless it places the group, and the preemptions that plugins requested."""
         with self._preemptions.held() as held:
             tried = await run
         if not tried.is_placed:
@@ -258,7 +260,7 @@ class PodGroupCycle:
         return tried, held
 
     async def _search(self, tried: Pass, attempts: Sequence[Attempt]) -> Pass | None:
-        """Return a pass in another order that places enough members, if one is found; none is looked for after an error."""
+        """Search for a pass in another order that places enough members; return None without one or after an error."""
         if not tried.error.is_success:
             return None
         found, decisions = None, 0
@@ -276,7 +278,7 @@ class PodGroupCycle:
         return found
 
     async def _placed(self, tried: Pass) -> Sequence[AssumedPod]:
-        """Return the members to be bound; those that found no place are brought back by themselves."""
+        """Return the members to bind; members without a node are requeued separately."""
         assumed = []
         wakers = _wakers(tried)
         for member in tried.members:
@@ -284,7 +286,7 @@ class PodGroupCycle:
             if member.assumed is None:
                 self._fail(member, member.status, wakers)
                 continue
-            if not isinstance(member.permitted, Status):  # those after it may be what it waited for
+            if not isinstance(member.permitted, Status):  # it may have waited for members after it
                 member.permitted = self._pods.permit(member.assumed)
             if isinstance(member.permitted, Status) and not member.permitted.is_success:
                 self._passes.leave(member.assumed.pod.uid)
@@ -296,30 +298,30 @@ class PodGroupCycle:
         return [replace(each, group=binding) for each in assumed]
 
     def _binding_of(self, group: PodGroup, uids: Collection[str]) -> GroupBinding:
-        """Return what members that are to be bound wait for together: with those of attempts before, while they wait."""
+        """Return the joint binding of members; they join the binding of earlier attempts that still wait."""
         others = [pod.uid for pod in self._cache.groups.placed(group.key) if pod.uid not in uids]
         before = [found for found in map(self._under_way.get, others) if found is not None]
         binding = next((each for each in before if each.joined_by(uids)), None)
         if binding is None:
             going_back = sum(each.is_given_up for each in before)
-            why_few = ("others are on their way back",) if going_back else ()
+            why_few = ("other members are being requeued",) if going_back else ()
             binding = GroupBinding(group, uids, len(others) - going_back, self._release, *why_few)
         self._under_way.update(dict.fromkeys(uids, binding))
         return binding
 
     async def _fail_all(self, attempts: Sequence[Attempt], status: Status) -> None:
-        """Bring all members back for the same reason."""
+        """Requeue all members with the same status."""
         for attempt in attempts:
             await self._rests.give_way()
             self._failures.handle(attempt, status)
 
     async def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> None:
-        """Bring all members back, each with its reason.
+        """Requeue all members, each with its own reason.
 
         Args:
-            tried: what became of each.
-            attempts: of all members, also those that were not tried.
-            room: whether room is being made for them, and why not.
+            tried: the pass with the result of each member.
+            attempts: the attempts at all members, including members that were not tried.
+            room: the result of preemption.
         """
         if not tried.error.is_success:
             failed, _ = tried.result(room)
@@ -336,7 +338,7 @@ class PodGroupCycle:
         is_enough = tried.is_enough
         for member, status in zip(tried.members, tried.statuses(), strict=True):
             await self._rests.give_way()
-            if not (room.is_success or is_enough):  # else others might take the room that is to be theirs
+            if not (room.is_success or is_enough):  # else other pods might take the capacity kept for them
                 await self._rests.rest_at_the_end()
             if status is member.status:
                 self._fail(member, status, wakers)
@@ -346,7 +348,7 @@ class PodGroupCycle:
                 self._fail_fitting(member, status, node, wakers)
 
     def _fail(self, member: Member, status: Status, wakers: frozenset[str]) -> None:
-        """Bring a member back that found no place."""
+        """Requeue a member without a node."""
         diagnosis = member.decision.diagnosis
         plugins = frozenset({status.plugin} - {""}) or diagnosis.unschedulable_plugins
         self._failures.handle(
@@ -360,7 +362,7 @@ class PodGroupCycle:
     def _fail_fitting(
         self, member: Member, status: Status, nominated_node_name: str, wakers: frozenset[str]
     ) -> None:
-        """Bring a member back that waits for the others of its group."""
+        """Requeue a member that waits for the other members of its group."""
         self._failures.handle(
             member.attempt,
             status,
@@ -369,7 +371,7 @@ class PodGroupCycle:
         )
 
     def _group_of(self, attempts: Sequence[Attempt]) -> tuple[PodGroup, PodGroupPlugin] | Status:
-        """Return the group that these are of and who reads its object, or what is wrong with it."""
+        """Return the group of attempts and the plugin that reads its object, or an error."""
         names = list(dict.fromkeys(attempt.queued.pod.scheduler_name for attempt in attempts))
         if len(names) > 1:
             told = "all pods in a single pod group should have the same .spec.schedulerName set, got: "
@@ -387,8 +389,8 @@ class PodGroupCycle:
 
 
 def _wakers(tried: Pass) -> frozenset[str]:
-    """Return whose events may help a group, whichever of its members they reach.
+    """Return the plugins whose events may help a group, through any of its members.
 
-    What one member lacks may come to be where another is now, or in another placement.
+    Resources that one member needs may become free on the node of another member, or in another placement.
     """
     return tried.refused_by | tried.refused_elsewhere | {tried.plugin.name}

@@ -1,16 +1,16 @@
-"""One decision about a group in the words and numbers that made it, as plain JSON values.
+"""Explains one decision about a pod group as plain JSON values.
 
     {"group": "ns/name", "kind": "scheduling.k8s.io/v1alpha2/podgroups", "minCount": number, "topologyKey": label | null,
      "result": "schedulable" | "unschedulable" | "waiting_on_preemption" | "error" | "gated", "message": text | null,
      "fits": number (of members), "members": [{"pod": "ns/name", "fits": true | false, "node": name | null,
-         "message": text | null (what the member is told), "plugin": name (who refused it, whatever the node)}],
+         "message": text | null (the member's message), "plugin": name (the plugin that rejected it for all nodes)}],
      "placements": [{"name": domain, "nodes": number, "room": number, "fits": number | null, "total": number | null,
          "chosen": true | false}] | null, "searched": number, "victims": ["ns/name"]}
 
-`fits` says that a member found a node while those before it were placed; it may have to wait for the others all the same.
-`placements` are there where a group has to go to one domain, most promising first: `room` is how many members the domain
-could hold at most, `fits` how many found a node in it, null where that was not tried. `searched` is how many decisions it
-took to look for other orders. `victims` would have to leave for the group.
+`fits` of a member is true if it found a node after the members before it; it may still have to wait for other members.
+`placements` is present if the group must be placed in one domain, most promising first: `room` is the maximum number of
+members that the domain could hold, `fits` is the number of members that found a node in it, or null if it was not tried.
+`searched` is the number of decisions in the search for other orders. `victims` are the pods to evict for the group.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _RESULTS = {"scheduled": "schedulable"}
 
 
 def explain_pass(tried: Pass, status: Status, result: str) -> GroupExplanation:
-    """Tell of an attempt at a group.
+    """Explain an attempt at a group.
 
     Args:
-        tried: what became of its members.
-        status: what that means for the group.
-        result: the same, in the metric's word.
+        tried: the pass over its members.
+        status: the status of the group.
+        result: the value of the metric's result label.
     """
     is_placed = status.is_success
     return {
@@ -59,7 +59,7 @@ def explain_pass(tried: Pass, status: Status, result: str) -> GroupExplanation:
 def explain_untried(
     key: GroupKey, group: PodGroup | None, result: str, message: str | None, members: Mapping[str, str]
 ) -> GroupExplanation:
-    """Tell of a group that is not tried; `members` are `namespace/name` -> why each is kept back."""
+    """Explain a group that is not tried; `members` maps `namespace/name` to the reason of each member."""
     return {
         **about(key, group),
         "result": result,
@@ -75,7 +75,7 @@ def explain_untried(
 
 
 def about(key: GroupKey, group: PodGroup | None) -> dict[str, Any]:
-    """Tell which group it is, and what its object asks for."""
+    """Return the identity of a group, and the requirements of its object."""
     return {
         "group": key.key,
         "kind": key.kind,
@@ -85,7 +85,7 @@ def about(key: GroupKey, group: PodGroup | None) -> dict[str, Any]:
 
 
 def brief(explanation: GroupExplanation) -> dict[str, Any]:
-    """Return of a group's explanation what is told with each of its members: how many there are, and how they fare."""
+    """Return the short form of a group's explanation, for the explanations of its members."""
     told = ("group", "kind", "minCount", "topologyKey", "result", "message", "fits")
     return {**{name: explanation[name] for name in told}, "members": len(explanation["members"])}
 
@@ -123,7 +123,7 @@ def _placements(tried: Pass) -> list[dict[str, Any]] | None:
 
 
 def _chosen(tried: Pass, placements: Iterable[SeenPlacement]) -> SeenPlacement | None:
-    """Return the place that the members go to, if the group fits."""
+    """Return the placement of the members, if the group fits."""
     if not tried.is_enough:
         return None
     first = tried.kept[0]

@@ -1,4 +1,4 @@
-"""The last attempt at each group, so that one can ask afterwards why it waits."""
+"""A log of the last attempt at each pod group, for later explanations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod_group import GroupKey
 
 _MOST_MEMBERS: Final = 20_000
-"""Of all groups together, some hundred bytes each; the group that was tried longest ago goes first."""
+"""Maximum number of members of all groups, a few hundred bytes each; the group tried longest ago is evicted first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class PastGroupAttempt:
     """One attempt at a group.
 
     Attributes:
-        at: when it was decided.
-        seconds: how long it took.
-        explanation: of it, as `explain_pass` gives it.
+        at: time of the decision.
+        seconds: duration of the attempt.
+        explanation: the result of `explain_pass`.
     """
 
     at: datetime
@@ -45,7 +45,7 @@ class GroupLog:
         self._members = 0
 
     def note(self, tried: Pass, status: Status, result: str, *, seconds: float) -> None:
-        """Keep an attempt, which is from now on the last one at its group."""
+        """Add an attempt; it becomes the last one at its group."""
         key = tried.group.key
         self._drop(key)
         told = explain_pass(tried, status, result)
@@ -55,11 +55,11 @@ class GroupLog:
             self._drop(next(iter(self._kept)))
 
     def last(self, key: GroupKey) -> PastGroupAttempt | None:
-        """Return the last attempt at a group; None if there was none or it is long ago."""
+        """Return the last attempt at a group; None if there is none or it was evicted."""
         return self._kept.get(key)
 
     def called(self, key: str) -> list[GroupKey]:
-        """Return the groups called `namespace/name` of which there is one."""
+        """Return the logged groups with the name `namespace/name`."""
         return [group for group in self._kept if group.key == key]
 
     def _drop(self, key: GroupKey) -> None:
@@ -69,4 +69,4 @@ class GroupLog:
 
 
 def _size(explanation: Mapping[str, Any]) -> int:
-    return 1 + len(explanation["members"])  # a group that has nowhere to go has no member that was tried
+    return 1 + len(explanation["members"])  # a group without placements has no members here

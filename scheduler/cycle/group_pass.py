@@ -1,4 +1,4 @@
-"""One pass over the members of a group: each is placed on the cluster as those before it leave it, and all is taken back.
+"""One pass over the members of a group: each is placed after the members before it, and all can be undone.
 
 Source:
     kube-scheduler v1.36, schedule_one_podgroup.go, podGroupSchedulingDefaultAlgorithm.
@@ -37,16 +37,16 @@ _ASKED_TO_WAIT: Final = "one or more plugins asked to wait and no plugin rejecte
 
 @dataclass(slots=True)
 class Member:
-    """What a pass came to for one member.
+    """The result of a pass for one member.
 
     Attributes:
-        attempt: whose.
-        decision: about it.
-        snapshot: what was decided on.
-        status: why it was not kept; a success if it was.
-        assumed: where it was put, if it was kept; also when that has been taken back.
-        permitted: what Permit plugins said of that.
-        expected: where it will fit once pods have left that have to.
+        attempt: the attempt at the member.
+        decision: the decision.
+        snapshot: the snapshot of the decision.
+        status: the reason if the member was not assumed; else a success.
+        assumed: the assumed pod, if it was assumed; it stays set after the pass is undone.
+        permitted: the result of the Permit plugins.
+        expected: the node where it fits after the victims are gone.
     """
 
     attempt: Attempt
@@ -59,19 +59,19 @@ class Member:
 
     @property
     def needs_room(self) -> bool:
-        """Whether pods have to leave before it fits."""
+        """Whether pods must be evicted before the member fits."""
         return not self.decision.node_name
 
 
 @dataclass(slots=True)
 class SeenPlacement:
-    """What was found out about one of the places where a group may go.
+    """The results for one placement of a group.
 
     Attributes:
-        placement: which.
-        room: so many members it could hold at most, going by the least that any of them asks for.
-        total: what it scores, or would if it held all members; None if that is not known.
-        fits: how many members found a node there; None if that was not tried.
+        placement: the placement.
+        room: upper bound of the members it can hold, calculated with the smallest request of all members.
+        total: its score, or its score if it held all members; None if it is not known.
+        fits: the number of members that found a node there; None if it was not tried.
     """
 
     placement: Placement
@@ -82,21 +82,21 @@ class SeenPlacement:
 
 @dataclass(slots=True)
 class Pass:
-    """What a pass came to.
+    """The result of a pass.
 
     Attributes:
-        group: of which.
-        plugin: whose kind of group it is.
-        members: those that were tried, in the order they were.
-        error: what broke it off; a success if nothing did.
-        refusal: why the group as a whole is not placed, if it is not.
-        is_taken_back: whether the cluster is as it was before.
-        places: the nodes within which the members may go together, most promising first; None for all nodes.
-        placements: what is known of all such places, in the order in which they are worth a try; None without a choice.
-        refused_elsewhere: the plugins for whose sake members found no place in others of them.
-        searched: how many decisions it took to look for other orders.
-        victims: who has to leave so that the group fits.
-        room: of one that was explored: what was done to make room; None if all that is needed is there.
+        group: the pod group.
+        plugin: the plugin of the group's kind.
+        members: the tried members, in order.
+        error: the error that ended the pass; else a success.
+        refusal: the reason if the group as a whole is not placed.
+        is_taken_back: whether the pass is undone.
+        places: the sets of nodes in which the members may be placed together, most promising first; None for all nodes.
+        placements: the results for all placements, most promising first; None if there is no choice.
+        refused_elsewhere: the plugins that rejected members in other placements.
+        searched: the number of decisions in the search for other orders.
+        victims: the pods to evict so that the group fits.
+        room: result of preemption in `explore`; None if preemption is not needed.
     """
 
     group: PodGroup
@@ -118,12 +118,12 @@ class Pass:
 
     @property
     def assumed(self) -> list[AssumedPod]:
-        """Where the members were put that were kept."""
+        """The assumed members."""
         return [member.assumed for member in self.members if member.assumed is not None]
 
     @property
     def is_enough(self) -> bool:
-        """Whether so many of the group would run that nobody of the group has to wait for others of it."""
+        """Whether enough members fit, so that no member waits for others of the group."""
         return self.error.is_success and any(
             isinstance(member.permitted, Status) or self.plugin.name not in member.permitted
             for member in self.kept
@@ -131,17 +131,17 @@ class Pass:
 
     @property
     def needs_room(self) -> bool:
-        """Whether pods have to leave before the group fits."""
+        """Whether pods must be evicted before the group fits."""
         return any(member.needs_room for member in self.kept)
 
     @property
     def is_placed(self) -> bool:
-        """Whether enough members are where they can be bound at once."""
+        """Whether enough members are assumed on nodes where they can be bound at once."""
         return self.is_enough and not self.needs_room
 
     @property
     def refused_by(self) -> frozenset[str]:
-        """The plugins for whose sake members found no place."""
+        """The plugins that rejected members."""
         found: set[str] = set()
         for member in self.members:
             if member.assumed is None:
@@ -149,19 +149,19 @@ class Pass:
         return frozenset(found)
 
     def waits(self) -> str:
-        """Return why a member that fits is not placed."""
+        """Return the reason why a member that fits is not placed."""
         if self.is_enough:
             return f"{UNSCHEDULABLE}, {WAITING}"
         return f"{UNSCHEDULABLE}, {self.plugin.waiting}, {_ASKED_TO_WAIT}"
 
     def status_of(self, member: Member) -> Status:
-        """Return what a member is told if the group is not placed."""
+        """Return the status of a member if the group is not placed."""
         if member.assumed is None or (self.is_enough and member.needs_room):
             return member.status
         return Status.unschedulable(self.waits())
 
     def statuses(self) -> list[Status]:
-        """Return `status_of` each member, in their order; of many that is much quicker than one after another."""
+        """Return `status_of` each member, in order; for many members this is much faster than single calls."""
         is_enough, waits = self.is_enough, Status.unschedulable(self.waits())
         return [
             member.status if member.assumed is None or (is_enough and member.needs_room) else waits
@@ -169,14 +169,14 @@ class Pass:
         ]
 
     def rejectors(self, member: Member) -> frozenset[str]:
-        """Return the plugins whose events get a member that is brought back another try."""
+        """Return the plugins whose events may requeue a member."""
         status = self.status_of(member)
         if status is not member.status:
             return frozenset({self.plugin.name})
         return frozenset({status.plugin} - {""}) or frozenset(member.decision.diagnosis.unschedulable_plugins)
 
     def result(self, room: Status) -> tuple[Status, str]:
-        """Return what it means for the group that room is made, or cannot be, and the metric's word for it."""
+        """Return the status of the group after preemption with the result `room`, and the metric's result label."""
         if not self.error.is_success:
             told = f"failed to schedule other pod from a pod group: {self.error.message}"
             return Status.failed(told), "error"
@@ -190,15 +190,15 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class PassOptions:
-    """How the members of a group are tried.
+    """Options of a pass over the members of a group.
 
     Attributes:
-        within: the rows of the nodes that they may go to; None is all nodes.
+        within: the rows of the allowed nodes; None means all nodes.
         choose: chooses one of the feasible nodes, instead of Score.
-        makes_room: whether PostFilter is asked where no node is feasible.
-        is_trial: whether neither extenders nor PostFilter are asked, since pods are left out of the snapshot.
-        remembers_rows: whether the caller remembers nodes by their rows.
-        gives_up: whether the pass ends once too few members are left for the group.
+        makes_room: whether PostFilter runs if no node is feasible.
+        is_trial: whether this is a dry run without extenders and PostFilter, because the snapshot lacks some pods.
+        remembers_rows: whether the caller identifies nodes by their rows.
+        gives_up: whether the pass ends when too few members are left for the group.
     """
 
     within: Rows | None = None
@@ -213,15 +213,15 @@ EVERYWHERE: Final = PassOptions()
 
 
 class GroupPasses:
-    """Makes passes.
+    """Runs passes.
 
     Args:
         pods: decides about each member.
-        rests: lets others have a turn, and the attempt rest.
+        rests: yields to the event loop, and pauses the attempt.
 
     Attributes:
-        give_way: lets others have a turn, if it is time.
-        rest: as of `GroupRests`.
+        give_way: yields to the event loop at the end of a time slice.
+        rest: see `GroupRests.rest`.
     """
 
     def __init__(
@@ -235,11 +235,11 @@ class GroupPasses:
         self._cache, self._nominator = cache, nominator
         self._rests = rests
         self.give_way, self.rest = rests.give_way, rests.rest
-        self._kept: dict[str, AssumedPod] = {}  # pod uid -> where a pass put it, until it is taken back
+        self._kept: dict[str, AssumedPod] = {}  # pod uid -> assumed pod of a pass, until it is undone
 
     @asynccontextmanager
     async def undone_if_broken(self) -> AsyncIterator[None]:
-        """Take back what is left of the passes that are made meanwhile, if something raises."""
+        """Undo all passes in the block if it raises."""
         self._kept.clear()
         try:
             yield
@@ -256,13 +256,13 @@ class GroupPasses:
         attempts: Sequence[Attempt],
         options: PassOptions = EVERYWHERE,
     ) -> Pass:
-        """Try members in an order; those that fit stay assumed and reserved, until somebody takes them back.
+        """Try members in order; members that fit stay assumed and reserved until the pass is undone.
 
         Args:
-            group: whose.
-            plugin: of the group's kind.
-            attempts: one for each member.
-            options: how they are tried.
+            group: the pod group.
+            plugin: the plugin of the group's kind.
+            attempts: one attempt for each member.
+            options: the options of the pass.
 
         Raises:
             OverBudgetError: no further member may be tried.
@@ -274,7 +274,7 @@ class GroupPasses:
         async def give_way() -> None:
             await self.give_way()
             self._rests.check()
-            if not options.is_trial:  # else pods are left out, whose room others would be given
+            if not options.is_trial:  # a dry run leaves pods out, and other pods would get their capacity
                 await self._rests.rest_within(self._kept, is_bound_to_nodes=is_bound)
 
         for place, attempt in enumerate(attempts):
@@ -289,7 +289,7 @@ class GroupPasses:
     async def _try(
         self, tried: Pass, attempt: Attempt, give_way: Callable[[], Awaitable[None]], options: PassOptions
     ) -> bool:
-        """Decide about a member, giving plugins the time they need; whether to go on with the next one."""
+        """Decide about a member, with additional time for plugins; return whether to continue with the next member."""
         for _ in range(MOST_TIMES):
             try:
                 decision, snapshot = await self._pods.decide(
@@ -306,7 +306,7 @@ class GroupPasses:
         raise RuntimeError(TOO_OFTEN)
 
     def _take_in(self, tried: Pass, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> bool:
-        """Note what was decided of a member, and keep it where it fits; whether to go on."""
+        """Record the decision about a member, and assume it if it fits; return whether to continue."""
         member = Member(attempt, decision, snapshot, decision.status)
         if decision.node_name or decision.nominated_node_name:
             self._keep(member)
@@ -317,7 +317,7 @@ class GroupPasses:
         return True
 
     def _keep(self, member: Member) -> None:
-        """Assume a member, if Reserve and Permit let it."""
+        """Assume a member, if Reserve and Permit accept it."""
         pod = member.decision.pod
         assumed = member.assumed = self._pods.assume(member.attempt, member.decision)
         self._kept[pod.uid] = assumed
@@ -336,7 +336,7 @@ class GroupPasses:
             member.status = status
 
     async def take_back(self, tried: Pass) -> None:
-        """Let the cluster be as it was before a pass."""
+        """Undo a pass."""
         if tried.is_taken_back:
             return
         tried.is_taken_back = True
@@ -346,17 +346,17 @@ class GroupPasses:
                 self.take_back_one(member.assumed)
 
     def leave(self, uid: str) -> None:
-        """Leave it to the caller to take a member back."""
+        """Leave it to the caller to undo the assumption of a member."""
         self._kept.pop(uid, None)
 
     async def take_all_back(self) -> None:
-        """Let the cluster be as it was before the passes of which anything is left."""
+        """Undo all passes that are not undone yet."""
         for assumed in reversed(list(self._kept.values())):
             await self.give_way()
             self.take_back_one(assumed)
 
     def take_back_one(self, assumed: AssumedPod) -> None:
-        """Let the cluster be as if a member were not where it was put."""
+        """Undo the assumption of one member."""
         self._undo(assumed)
         self._kept.pop(assumed.pod.uid, None)
 

@@ -1,7 +1,7 @@
-"""Which of the places where a group may go together it goes to: the best that holds it, and no more are tried than it takes.
+"""Selects the placement of a group: the best one that holds the group, with as few tries as possible.
 
 Source:
-    kube-scheduler v1.36, schedule_one_podgroup.go, podGroupSchedulingPlacementAlgorithm. There all are tried, in any order.
+    kube-scheduler v1.36, schedule_one_podgroup.go, podGroupSchedulingPlacementAlgorithm, which tries all, in any order.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from scheduler.state.cache import Cache
 
 _JUDGES_ROOM: Final = "NodeResourcesFit"
-"""Who would refuse members in the placements that are not tried: `room_for` is what it goes by."""
+"""The plugin that would reject members in placements that are not tried; `room_for` applies its rule."""
 _SEARCHED: Final = 4
-"""In so many placements, those that score best, other orders are tried where none holds the group at once."""
+"""Number of placements with the best scores in which other orders are tried, if no placement holds the group."""
 NOWHERE: Final = "no feasible placements found"
 
 
 @dataclass(slots=True)
 class _Candidates:
-    """The placements of a group, those to be tried first coming first.
+    """The placements of a group, in the order of the tries.
 
     Attributes:
-        worth_a_try: those whose free room might hold enough members.
-        others: those whose room does not.
-        totals: of the first ones, if they held all members; None if that cannot be told.
-        seen: what is known of each, in that order.
+        worth_a_try: placements whose free capacity may hold enough members.
+        others: placements with too little free capacity.
+        totals: the scores of `worth_a_try` if they held all members; None if they cannot be predicted.
+        seen: placement -> its results, in the same order.
     """
 
     worth_a_try: list[Placement]
@@ -54,7 +54,7 @@ class _Candidates:
     seen: dict[Placement, SeenPlacement] = field(default_factory=dict)
 
     def note(self, rooms: Mapping[int, int]) -> _Candidates:
-        """Take down the room of each, by its id, and what it is expected to score."""
+        """Record the capacity of each placement, by its id, and its predicted score."""
         self.seen = {each: SeenPlacement(each, rooms[id(each)]) for each in (*self.worth_a_try, *self.others)}
         for each, total in zip(self.worth_a_try, self.totals or (), strict=False):
             self.seen[each].total = total
@@ -62,10 +62,10 @@ class _Candidates:
 
 
 class GroupPlacements:
-    """Tries groups in their placements, or on all nodes where they may go anywhere.
+    """Tries groups in their placements, or on all nodes if they have no placements.
 
     Args:
-        passes: tries the members within one.
+        passes: tries the members in one placement.
         cache: the cluster.
         random: breaks ties.
     """
@@ -82,9 +82,9 @@ class GroupPlacements:
         attempts: Sequence[Attempt],
         options: PassOptions = EVERYWHERE,
     ) -> Pass:
-        """Try a group as `GroupPasses.run`, in the best of its placements that holds it.
+        """Try a group as `GroupPasses.run`, in the best placement that holds it.
 
-        If none does, the pass over the most promising one is returned, and why the whole group is refused.
+        If no placement holds it, return the pass over the most promising one, with the reason for the whole group.
         """
         members = [attempt.queued.pod for attempt in attempts]
         snapshot = self._cache.snapshot()
@@ -110,13 +110,13 @@ class GroupPlacements:
         placements: Sequence[Placement],
         snapshot: Snapshot,
     ) -> _Candidates:
-        """Put placements in the order in which they are worth a try, by their room and by what they would score."""
+        """Sort placements by their capacity and their predicted scores."""
         members = [attempt.queued.pod for attempt in attempts]
         needed = max(1, group.min_count - len(self._cache.groups.placed(group.key)))
         slots = room_for(members, snapshot)
         rooms = {id(each): int(slots[each.rows].sum()) for each in placements}
         shuffled = list(placements)
-        self._random.shuffle(shuffled)  # of equals any may be the best
+        self._random.shuffle(shuffled)  # random order among equal placements
         worth = [each for each in shuffled if rooms[id(each)] >= min(needed, len(members))]
         others = [each for each in shuffled if rooms[id(each)] < min(needed, len(members))]
         others.sort(key=lambda each: -rooms[id(each)])
@@ -138,18 +138,18 @@ class GroupPlacements:
         candidates: _Candidates,
         options: PassOptions,
     ) -> Pass:
-        """Try placements until one holds all members, if what the others score cannot be more; else all, and take the best."""
+        """Try placements until one holds all members, if no other can score higher; else try all and take the best."""
         enough: list[tuple[Placement, Sequence[PodInfo]]] = []
         first: Pass | None = None
         refused_by = {*attempts[0].framework.placing.generators}
         if candidates.others:
             refused_by.add(_JUDGES_ROOM)
-        may_rest = not options.is_trial  # else pods are left out, whose room others would be given
+        may_rest = not options.is_trial  # a dry run leaves pods out, and other pods would get their capacity
         count = len(candidates.worth_a_try) + len(candidates.others)
         for placement in candidates.worth_a_try or candidates.others[:1]:
             if first is not None and may_rest:
                 await self._passes.rest(True)
-            # Room is made by hand of the first alone, as the pods' messages come from it.
+            # Only the first placement runs preemption, because the pods' messages come from it.
             within = replace(options, within=placement.rows, makes_room=options.makes_room and first is None)
             tried = await self._passes.run(group, plugin, attempts, within)
             candidates.seen[placement].fits = len(tried.kept)
@@ -195,12 +195,12 @@ class GroupPlacements:
         tried = await self._passes.run(
             group, plugin, attempts, replace(options, within=rows, makes_room=False)
         )
-        tried.places = [rows]  # of equal nodes others may be taken this time, so that too few members fit
+        tried.places = [rows]  # the random choice among equal nodes may differ, so that too few members fit
         return tried
 
 
 def room_for(members: Sequence[PodInfo], snapshot: Snapshot) -> Int64s:
-    """Return int64 (n_nodes,), how many of some pods each node could hold at most, going by the least that any asks for."""
+    """Return int64 (n_nodes,), the maximum number of the pods that fit on each node, with the smallest request of any."""
     slots = snapshot.allocatable[PODS] - snapshot.pod_count
     least = dict(members[0].resources.requests)
     for pod in members[1:]:
@@ -210,7 +210,7 @@ def room_for(members: Sequence[PodInfo], snapshot: Snapshot) -> Int64s:
         if amount > 0:
             allocatable = snapshot.allocatable[resource]
             held = (allocatable - snapshot.requested[resource]) // amount
-            # What a node does not offer may be a device that a claim is made for; that is for filters to say.
+            # A resource that the node lacks may be a device of a claim; the filters decide about it.
             slots = np.where(allocatable > 0, np.minimum(slots, held), slots)
     found: Int64s = np.maximum(slots, 0)
     return found

@@ -1,4 +1,4 @@
-"""When an attempt at a group rests, so that other pods are placed, and whether it can go on afterwards."""
+"""Pauses attempts at groups, so that other pods are placed, and checks whether an attempt can continue afterwards."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
     from scheduler.cycle.shared import Shared
 
 BUDGET_SECONDS: Final = 30.0
-"""When an attempt has used so much of the processor, no further member is tried, and the group is put aside."""
+"""CPU time of an attempt after which no further member is tried and the group is quarantined."""
 _UNIT_SECONDS: Final = 0.05
-"""An attempt that was at work for so long rests after its next pass."""
+"""An attempt that ran for this long pauses after its next pass."""
 _PASS_SECONDS: Final = 0.05
-"""An attempt that was at work for so long rests within a pass, those members assumed that were placed."""
+"""An attempt that ran for this long pauses within a pass; placed members stay assumed."""
 
 
 class ChangedError(SchedulerError):
-    """While an attempt rested, something changed that it cannot go on with: it is to begin anew."""
+    """A change during a pause makes the attempt invalid: it must start again."""
 
 
 @dataclass(slots=True)
 class _UnderWay:
-    """An attempt that may rest.
+    """An attempt that may pause.
 
     Attributes:
-        attempts: at the members.
-        uids: of those, until it is known what becomes of them.
-        began: when it began, or went on after its last rest; seconds of the monotonic clock.
-        nodes: what differs once nodes have changed, as it was when it began.
-        rests: how often it has rested.
-        holds: the uids of the members, while it rests with some of them assumed.
-        is_given_up: whether room of its members was given to another pod.
-        seen: the uids of members that were assumed while it rested.
-        has_released: whether some of those are not any more.
-        tried: the uids of pods that were tried meanwhile, in this order.
+        attempts: the attempts at the members.
+        uids: the uids of the members, until the decision.
+        began: its start, or the end of its last pause; seconds of the monotonic clock.
+        nodes: the result of `_nodes` at its start.
+        rests: the number of pauses.
+        holds: the uids of the assumed members during a pause.
+        is_given_up: whether another pod needs the capacity of its members.
+        seen: the uids of members that were assumed during pauses.
+        has_released: whether any of these is not assumed any more.
+        tried: the uids of pods that were tried meanwhile, in order.
     """
 
     attempts: Sequence[Attempt] = ()
@@ -62,16 +62,16 @@ class _UnderWay:
 
 
 class GroupRests:
-    """Gives way within the attempts at groups, and lets them rest.
+    """Yields to the event loop within attempts at groups, and pauses them.
 
-    In a turn of the event loop that an attempt gives to others the cluster stays as it is. While an attempt rests other
-    attempts are made, also at other groups, and the cluster changes.
+    While an attempt yields to the event loop, the cluster is frozen. During a pause other attempts run, also at other
+    groups, and the cluster changes.
 
     Args:
-        preemptions: what is held of them for an attempt is not held while it rests.
+        preemptions: preemptions held for an attempt; during a pause they are not held.
 
     Attributes:
-        give_way: lets others have a turn, if it is time.
+        give_way: yields to the event loop at the end of a time slice.
     """
 
     def __init__(self, shared: Shared, preemptions: GroupPreemptions) -> None:
@@ -84,23 +84,23 @@ class GroupRests:
         self.give_way = self._turns.give_way
 
     def begin(self) -> None:
-        """Begin an attempt; it does not rest yet."""
+        """Begin an attempt, without pauses at first."""
         self._turns.begin()
         self._under_way = _UnderWay()
 
     def may_rest(self, attempts: Sequence[Attempt]) -> None:
-        """Let the attempt rest from now on; `attempts` are those at its members."""
+        """Allow pauses from now on; `attempts` are the attempts at the members."""
         mine = self._under_way
         mine.attempts, mine.uids = attempts, frozenset(attempt.queued.pod.uid for attempt in attempts)
         mine.began, mine.is_given_up, mine.nodes = self._now(), False, self._nodes()
 
     def end(self) -> None:
-        """Say that it is known what becomes of the members."""
+        """Record that the members are decided."""
         self._under_way.uids = ()
 
     @property
     def count(self) -> int:
-        """How often the attempt has rested."""
+        """The number of pauses of the attempt."""
         return self._under_way.rests
 
     @property
@@ -109,15 +109,15 @@ class GroupRests:
         return self._under_way.nodes == self._nodes()
 
     def is_there(self, uid: str) -> bool:
-        """Whether a member is still to be placed, or on its way."""
+        """Return whether a member is still to be placed or bound."""
         return self._queue.newest(uid) is not None
 
     def check(self) -> None:
-        """Look whether the next member may be tried.
+        """Check whether the next member may be tried.
 
         Raises:
-            OverBudgetError: the attempt has used more than it may.
-            ChangedError: another pod needs room of its members.
+            OverBudgetError: the attempt exceeded its budget.
+            ChangedError: another pod needs the capacity of its members.
         """
         if self._under_way.is_given_up:
             raise ChangedError
@@ -128,29 +128,29 @@ class GroupRests:
             )
 
     async def rest(self, is_bound_to_nodes: bool) -> None:
-        """Let other pods be placed between two passes, if the attempt was at work for long; nothing of it may be assumed.
+        """Pause between two passes if the attempt ran for long; no member may be assumed.
 
         Args:
-            is_bound_to_nodes: whether it remembers nodes by their rows.
+            is_bound_to_nodes: whether the attempt identifies nodes by their rows.
 
         Raises:
-            ChangedError: the members or the nodes are others now.
+            ChangedError: the members or the nodes changed.
         """
         if self._steps.observed(self._now() - self._under_way.began >= _UNIT_SECONDS):
             await self._rest(holds=False, is_bound_to_nodes=is_bound_to_nodes)
 
     async def rest_within(self, kept: Iterable[str], *, is_bound_to_nodes: bool) -> None:
-        """Rest likewise within a pass.
+        """Pause within a pass if the attempt ran for long.
 
-        The members that the pass has placed stay assumed, as members that wait at Permit do, so that their room is not
-        given to others. The binding cycle looks again at nodes that others changed.
+        Members that the pass placed stay assumed, as members that wait at Permit, so that no other pod gets their
+        capacity. The binding cycle checks changed nodes again.
 
         Args:
-            kept: the uids of those members.
-            is_bound_to_nodes: whether it remembers nodes by their rows.
+            kept: the uids of the assumed members.
+            is_bound_to_nodes: whether the attempt identifies nodes by their rows.
 
         Raises:
-            ChangedError: the members or the nodes are others now, or another pod needs room of its members.
+            ChangedError: the members or the nodes changed, or another pod needs the capacity of its members.
         """
         mine = self._under_way
         if not self._steps.observed(self._now() - mine.began >= _PASS_SECONDS):
@@ -167,24 +167,24 @@ class GroupRests:
             raise ChangedError
 
     async def rest_at_the_end(self) -> None:
-        """Rest likewise once it is known what becomes of the members; nothing of the attempt may be assumed."""
+        """Pause after the members are decided, if the attempt ran for long; no member may be assumed."""
         if self._steps.observed(self._now() - self._under_way.began >= _UNIT_SECONDS):
             await self._go_to_rest(holds=False)
 
     def released(self, uid: str) -> None:
-        """Note that a member is assumed no more."""
+        """Record that a member is not assumed any more."""
         mine = self._under_way
         mine.has_released = mine.has_released or uid in mine.seen
 
     def note_tried(self, uid: str) -> None:
-        """Note that a pod is tried while an attempt rests with members assumed: it may miss their room."""
+        """Record that a pod is tried during a pause with assumed members: it may lack their capacity."""
         for attempt in self._holding.values():
             attempt.tried[uid] = None
 
     async def activate_tried(self, bus: EventBus) -> None:
-        """Have pods tried again that were tried while members were assumed that are not any more.
+        """Requeue pods that were tried while released members were assumed.
 
-        Nobody else: of two groups that wait for the same room each would wake the other again and again.
+        Other pods are not requeued, because two groups that need the same capacity would requeue each other without end.
         """
         mine = self._under_way
         if mine.has_released:
@@ -195,7 +195,7 @@ class GroupRests:
         mine.tried.clear()
 
     def let_go(self, uid: str) -> bool:
-        """Give up the attempt that has a pod assumed, for another pod that needs its room; False if there is none."""
+        """Abort the attempt that assumed a pod, because another pod needs its capacity; False if there is none."""
         for attempt in (self._under_way, *self._holding.values()):
             if uid in attempt.uids and self._cache.state_of(uid) is PodState.ASSUMED:
                 attempt.is_given_up = True
@@ -213,7 +213,9 @@ class GroupRests:
 
     async def _go_to_rest(self, *, holds: bool) -> None:
         mine = self._under_way
-        _ = self._cache.snapshot().names  # once nodes have changed, those of this snapshot cannot be read
+        _ = (
+            self._cache.snapshot().names
+        )  # read now, because this snapshot's nodes become invalid with a change of nodes
         with self._preemptions.not_held():
             await rest(holds=holds)
         self._freeze.begin()
@@ -221,11 +223,11 @@ class GroupRests:
         mine.began, mine.rests, self._under_way = self._now(), mine.rests + 1, mine
 
     def _nodes(self) -> tuple[int, int]:
-        """Return what differs once nodes have changed: that the last row went is no change of a row."""
+        """Return a value that changes with nodes; the removal of the last row is not in the change log."""
         return self._cache.table.n_nodes, self._cache.table.node_changes.end
 
     def _is_as_it_was(self, attempt: Attempt, kept: Collection[str]) -> bool:
-        """Whether a member is still to be placed, and as it was when the attempt at it began."""
+        """Return whether a member is still to be placed, and unchanged since the start of its attempt."""
         pod = attempt.queued.pod
         newest = self._queue.newest(pod.uid)
         return (

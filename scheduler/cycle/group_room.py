@@ -1,4 +1,4 @@
-"""Has pods leave for a group, if the whole group fits without them: that is tried before anybody is evicted."""
+"""Preempts pods for a group, after a dry run showed that the whole group fits without them."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _OF_NODES_ALONE: Final = frozenset({"NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity"})
-"""The plugins whose refusal of a node stays whatever pods leave."""
-_CHANGED: Final = "the cluster changed while room was looked for"
+"""The plugins whose rejections of nodes do not depend on the pods there."""
+_CHANGED: Final = "the cluster changed during the search for victims"
 
 
 class GroupRoom:
-    """Makes room for groups.
+    """Runs preemption for groups.
 
     Args:
         cache: the cluster.
         placements: tries the members.
-        passes: takes that back.
-        rests: lets other pods be placed between two trials.
-        preemptions: has pods leave.
+        passes: undoes the tries.
+        rests: pauses the attempt between two dry runs.
+        preemptions: evicts victims.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class GroupRoom:
         self._rests, self._preemptions = rests, preemptions
 
     async def make(self, tried: Pass, attempts: Sequence[Attempt]) -> Status:
-        """Have pods leave if the whole group fits without them; a success says that they do.
+        """Preempt pods if the whole group fits without them; return a success if the preemption started.
 
         Raises:
             OverBudgetError: no further member may be tried.
-            ChangedError: the attempt is to begin anew.
+            ChangedError: the attempt must start again.
         """
         asked = attempts[0].framework.group_post_filter
         if asked is None:
@@ -77,12 +77,12 @@ class GroupRoom:
         except (OverBudgetError, ChangedError):
             raise
         except Exception as error:
-            logger.exception("Plugin failed to make room for a group", extra={"plugin": asked.name})
-            return Status.failed(f'plugin "{asked.name}" failed to make room: {error}', error)
+            logger.exception("Plugin failed to preempt pods for a group", extra={"plugin": asked.name})
+            return Status.failed(f'plugin "{asked.name}" failed to preempt pods: {error}', error)
         if isinstance(victims, Status):
             return victims
         tried.victims = victims
-        # Who fitted last fits once the victims have left; until then others are to leave the room alone.
+        # The members fit after the victims are gone; until then the nominations keep the capacity for them.
         for member in tried.members:
             member.expected = trials.nodes.get(member.attempt.queued.pod.uid, "")
         self._preemptions.start_for_group(tried.group, members, victims, asked.name)
@@ -90,10 +90,10 @@ class GroupRoom:
 
 
 class _Trials:
-    """Tries a group on the cluster without some pods.
+    """Dry runs of a group on the cluster without some pods.
 
     Attributes:
-        nodes: uid -> where the member would go, when the group last fitted.
+        nodes: uid -> node of the member in the last dry run that fitted.
     """
 
     def __init__(
@@ -107,31 +107,31 @@ class _Trials:
     ) -> None:
         self._cache, self._placements, self._passes, self._rests = cache, placements, passes, rests
         self._tried, self._attempts = tried, attempts
-        self._open: tuple[int, Bools] | None = None  # changes of nodes by then, and the nodes
-        self._fitted_after = -1  # rests, when the group last fitted
+        self._open: tuple[int, Bools] | None = None  # (end of the log of node changes, nodes)
+        self._fitted_after = -1  # number of pauses at the last dry run that fitted
         self.nodes: dict[str, str] = {}
 
     async def fits_without(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
-        """Return the nodes where members would go without some pods; None if too few of them would."""
+        """Return the nodes of the members in a dry run without some pods; None if too few members fit."""
         await self._rests.rest(False)
         return await self._try(pods)
 
     async def confirmed(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo] | Status:
-        """Return the victims that are still there, if the group fits without them on the cluster as it is by now."""
+        """Return the victims that still exist, if the group fits without them on the current cluster."""
         if self._fitted_after == self._rests.count:
             return victims
         left = [pod for pod in victims if self._cache.pod(pod.uid) is not None]
         return Status.unschedulable(_CHANGED) if await self._try(left) is None else left
 
     async def _open_nodes(self) -> Bools:
-        """Return bool (n_nodes,), the nodes that some member may go to whatever pods leave."""
+        """Return bool (n_nodes,), the nodes that are possible for any member after an eviction of pods."""
         if self._open is None or self._open[0] != self._cache.table.node_changes.end:
             self._open = self._cache.table.node_changes.end, await self._found_open()
         return self._open[1]
 
     async def _found_open(self) -> Bools:
         n_nodes = self._cache.table.n_nodes
-        if not self._rests.has_same_nodes:  # rows may be others than those that the members were tried on
+        if not self._rests.has_same_nodes:  # rows may differ from those of the tried members
             return np.ones(n_nodes, dtype=np.bool_)
         found = np.zeros(n_nodes, dtype=np.bool_)
         for member in self._tried.members:
@@ -140,7 +140,7 @@ class _Trials:
         return found
 
     def _may_fit(self, nodes: Bools) -> bool:
-        """Whether nodes have enough room by counting, so that it is worth while to try one member after another."""
+        """Return whether nodes have enough free capacity for the group, as a cheap check before a dry run."""
         members = [attempt.queued.pod for attempt in self._attempts]
         needed = max(1, self._tried.group.min_count - len(self._cache.groups.placed(self._tried.group.key)))
         return int(room_for(members, self._cache.snapshot())[nodes].sum()) >= needed
@@ -158,7 +158,7 @@ class _Trials:
             )
             await self._passes.take_back(trial)
         if not trial.error.is_success:
-            raise PluginError(trial.error)  # whether it fits is not known
+            raise PluginError(trial.error)  # the result is unknown
         if not trial.is_enough:
             return None
         self._fitted_after = self._rests.count

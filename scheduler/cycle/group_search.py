@@ -1,8 +1,8 @@
-"""Looks on where trying the members of a group once, in their order, did not place enough of them.
+"""Searches for other ways to place a group, if one pass over its members in order did not place enough of them.
 
-What comes early takes what others need. So members are tried again in other orders, each on the node that it fills best;
-then with second thoughts: one that finds no node makes those before it go elsewhere. All that ends after so many decisions
-as are set.
+Members that are placed early may use capacity that other members need. So members are tried in other orders, each on
+the node with the least free capacity afterwards. Then backtracking follows: if a member finds no node, the members
+before it are moved. The number of decisions is limited.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from scheduler.state.cache import Cache
 
 _DECISIONS: Final = 600
-"""So many in all; each takes some tenths of a millisecond, and more the more terms a member has."""
+"""Maximum number of decisions; each takes a few tenths of a millisecond, and more for members with many terms."""
 _BRANCHES: Final = 4
-"""So many nodes of one member at most."""
+"""Maximum number of nodes that are tried for one member."""
 
 
 class GroupSearch:
-    """Searches; nothing is evicted by it.
+    """Searches without preemption.
 
     Args:
         passes: tries members.
@@ -44,18 +44,18 @@ class GroupSearch:
     async def run(
         self, tried: Pass, attempts: Sequence[Attempt], options: PassOptions = EVERYWHERE
     ) -> tuple[Pass | None, int]:
-        """Look for a way to place enough members.
+        """Search for a way to place enough members.
 
         Args:
-            tried: the pass that did not; it has been taken back.
-            attempts: one for each member.
-            options: of `GroupPasses.run`.
+            tried: the pass that placed too few; it is undone.
+            attempts: one attempt for each member.
+            options: options for `GroupPasses.run`.
 
         Returns:
-            A pass that does, its members assumed, None if none was found; and how many decisions that took.
+            A pass that places enough members and assumes them, or None; and the number of decisions.
         """
         if _are_alike([attempt.queued.pod for attempt in attempts]):
-            return None, 0  # whoever of them comes first, the same is left
+            return None, 0  # the order of identical pods makes no difference
         spent = 0
         options = replace(options, makes_room=False)
         orders = await self._orders(tried, attempts)
@@ -76,14 +76,14 @@ class GroupSearch:
         return backtracked, spent + search.spent
 
     async def _orders(self, tried: Pass, attempts: Sequence[Attempt]) -> list[list[Attempt]]:
-        """Return orders that are worth a try, the most promising first."""
+        """Return the orders to try, the most promising first."""
         snapshot = self._cache.snapshot()
         choices: dict[int, int] = {}
         for member in tried.members:
             await self._passes.give_way()
             choices[id(member.attempt)] = len(member.decision.diagnosis.feasible) or snapshot.n_nodes
         sizes: dict[int, float] = {}
-        largest: dict[str, int] = {}  # resource -> what the largest node has of it
+        largest: dict[str, int] = {}  # resource -> largest allocatable amount of a node
         for attempt in attempts:
             await self._passes.give_way()
             sizes[id(attempt)] = _share(attempt.queued.pod, snapshot, largest)
@@ -99,10 +99,10 @@ class GroupSearch:
 
 
 class _Backtracking:
-    """Places members one after another; where one finds no node, the one before goes elsewhere.
+    """Places members in order; if one finds no node, the member before it is moved.
 
     Attributes:
-        spent: how many decisions there were.
+        spent: the number of decisions.
     """
 
     def __init__(self, passes: GroupPasses, tried: Pass, most: int, options: PassOptions) -> None:
@@ -113,9 +113,9 @@ class _Backtracking:
         self.spent = 0
 
     async def run(self, order: Sequence[Attempt], needed: int) -> Pass | None:
-        """Return a pass that places so many members as are needed, if one is found in time."""
+        """Return a pass that places `needed` members, or None without one within the limit."""
         placed: list[Member] = []
-        used: list[list[int]] = [[] for _ in order]  # of each member in the order, the rows it has been on
+        used: list[list[int]] = [[] for _ in order]  # by member in the order, the rows tried for it
         at = 0
         while at >= 0 and self.spent < self._most:
             if len(placed) >= needed and at == len(order):
@@ -139,7 +139,7 @@ class _Backtracking:
         return None
 
     async def _step_back(self, order: Sequence[Attempt], placed: list[Member], used: list[list[int]]) -> int:
-        """Take the last member back that was placed; return its place in the order, -1 if there is none."""
+        """Undo the last placed member; return its position in the order, or -1 without one."""
         if not placed:
             return -1
         last = placed.pop()
@@ -150,7 +150,7 @@ class _Backtracking:
         return place
 
     async def _place(self, attempt: Attempt, used: list[int]) -> Member | None:
-        """Put a member on a node that it has not been on, and none like it; None if there is no other."""
+        """Place a member on a node that differs from its earlier nodes; None if there is no such node."""
         self.spent += 1
 
         def choose(pod: PodInfo, feasible: Rows, snapshot: Snapshot) -> int | None:
@@ -170,7 +170,7 @@ class _Backtracking:
         return tried.members[0] if tried.kept else None
 
     async def _with_the_rest(self, order: Sequence[Attempt], placed: list[Member]) -> Pass:
-        """Return one pass of those who were placed and, tried after them, those who were left out."""
+        """Return one pass with the placed members, followed by tries of the skipped members."""
         done = {id(member.attempt) for member in placed}
         rest = [attempt for attempt in order if id(attempt) not in done]
         found = await self._passes.run(self._tried.group, self._tried.plugin, rest, self._options)
@@ -182,7 +182,7 @@ class _Backtracking:
 
 
 def tightest(pod: PodInfo, feasible: Rows, snapshot: Snapshot) -> int:
-    """Return the feasible row of which a pod leaves the least, going by the resource of which least would be left."""
+    """Return the feasible row with the smallest free share after the placement, over the pod's scarcest resource."""
     left = np.ones(len(feasible))
     for resource, amount in pod.resources.requests.items():
         allocatable = snapshot.allocatable[resource][feasible]
@@ -192,7 +192,7 @@ def tightest(pod: PodInfo, feasible: Rows, snapshot: Snapshot) -> int:
 
 
 def _unlike(feasible: Rows, used: Sequence[int], snapshot: Snapshot) -> Rows:
-    """Return those rows that have not been used, and whose free cpu, memory and labels are no used one's."""
+    """Return the unused rows whose free resources, and absence of pods, differ from all used rows."""
     if not used:
         return feasible
 
@@ -210,12 +210,12 @@ def _unlike(feasible: Rows, used: Sequence[int], snapshot: Snapshot) -> Rows:
 
 
 def _share(pod: PodInfo, snapshot: Snapshot, largest: dict[str, int]) -> float:
-    """Return the largest share that a pod asks for of what the largest node has of a resource.
+    """Return the pod's largest request of a resource, as a share of the largest node.
 
     Args:
-        pod: which.
+        pod: the pod.
         snapshot: the cluster.
-        largest: resource -> what the largest node has; what is missing is added.
+        largest: cache of resource -> largest allocatable amount of a node; missing entries are added.
     """
     share = 0.0
     for resource, amount in pod.resources.requests.items():

@@ -1,4 +1,4 @@
-"""What would be decided of a pod if it were its turn now: every node is judged, and nothing comes of it."""
+"""Evaluates a pod hypothetically: the decision that the scheduler would make now, on every node and without effects."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def judge(
     makes_room: bool = True,
     gives_way: bool = False,
 ) -> tuple[Decision, Explanation]:
-    """Return a decision, and what is told of it; extenders are not asked.
+    """Return a decision and its explanation; extenders are not called.
 
     Args:
         framework: the pod's profile.
-        pod: which is on no node; see `unplaced`.
+        pod: a pod that is on no node; see `unplaced`.
         snapshot: the cluster.
-        nominated: row -> other pods of equal or higher priority that are expected there soon.
-        details: asks the plugins for more about refusals.
-        avoided: row -> why, of nodes that are taken only if no other is feasible.
-        makes_room: look for pods that could be evicted. Not in a daemon, where they would be.
-        gives_way: raise what plugins need time for, instead of doing it at once.
+        nominated: row -> other pods of equal or higher priority that are nominated to the node.
+        details: calls the plugins for details of rejections.
+        avoided: row -> reason, of nodes that are chosen only if no other node is feasible.
+        makes_room: whether to run preemption. Not for a daemon, where preemption evicts pods.
+        gives_way: whether to raise NeedsTime instead of doing the plugins' work at once.
 
     Raises:
-        NeedsTime: a plugin needs more time than one turn of the event loop, and this gives way.
+        NeedsTime: a plugin needs more time than one turn of the event loop, and `gives_way` is set.
     """
     decision = schedule_pod(
         framework,
@@ -67,9 +67,9 @@ def judge(
 
 
 def unplaced(pod: PodInfo, snapshot: Snapshot) -> tuple[PodInfo, Snapshot]:
-    """Return a pod that is on a node as if it were on none yet, and the cluster without it.
+    """Return a pod on a node as if it were pending, and the cluster without it.
 
-    Its volumes and the devices of its claims stay what and where they are.
+    Its volumes and the devices of its claims stay bound and allocated.
     """
     row = snapshot.row_of(pod.node_name)
     there = [] if row is None else [(row, each) for each in snapshot.pods_on(row) if each.uid == pod.uid]

@@ -1,15 +1,14 @@
-"""Notices pods of ours that a kubelet rejected after they were bound, and lets their nodes rest.
+"""Finds pods of this scheduler that a kubelet rejected after their Binding, and pauses the nodes.
 
-A rejected pod has failed, and failed pods are not watched: it leaves the watch as a deleted one does. So a pod that
-leaves its node without having run, and without having been asked to go, is read once more. That costs a request for
-such pods only.
+A rejected pod has failed, and failed pods are not watched: the watch reports a deletion. So a pod that leaves its node
+without having run, and without a deletion request, is read again. Only such pods cost a request.
 
-Only of pods that we placed: whoever may create pods can put one on any node, under any schedulerName, that its kubelet
-must reject. And what is wrong with the pod alone says nothing of its node, which does not rest for it.
+Only pods placed by this scheduler count, because pod creators can put a pod that the kubelet must reject on any node,
+with any schedulerName. A node is not paused for a problem of the pod alone.
 
 Source:
-    kubelet v1.36, pkg/kubelet/kubelet.go, rejectPod: phase Failed, the reason of whichever check refused, and a message
-    that begins with "Pod was rejected: ". Older kubelets know the reasons, not the message.
+    kubelet v1.36, pkg/kubelet/kubelet.go, rejectPod: phase Failed, the reason of the failed check, and a message that
+    begins with "Pod was rejected: ". Older kubelets set the reasons, but not the message.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ logger = logging.getLogger(__name__)
 _MESSAGE = "Pod was rejected: "
 _NO_ROOM = "OutOf"
 _REASONS = frozenset({"NodeAffinity", "NodePorts", "NodeName", "NodeUnschedulable", "TaintToleration"})
-"""What a kubelet's own look at the pod calls the rest. Source: kubelet v1.36, pkg/kubelet/lifecycle/predicate.go."""
+"""Other reasons of a kubelet's admission. Source: kubelet v1.36, pkg/kubelet/lifecycle/predicate.go."""
 _OF_THE_POD = frozenset(
     {
         "AppArmor",
@@ -46,17 +45,17 @@ _OF_THE_POD = frozenset(
         "SysctlForbidden",
     }
 )
-"""Reasons that lie in what the pod asks for and no scheduler looks at. Source: kubelet v1.36, pkg/kubelet/lifecycle,
+"""Reasons in the pod spec that no scheduler checks. Source: kubelet v1.36, pkg/kubelet/lifecycle,
 handlers.go and predicate.go; pkg/kubelet/sysctl/allowlist.go."""
 
 
 class KubeletRejections:
-    """Asks what became of pods that left their nodes too early.
+    """Reads pods that left their nodes too early.
 
     Args:
         reader: reads pods.
-        reporter: tells users.
-        is_leading: whether we are who binds; else nothing is asked.
+        reporter: reports rejections to users.
+        is_leading: returns whether this process is the leader; otherwise no pod is read.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class KubeletRejections:
         self._unasked: asyncio.Queue[PodInfo] = asyncio.Queue()
 
     def left(self, pod: PodInfo) -> None:
-        """Note that a pod left the node where we put it, as it was seen last."""
+        """Record that a pod left the node where this scheduler placed it; `pod` is its last version."""
         has_run = pod.pod.status.phase == "Running"
         if (
             pod.scheduler_name in self._profiles
@@ -81,7 +80,7 @@ class KubeletRejections:
             self._unasked.put_nowait(pod)
 
     async def run(self) -> NoReturn:
-        """Ask of one pod after the other, until cancelled."""
+        """Read one pod after another, until cancelled."""
         while True:
             pod = await self._unasked.get()
             try:
@@ -89,7 +88,7 @@ class KubeletRejections:
                 newest = await self._steps.outside(f"read {pod.key}", ask, PodInfo)
             except (ApiError, ObjectError) as error:
                 fields = {"pod": pod.key, "node": pod.node_name, "error": str(error)}
-                logger.warning("Cannot learn whether the kubelet rejected the pod", extra=fields)
+                logger.warning("Cannot determine whether the kubelet rejected the pod", extra=fields)
                 continue
             if newest is not None and newest.uid == pod.uid and is_rejected(newest):
                 self._note(newest)
@@ -98,7 +97,7 @@ class KubeletRejections:
         reason, message = pod.pod.status.reason, pod.pod.status.message.removeprefix(_MESSAGE)
         why = f"{reason}: {message}" if message else reason
         seconds = 0.0
-        is_there = self._cache.table.row_of(pod.node_name) is not None  # it may have gone since
+        is_there = self._cache.table.row_of(pod.node_name) is not None  # the node may have been deleted
         if is_there and reason not in _OF_THE_POD:
             seconds = self._cache.pauses.rejected(
                 pod.node_name, f"its kubelet rejected pod {pod.key}: {why}", at=self._steps.clock.monotonic()
@@ -110,7 +109,7 @@ class KubeletRejections:
 
 
 def is_rejected(pod: PodInfo) -> bool:
-    """Say whether a kubelet refused to run the pod at all."""
+    """Return whether a kubelet rejected the pod before it ran."""
     status = pod.pod.status
     return (
         bool(pod.node_name)

@@ -1,8 +1,8 @@
-"""A choice is looked at once more, right before its Binding goes out: the cluster may have moved on meanwhile.
+"""Checks an assumed pod again right before its Binding, because the cluster may have changed.
 
-Permit and PreBind may have taken minutes. What our own other choices did to the node is no reason, since each of them
-was judged with this one counted; what others did is: the node is cordoned, smaller or gone, or somebody else put a pod
-there. Only then is the node judged again.
+Permit and PreBind may take minutes. Other decisions of this scheduler need no check, because they counted the assumed
+pod. Other changes do: the node was cordoned, reduced or deleted, or another client placed a pod there. Only then the
+node is evaluated again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def is_ours(assumed: AssumedPod, newest: PodInfo | None) -> bool:
-    """Say whether a pod, as the API server last showed it, is still there, still the same, and still to be bound."""
+    """Return whether the newest version of a pod exists, has the same uid, and is still to be bound."""
     return (
         newest is not None
         and newest.uid == assumed.pod.uid
@@ -33,9 +33,9 @@ def is_ours(assumed: AssumedPod, newest: PodInfo | None) -> bool:
 
 
 def last_look(cache: Cache, assumed: AssumedPod) -> Status:
-    """Return a success if the node can still run the pod, else a rejection by nobody: another node may do.
+    """Return a success if the pod still fits on its node, else a rejection without a plugin: another node may fit.
 
-    What a plugin does wrong is returned as its error.
+    A failure of a plugin is returned as its error.
     """
     name = assumed.node_name
     if cache.disturbances(name) == assumed.disturbances:
@@ -43,7 +43,7 @@ def last_look(cache: Cache, assumed: AssumedPod) -> Status:
     snapshot = cache.snapshot()
     row = snapshot.row_of(name)
     if row is None:
-        return Status.unschedulable(f"node {name} is gone")
+        return Status.unschedulable(f"node {name} was deleted")
     filtering = assumed.attempt.framework.filtering
     counted = cache.pod(assumed.pod.uid)
     without = snapshot.overlay(remove=[(row, counted)] if counted is not None else [])

@@ -1,8 +1,8 @@
 """Attempts that need more time than one turn of the event loop.
 
-A plugin that raises NeedsTime ends the attempt without a verdict. The pod stays in flight, the plugin's work is done in
-slices between attempts at other pods, and then the attempt begins again on the cluster as it is by then. While other pods
-wait, long attempts get at most half of the time.
+A plugin that raises NeedsTime interrupts the attempt. The pod stays in flight, the plugin's work runs in slices between
+attempts at other pods, and then the attempt starts again on the current cluster. While other pods wait, long attempts
+get at most half of the time.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ FAILED: Final = "failed"
 OVER_BUDGET: Final = "over_budget"
 
 _AT_ONCE: Final = 4
-"""So many attempts are advanced in turn; the others wait in line, so that the first ones end before all are half done."""
+"""Number of attempts that are advanced in turn; others wait, so that the first attempts end soon."""
 
 
 @dataclass(eq=False, slots=True)
 class LongAttempt:
-    """One attempt, from its first NeedsTime until it has ended.
+    """One attempt, from its first NeedsTime until its end.
 
     Attributes:
-        attempt: the attempt, with the time at which it first began.
-        usage: what it has used in all.
-        plugin: the plugin that needs time, and where it was asked.
+        attempt: the attempt, with the time of its first start.
+        usage: the total CPU time that it used.
+        plugin: the plugin that needs time, and its extension point.
         steps: that plugin's work.
-        began: when the pod was last tried, in seconds of the monotonic clock.
-        is_under_way: whether the pod is being tried at this moment.
+        began: the last start of the attempt, in seconds of the monotonic clock.
+        is_under_way: whether the pod is being tried now.
     """
 
     attempt: Attempt
@@ -71,13 +71,13 @@ class LongAttempt:
 
 
 class LongAttempts:
-    """Keeps the attempts that need time, and does their work.
+    """Stores the attempts that need time, and runs their work.
 
     Args:
-        failures: brings back pods whose attempt used up its budget, or whose plugin failed.
+        failures: requeues pods whose attempt exceeded its budget, or whose plugin failed.
 
     Attributes:
-        ready: those whose work is done: their pods are to be tried again before any other.
+        ready: attempts whose work is done: their pods are tried again before other pods.
     """
 
     def __init__(self, shared: Shared, failures: FailureHandler) -> None:
@@ -87,10 +87,10 @@ class LongAttempts:
         self._stopwatch = self._steps.stopwatch(shared.clock).monotonic
         self._failures = failures
         self.ready: deque[LongAttempt] = deque()
-        self._advanced: deque[LongAttempt] = deque()  # at most `_AT_ONCE`; the first has its turn next
+        self._advanced: deque[LongAttempt] = deque()  # at most `_AT_ONCE`; the first is advanced next
         self._line: deque[LongAttempt] = deque()
-        self._looked_at = 0  # place in the line
-        self._known: dict[str, LongAttempt] = {}  # pod uid -> attempt that has not ended
+        self._looked_at = 0  # position in the line
+        self._known: dict[str, LongAttempt] = {}  # pod uid -> unfinished attempt
         self._due = 0.0
 
     def __contains__(self, uid: object) -> bool:
@@ -101,17 +101,17 @@ class LongAttempts:
 
     @property
     def has_work(self) -> bool:
-        """Whether there is work to be done in slices."""
+        """Whether any attempt has work left."""
         return bool(self._advanced or self._line)
 
     @property
     def is_due(self) -> bool:
-        """Whether other pods have had as much time as long attempts had last."""
+        """Whether other pods have had as much time as the last slice of long attempts."""
         return self._now() >= self._due
 
     def take_up(self, attempt: Attempt, needs: NeedsTime) -> None:
-        """Keep an attempt that a plugin needs time for; a new one goes to the end of the line."""
-        assert needs.plugin is not None, "the runtime says whose NeedsTime it is"
+        """Store an attempt that needs time; a new attempt goes to the end of the line."""
+        assert needs.plugin is not None, "the runtime sets the plugin of NeedsTime"
         uid, now = attempt.queued.pod.uid, self._now()
         long = self._known.get(uid)
         if long is None:
@@ -122,14 +122,14 @@ class LongAttempts:
         else:
             long.attempt, long.plugin, long.steps = attempt, needs.plugin, needs.steps
             long.is_under_way = False
-            self._advanced.append(long)  # where it was: it is to end before others are begun with
+            self._advanced.append(long)  # it continues before other attempts begin
         if needs.is_unlimited:
             long.usage.limit = inf
         self._due = max(self._due, 2 * now - long.began)
         self._queue.needs_time(uid, f"{needs.plugin[0].name} needs more time")
 
     def again(self) -> LongAttempt | None:
-        """Return the next attempt whose pod is to be tried again; None if there is none. `settle` must follow."""
+        """Return the next attempt whose pod is tried again, or None. The caller must call `settle` afterwards."""
         while self.ready:
             long = self.ready.popleft()
             if self._queue.begin_again(long.pod.uid) is not None:
@@ -139,25 +139,25 @@ class LongAttempts:
         return None
 
     def settle(self, long: LongAttempt) -> None:
-        """Note that a pod was tried again: the attempt has ended, unless it needs time once more."""
+        """Record that a pod was tried again: the attempt has ended, unless it needs more time."""
         if long.is_under_way:
             is_aside = self._queue.place_of(long.pod.uid) is Place.BACKOFF and long.queued.put_aside_seconds
             self._end(long, OVER_BUDGET if is_aside else DECIDED)
 
     def first(self) -> LongAttempt:
-        """Return the attempt whose turn it is; there must be work."""
+        """Return the attempt to advance next; `has_work` must be true."""
         while self._line and len(self._advanced) < _AT_ONCE:
             self._advanced.append(self._line.popleft())
         return self._advanced[0]
 
     def advance(self) -> None:
-        """Do a slice of the work of the attempt whose turn it is; there must be work."""
+        """Run a slice of work of the next attempt; `has_work` must be true."""
         long, began = self.first(), self._now()
         self._advanced.popleft()
         self._look_at_line()
         try:
             is_done = self._is_outdated(long) or self._budget.stretch_of(long.usage, self._work, long)
-        except Exception as error:  # noqa: BLE001  # whatever an author's code raises
+        except Exception as error:  # noqa: BLE001  # a plugin may raise any exception
             self._give_up(long, long.attempt.framework.failure(*long.plugin, error), FAILED)
         else:
             if is_done:
@@ -171,19 +171,19 @@ class LongAttempts:
         self._due = 2 * now - began
 
     def forget(self, long: LongAttempt) -> None:
-        """Let go of an attempt that broke by a mistake of ours, wherever it is."""
+        """Drop an attempt after a bug of this scheduler."""
         self._known.pop(long.pod.uid, None)
         for kept in (self.ready, self._advanced, self._line):
             with suppress(ValueError):
                 kept.remove(long)
 
     def close(self) -> None:
-        """End all work; the pods are for the next leader."""
+        """End all work; the next leader tries the pods."""
         for long in self._known.values():
             self._close(long)
 
     def _work(self, long: LongAttempt) -> bool:
-        """Do a slice of an attempt's work; whether all is done."""
+        """Run a slice of an attempt's work; return whether all work is done."""
         plugin, until = long.plugin[0], self._stopwatch() + SLICE_SECONDS
         is_foreign, was_asked = not is_ours(plugin), False
         while True:
@@ -194,16 +194,16 @@ class LongAttempts:
                     next(long.steps)
             except StopIteration:
                 return was_asked or not self._steps.observed(False)
-            except NeedsTime as needs:  # of a plugin that this one asks
+            except NeedsTime as needs:  # raised by a plugin that this one calls
                 long.steps, long.plugin = needs.steps, needs.plugin or long.plugin
-            # Asked once, whatever the number of steps: there are more where less is known.
+            # One branch for all steps, because a replay may have more or fewer steps.
             if not was_asked and self._stopwatch() >= until:
                 was_asked = True
                 if self._steps.observed(True):
                     return False
 
     def _look_at_line(self) -> None:
-        """Look whether one of those who wait in line has changed: it need not wait."""
+        """Check one attempt in the line; if it is outdated, its pod is tried again at once."""
         if self._line:
             self._looked_at = (self._looked_at + 1) % len(self._line)
             long = self._line[self._looked_at]
@@ -213,7 +213,7 @@ class LongAttempts:
                 self.ready.append(long)
 
     def _is_outdated(self, long: LongAttempt) -> bool:
-        """Whether the pod is gone or another one by now, or is judged by other plugins: there is no use in going on."""
+        """Return whether the pod was deleted or changed, or its profile was replaced, so that the work is useless."""
         newest = self._queue.newest(long.pod.uid)
         return (
             newest is None
@@ -228,10 +228,10 @@ class LongAttempts:
         self._failures.handle(long.attempt, status)
 
     def _close(self, long: LongAttempt) -> None:
-        """End a plugin's work; what it raises at its end concerns nobody any more."""
+        """End a plugin's work; its exceptions are only logged."""
         try:
             self._budget.stretch(long.steps.close)
-        except Exception as error:  # noqa: BLE001  # whatever an author's code raises
+        except Exception as error:  # noqa: BLE001  # a plugin may raise any exception
             long.attempt.framework.failure(*long.plugin, error)
 
     def _end(self, long: LongAttempt, result: str) -> None:

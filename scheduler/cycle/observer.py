@@ -1,4 +1,4 @@
-"""What the cycles tell those who count; metrics live elsewhere."""
+"""The interface through which the cycles report measurements."""
 
 from __future__ import annotations
 
@@ -14,81 +14,81 @@ if TYPE_CHECKING:
 
 
 class CycleObserver(QueueObserver, Instruments, ClaimMetrics, Protocol):
-    """Is told how attempts at pods went, what happened, and what came in vain.
+    """Receives measurements of attempts, events and failures.
 
-    Must neither raise nor change anything. Times are in seconds.
+    Implementations must not raise and must not change any state. Times are in seconds.
     """
 
     def decided(self, queued: QueuedPodInfo, decision: Decision, seconds: float) -> None:
-        """The scheduling cycle of a pod has decided, for good or ill, in so much time."""
+        """Report a decision of a scheduling cycle, successful or not, and its duration."""
         ...
 
     def attempted(self, profile: str, result: str, seconds: float) -> None:
-        """An attempt ended as "scheduled", "unschedulable" or "error", so long after it began."""
+        """Report the end of an attempt: "scheduled", "unschedulable" or "error", and its duration."""
         ...
 
     def group_decided(self, seconds: float) -> None:
-        """It is known what becomes of a group, for good or ill, after so much time."""
+        """Report a decision about a group, successful or not, and its duration."""
         ...
 
     def group_searched(self, result: str, decisions: int) -> None:
-        """Other orders of a group's members were tried, which took so many decisions: "found" or "not_found"."""
+        """Report a search for other orders of a group's members: "found" or "not_found", and the number of decisions."""
         ...
 
     def group_attempted(self, profile: str, result: str, seconds: float) -> None:
-        """An attempt at a group ended: "scheduled", "unschedulable", "waiting_on_preemption" or "error"."""
+        """Report the end of an attempt at a group: "scheduled", "unschedulable", "waiting_on_preemption" or "error"."""
         ...
 
     def over_budget(self, profile: str, plugin: str) -> None:
-        """An attempt did not end within its budget, by the plugin that used the time."""
+        """Report an attempt over its budget, and the plugin that used the time."""
         ...
 
     def long_attempt_ended(self, profile: str, plugin: str, result: str, seconds: float) -> None:
-        """A long attempt ended that used so much time: "decided", "over_budget", "failed", or "dropped" with its pod.
+        """Report the end of a long attempt and its CPU time: "decided", "over_budget", "failed", or "dropped".
 
         The plugin is the last one that needed time.
         """
         ...
 
     def bound(self, queued: QueuedPodInfo, seconds_since_first_attempt: float) -> None:
-        """A pod is bound."""
+        """Report a bound pod."""
         ...
 
     def event_handled(self, event: str, seconds: float) -> None:
-        """A watch event of that label was taken in, the cache and the queue brought up to date."""
+        """Report a handled watch event with this label, after the updates of the cache and the queue."""
         ...
 
     def undecodable(self, kind: str) -> None:
-        """A version of an object came that nobody can read."""
+        """Report an object that cannot be decoded."""
         ...
 
     def extender_failed(self, extender: str, verb: str) -> None:
-        """An extender could not do one of `filter`, `prioritize`, `preempt` and `bind`."""
+        """Report a failed call of an extender: `filter`, `prioritize`, `preempt` or `bind`."""
         ...
 
     def preemption_attempted(self) -> None:
-        """Room was looked for."""
+        """Report an attempt to find victims."""
         ...
 
     def preempted(self, victims: int) -> None:
-        """A node was chosen, on which so many pods have to leave."""
+        """Report a preemption and the number of its victims."""
         ...
 
     def preemption_ended(self, result: str, seconds: float) -> None:
-        """All victims were told; `result` is `success` or `error`."""
+        """Report the end of a preemption, after all requests for its victims; `result` is `success` or `error`."""
         ...
 
     def counted_late(self) -> None:
-        """A pod came to a node with so many affinity terms that they are counted in slices."""
+        """Report a pod on a node whose affinity terms are so many that they are counted in slices."""
         ...
 
     def rejected_by_kubelet(self, reason: str) -> None:
-        """A kubelet rejected a pod for a reason such as `OutOfcpu`."""
+        """Report that a kubelet rejected a pod, with a reason such as `OutOfcpu`."""
         ...
 
 
 class NoObserver(NoInstruments):
-    """Counts nothing."""
+    """Discards all measurements."""
 
     def incoming(self, queue: str, event: str) -> None: ...
     def hint_asked(self, plugin: str, event: str, result: str, seconds: float) -> None: ...

@@ -1,4 +1,4 @@
-"""One pod's scheduling cycle within the daemon: from the queue to an assumed pod, or back with a reason."""
+"""The scheduling cycle of one pod in the daemon: from the queue to an assumed pod, or back with a reason."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Rows, Snapshot
 
 _PLUGINS_MEASURED = 0.1
-"""The share of cycles that are timed plugin by plugin. Source: kube-scheduler v1.36, schedule_one.go."""
+"""The share of cycles that measure each plugin. Source: kube-scheduler v1.36, schedule_one.go."""
 
 
 class PodCycle:
-    """Decides where pods go, one at a time, and assumes them there.
+    """Decides about one pod at a time, and assumes it on its node.
 
     Args:
         random: breaks ties between nodes.
-        sampling: how many nodes are looked at.
-        attempts: keeps what was decided.
-        long: keeps attempts that need more time than a turn.
+        sampling: limits the number of evaluated nodes.
+        attempts: stores the decisions.
+        long: stores attempts that need more time than one turn of the event loop.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class PodCycle:
 
         Args:
             queued: the pod.
-            began: when the attempt first began, if this is a long one.
+            began: the first start of the attempt, if this is a long attempt.
 
         Returns:
-            What the binding cycle is to carry out; nothing if the attempt is over, with the pod where it belongs, or goes
-            on as a long one.
+            The assumed pod for the binding cycle; empty if the attempt ended and the pod was requeued or dropped, or if
+            it continues as a long attempt.
         """
         attempt = self.begin(queued, began)
         if attempt is None:
@@ -112,7 +112,7 @@ class PodCycle:
     # The steps.
 
     def begin(self, queued: QueuedPodInfo, began: float | None = None) -> Attempt | None:
-        """Begin an attempt, unless the pod is not to be placed any more."""
+        """Begin an attempt; return None if the pod must not be placed any more."""
         framework = self._profiles.frameworks.get(queued.pod.scheduler_name)
         if framework is None or self._is_to_be_skipped(queued.pod):
             self._queue.done(queued.pod.uid)
@@ -125,7 +125,7 @@ class PodCycle:
         if pod.is_terminating:
             self._reporter.skipped(pod.scheduler_name, pod)
             return True
-        # An update of the pod may have brought it back into the queue while it was being assumed.
+        # An update may have returned the pod to the queue while it was being assumed.
         return self._cache.state_of(pod.uid) is not PodState.OUTSIDE
 
     async def decide(
@@ -138,7 +138,7 @@ class PodCycle:
         makes_room: bool = True,
         asks_extenders: bool = True,
     ) -> tuple[Decision, Snapshot]:
-        """Decide on the cluster as it is; the keywords are those of `decide`."""
+        """Decide on the current cluster; see `scheduling.decide` for the keywords."""
         snapshot, pod = self._cache.snapshot(), attempt.queued.pod
         decision = await decide(
             attempt.framework,
@@ -160,11 +160,11 @@ class PodCycle:
     async def give_time(
         self, needs: NeedsTime, give_way: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """Do what a plugin needs time for within an attempt that goes on afterwards.
+        """Run the work of a plugin within an attempt that continues afterwards.
 
         Args:
-            needs: what the plugin raised.
-            give_way: lets others have a turn, if it is time; None does all at once.
+            needs: the exception of the plugin.
+            give_way: yields to the event loop at the end of a time slice; None runs all work at once.
         """
         if give_way is None or not self._steps.needs_time():
             at_once(needs.steps)
@@ -173,7 +173,7 @@ class PodCycle:
             await give_way()
 
     def note(self, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> None:
-        """Keep a decision for those who count and those who explain."""
+        """Record a decision for metrics and explanations."""
         queued, seconds = attempt.queued, self._clock.monotonic() - attempt.began
         self._observer.decided(queued, decision, seconds)
         self._steps.decided(
@@ -184,7 +184,7 @@ class PodCycle:
         )
 
     def give_up(self, attempt: Attempt, decision: Decision) -> None:
-        """Bring a pod back that no node can run."""
+        """Requeue a pod that fits on no node."""
         self._failures.handle(
             attempt,
             decision.status,
@@ -194,9 +194,9 @@ class PodCycle:
         )
 
     def assume(self, attempt: Attempt, decision: Decision) -> AssumedPod:
-        """Count a pod on the node that was chosen, or that it is nominated to."""
+        """Assume a pod on its chosen node, or on its nominated node."""
         node_name = decision.node_name or decision.nominated_node_name
-        assert node_name, f"pod {decision.pod.key} is assumed nowhere"
+        assert node_name, f"the decision for pod {decision.pod.key} has no node"
         placed = self._cache.assume(decision.pod, node_name)
         nominated = self._nominator.node_of(placed.uid)
         self._nominator.delete(placed.uid)
@@ -205,15 +205,15 @@ class PodCycle:
         return AssumedPod(attempt, decision.state, placed, node_name, disturbances, nominated=nominated)
 
     def reserve(self, assumed: AssumedPod) -> Status:
-        """Let Reserve plugins note a choice; whoever called undoes what they refuse."""
+        """Run Reserve plugins for an assumed pod; after a failure the caller undoes the assumption."""
         return assumed.attempt.framework.run_reserve(assumed.state, assumed.pod, assumed.node_name)
 
     def permit(self, assumed: AssumedPod) -> Status | Mapping[str, float]:
-        """Ask Permit plugins, as `Framework.run_permit`."""
+        """Run Permit plugins; see `Framework.run_permit`."""
         return assumed.attempt.framework.run_permit(assumed.state, assumed.pod, assumed.node_name)
 
     def hold(self, assumed: AssumedPod, permitted: Status | Mapping[str, float]) -> None:
-        """Let a choice stand, and hold the pod for as long as Permit plugins want, if any does."""
+        """Keep an assumption, and hold the pod at Permit if plugins request it."""
         if assumed.nominated not in {"", assumed.node_name}:
             self._bus.nomination_ended(assumed.attempt.queued.pod.placed_on(assumed.nominated))
         if not isinstance(permitted, Status):

@@ -1,4 +1,4 @@
-"""Watch events about pods: those on nodes, those that wait for us, and those that wait for other schedulers.
+"""Handles watch events of pods: pods on nodes, pending pods of this scheduler, and those of other schedulers.
 
 Source:
     kube-scheduler v1.36, eventhandlers.go.
@@ -42,13 +42,13 @@ _PENDING_DELETE = (UNSCHEDULABLE_POD_DELETE,)
 
 
 class PodHandler(EventHandler[PodInfo]):
-    """Pods on nodes, whosever they are, to the cache; pending ones are other schedulers'.
+    """Updates all pods on nodes in the cache; treats all pending pods as pods of other schedulers.
 
-    Of those only one thing is taken in: where their status says that room was made for them. That room is left alone as
-    that of our own nominated pods is, by priority; kube-scheduler knows its own alone.
+    Pending pods of other schedulers count only with the nomination in their status. Pods of the same or a lower
+    priority respect it, as they respect nominations of this scheduler; kube-scheduler knows only its own nominations.
 
     Args:
-        left_node: is told of a pod that left the node where we put it, as it was seen last.
+        left_node: receives the last version of a pod that left the node where this scheduler placed it.
     """
 
     def __init__(self, shared: Shared, left_node: Callable[[PodInfo], None] = lambda _: None) -> None:
@@ -68,7 +68,7 @@ class PodHandler(EventHandler[PodInfo]):
     def _updated(self, old: PodInfo, new: PodInfo) -> Events:
         if new.is_terminal:
             return self._deleted(old)
-        if old.node_name and not new.node_name:  # the API server was restored from a time before it was bound
+        if old.node_name and not new.node_name:  # the API server was restored to a state before the Binding
             self._cache.remove_pod(old.uid)
             self._bus.happened(ASSIGNED_POD_DELETE, old, None)
             return (*_ASSIGNED_DELETE, *self._pending_added(new))
@@ -80,7 +80,9 @@ class PodHandler(EventHandler[PodInfo]):
             for event in changes:
                 self._bus.happened(event, old, new)
             if old.group != new.group and new.group is not None and self._profiles.pod_group(new.group):
-                self._bus.happened(ASSIGNED_POD_ADD, None, new)  # to pods that wait for others of the group
+                self._bus.happened(
+                    ASSIGNED_POD_ADD, None, new
+                )  # for pods that wait for other members of the group
             return changes
         if new.node_name:
             self._cache.add_pod(new)
@@ -90,7 +92,7 @@ class PodHandler(EventHandler[PodInfo]):
         return () if _is_read_again(old, new) else self._pending_updated(old, new)
 
     def _deleted(self, pod: PodInfo) -> Events:
-        """Take a pod out that is gone, or ran to its end."""
+        """Remove a pod that was deleted or has completed."""
         if pod.is_terminal:
             return ()
         if pod.node_name:
@@ -101,7 +103,7 @@ class PodHandler(EventHandler[PodInfo]):
                 self._left_node(pod)
             return _ASSIGNED_DELETE
         events = self._pending_deleted(pod)
-        # Also of a profile that is ours no longer: what was begun under it is carried out.
+        # Also for removed profiles: bindings that began with them are completed.
         assumed = self._cache.pod(pod.uid)
         if assumed is not None and self._cache.state_of(pod.uid) is PodState.ASSUMED:
             self._assumed_is_going(pod)
@@ -109,10 +111,10 @@ class PodHandler(EventHandler[PodInfo]):
         return events
 
     def _undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
-        logger.warning("Pod cannot be understood", extra={"pod": identity.key, "error": str(error)})
+        logger.warning("Pod cannot be decoded", extra={"pod": identity.key, "error": str(error)})
         self._observer.undecodable("Pod")
 
-    # Pending pods; here all are other schedulers'.
+    # Pending pods, all of other schedulers in this class.
 
     def _pending_added(self, pod: PodInfo) -> Events:
         self._nominate(pod, pod)
@@ -133,13 +135,13 @@ class PodHandler(EventHandler[PodInfo]):
         return ()
 
     def _forget_pending(self, pod: PodInfo) -> None:
-        """Let go of a pending pod that was bound."""
+        """Drop a pending pod that was bound."""
         self._nominator.delete(pod.uid)
 
     def _nominate(self, old: PodInfo, new: PodInfo) -> None:
-        """Count a pending pod of another scheduler on the node that its status nominates, and there only."""
+        """Update the nomination of a pending pod of another scheduler from its status."""
         nominator = self._nominator
-        if old.uid != new.uid:  # deleted and made again under its name
+        if old.uid != new.uid:  # deleted and recreated with the same name
             self._pending_deleted(old)
         before = nominator.node_of(new.uid)
         nominator.add(new, "" if new.is_terminating or new.pod.spec.scheduling_gates else None)
@@ -149,7 +151,7 @@ class PodHandler(EventHandler[PodInfo]):
     # Pods that are being bound.
 
     def _assumed_is_going(self, pod: PodInfo) -> None:
-        """Free the room of a pod whose binding is under way and will fail, since the pod is being deleted."""
+        """Free the capacity of a pod that is being deleted during its binding, which will fail."""
         placed = self._cache.pod(pod.uid)
         self._let_go(pod.uid)
         self._bus.happened(ASSIGNED_POD_DELETE, placed, None)
@@ -159,11 +161,11 @@ class PodHandler(EventHandler[PodInfo]):
 
 
 class QueueingPodHandler(PodHandler):
-    """Beside that, the pending pods of our profiles to the queue.
+    """Adds pending pods of this scheduler's profiles to the queue.
 
     Args:
-        reporter: tells users of pods that nobody can read.
-        left_node: as of `PodHandler`.
+        reporter: reports pods that cannot be decoded.
+        left_node: see `PodHandler`.
     """
 
     def __init__(
@@ -178,7 +180,7 @@ class QueueingPodHandler(PodHandler):
             return super()._pending_added(pod)
         self._queue.add(pod)
         if self._profiles.group_of(pod) is not None:
-            self._bus.happened(UNSCHEDULABLE_POD_ADD, None, pod)  # others of its group may wait for it
+            self._bus.happened(UNSCHEDULABLE_POD_ADD, None, pod)  # other members of its group may wait for it
         self._bus.wake()
         return _PENDING_ADD
 
@@ -188,20 +190,18 @@ class QueueingPodHandler(PodHandler):
         changes = pod_changes(old, new)
         if self._cache.state_of(new.uid) is PodState.ASSUMED:
             if self._queue.place_of(new.uid) is Place.IN_FLIGHT:
-                self._queue.update(old, new, changes)  # it may come back
+                self._queue.update(old, new, changes)  # it may return to the queue
             if _began_to_go(old, new):
                 self._assumed_is_going(new)
         else:
             nominated = old.pod.status.nominated_node_name
             self._queue.update(old, new, changes)
             if old.group != new.group and self._profiles.group_of(new) is not None:
-                self._bus.happened(
-                    UNSCHEDULABLE_POD_ADD, None, new
-                )  # to the others of the group it comes anew
+                self._bus.happened(UNSCHEDULABLE_POD_ADD, None, new)  # for the other members of its new group
             self._bus.wake()
             if nominated and nominated != new.pod.status.nominated_node_name:
                 self._bus.nomination_ended(old)
-        # Under the general name in any case, as upstream.
+        # Always with the general event, as in kube-scheduler.
         return tuple(dict.fromkeys((UNSCHEDULABLE_POD_UPDATE, *changes)))
 
     def _pending_deleted(self, pod: PodInfo) -> Events:
@@ -223,10 +223,10 @@ class QueueingPodHandler(PodHandler):
             super()._let_go(uid)
 
     def _undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
-        """Note a pod that nobody can read.
+        """Handle a pod that cannot be decoded.
 
-        It is not tried by an earlier version, which holds no more, and its user is told. It is tried again when it
-        comes in a version that can be read.
+        Its earlier version is outdated, so the pod leaves the queue and the error is reported. It is tried again after a
+        version that can be decoded.
         """
         super()._undecodable(identity, error)
         self._reporter.outdated(identity.key)
@@ -234,11 +234,11 @@ class QueueingPodHandler(PodHandler):
         if pod is None or not self._is_ours(pod):
             return
         if self._cache.state_of(pod.uid) is PodState.ASSUMED:
-            return  # it is being bound: to say now that it is not would be wrong in a moment
+            return  # it is being bound, so a failure would soon be wrong
         earlier = self._queue.get(pod.uid)
         if earlier is not None:
             self._leave_queue(earlier.pod)
-        # Who is gated is not written to, whatever else is wrong with it.
+        # Nothing is written to a gated pod, even if it is invalid.
         if not (pod.node_name or pod.is_terminal or pod.pod.spec.scheduling_gates or _says(pod, str(error))):
             self._reporter.failed(pod.scheduler_name, pod, Status.failed(str(error), error))
 
@@ -247,7 +247,7 @@ class QueueingPodHandler(PodHandler):
 
     def _leave_queue(self, pod: PodInfo) -> None:
         nominated = self._nominator.node_of(pod.uid)
-        if self._queue.place_of(pod.uid) is Place.GATED:  # of those the queue notes no nomination
+        if self._queue.place_of(pod.uid) is Place.GATED:  # the queue records no nomination of gated pods
             nominated = nominated or pod.pod.status.nominated_node_name
         self._queue.delete(pod)
         if nominated:
@@ -255,7 +255,7 @@ class QueueingPodHandler(PodHandler):
 
 
 def _is_read_again(old: PodInfo, new: PodInfo) -> bool:
-    """Whether nothing happened: the same version, of which other parts are kept now."""
+    """Return whether the version is the same; only the decoded parts may differ."""
     return bool(old.resource_version) and old.resource_version == new.resource_version
 
 
@@ -264,7 +264,7 @@ def _began_to_go(old: PodInfo, new: PodInfo) -> bool:
 
 
 def _says(pod: PodInfo, message: str) -> bool:
-    """Whether the pod's condition says it already: saying it again would make a new version, and so on."""
+    """Return whether the pod's condition already has this message; another write would cause a new version each time."""
     return any(
         condition.type == "PodScheduled" and condition.message == message
         for condition in pod.pod.status.conditions

@@ -1,4 +1,4 @@
-"""Carries preemptions out: tells the victims to leave, while the pod they make room for waits outside activeQ.
+"""Executes preemptions: evicts the victims, while the preemptor waits outside activeQ.
 
 Source:
     kube-scheduler v1.36, framework/preemption/executor.go, with its feature SchedulerAsyncPreemption.
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _AT_ONCE = 16
-"""Victims of one preemption that are told at a time. Source: kube-scheduler v1.36, parallelism's default."""
+"""Maximum number of concurrent evictions of one preemption. Source: kube-scheduler v1.36, parallelism's default."""
 _REST_SECONDS = 1.0
-"""How long after a failure, or by a picture that is behind, the preemptor is tried again: a server is not asked in a loop."""
+"""Delay before the next attempt at the preemptor, if an eviction failed or the cache still has a victim."""
 _GONE = frozenset({404, 409})
-"""Answers that mean that this pod is there no more; 409 is another one by its name."""
+"""Statuses that mean that the pod does not exist any more; 409 is another pod with its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preemptor:
-    """Who needs the room.
+    """The pod or group that needs capacity.
 
     Attributes:
         pods: the pod, or the members of the group.
-        node_name: where; "" for a group, which may go to many nodes.
-        plugin: who wants it.
-        group: the group; None for a pod by itself.
+        node_name: the node; "" for a group, which may use many nodes.
+        plugin: the plugin that requested the preemption.
+        group: the group; None for a single pod.
     """
 
     pods: Sequence[PodInfo]
@@ -81,34 +81,34 @@ class Preemptor:
 
 
 class VictimWriter(StatusWriter, Protocol):
-    """What is said to the API server about victims."""
+    """Writes to the API server for victims."""
 
     async def wait_pod_status_patched(self, pod: PodInfo, *, condition: PodCondition | None = None) -> None:
-        """Patch a pod's status, and wait until it is done; raises ApiError."""
+        """Patch a pod's status, and wait for the response; raises ApiError."""
         ...
 
     async def delete_pod(self, pod: PodInfo) -> object:
-        """Delete a pod gracefully, if it is still this pod; raises ApiError."""
+        """Delete a pod gracefully, if its uid is the same; raises ApiError."""
         ...
 
 
 @dataclass(slots=True)
 class _Running:
-    """A preemption under way, and the victim that is told last, once it is."""
+    """A running preemption, and its last victim, once its eviction began."""
 
     preemptor: Preemptor
     last: PodInfo | None = None
 
 
 class _Holding:
-    """Notes what is to be started while it is held."""
+    """Records preemptions instead of starting them while they are held."""
 
     def __init__(self) -> None:
         self._held: list[Preemption] | None = None
 
     @contextmanager
     def held(self) -> Iterator[list[Preemption]]:
-        """Note what is to be started meanwhile, and start nothing: who tries a group does not know yet that it is worth it."""
+        """Record preemptions in the block without starting them, because a group may not fit in the end."""
         held = self._held = []
         try:
             yield held
@@ -117,7 +117,7 @@ class _Holding:
 
     @contextmanager
     def not_held(self) -> Iterator[None]:
-        """Start at once what is to be started meanwhile: others are tried while it is held for a group."""
+        """Start preemptions in the block at once: other pods are tried while a group holds its preemptions."""
         held, self._held = self._held, None
         try:
             yield
@@ -126,16 +126,16 @@ class _Holding:
 
 
 class PreemptionExecutor(_Holding):
-    """Fulfils `Preemptions`.
+    """Implements `Preemptions`.
 
     Args:
-        binding: lets go of those PreBind plugins are at work for.
-        writer: says it to the API server.
-        reporter: says it to users.
-        spawn: begins a task that ends with the daemon.
+        binding: cancels PreBind of victims.
+        writer: writes to the API server.
+        reporter: reports preemptions to users.
+        spawn: starts a task that ends with the daemon.
 
     Attributes:
-        let_go: gives up the attempt at a group that has a pod assumed; False if there is none.
+        let_go: aborts the attempt at a group that assumed a pod; False if there is none.
     """
 
     def __init__(
@@ -158,18 +158,16 @@ class PreemptionExecutor(_Holding):
         self._writer = writer
         self._reporter = reporter
         self._spawn = spawn
-        self._running: dict[
-            str, _Running
-        ] = {}  # pod uid -> the last that was begun for it, if it is under way
+        self._running: dict[str, _Running] = {}  # pod uid -> its last preemption, while it runs
 
     def attempted(self) -> None:
         self._observer.preemption_attempted()
 
     def is_running(self, uid: str) -> bool:
-        """Whether pods are still being told to leave for this pod.
+        """Return whether the preemption for this pod is still running.
 
-        The last of them is looked at itself: its leaving may be seen before the answer to our request, and must not
-        find the preemptor shut out.
+        It also ends when the watch reports the deletion of the last victim, which may precede the response to the
+        request: the event must requeue the preemptor.
         """
         if uid not in self._running:
             return False
@@ -188,13 +186,13 @@ class PreemptionExecutor(_Holding):
     def start_for_group(
         self, group: PodGroup, members: Sequence[PodInfo], victims: Sequence[PodInfo], plugin: str
     ) -> None:
-        """Begin to make pods leave, wherever they are, for a group of which `members` wait."""
+        """Start the eviction of victims on any nodes, for a group with the pending `members`."""
         self._start(Preemptor(members, "", plugin, group), victims)
 
     def _start(self, preemptor: Preemptor, victims: Sequence[PodInfo]) -> None:
         staying = [victim for victim in victims if not victim.is_terminating]
         if not staying:
-            return  # the room will be there without another word
+            return  # the capacity becomes free without further requests
         self._observer.preempted(len(victims))
         running = _Running(preemptor)
         self._running |= {pod.uid: running for pod in preemptor.pods}
@@ -206,25 +204,27 @@ class PreemptionExecutor(_Holding):
         try:
             is_done = await self._make_room(running, victims)
         except Exception:
-            # A mistake of ours costs this preemption only.
-            logger.exception("Preemption broke", extra={preemptor.kind: preemptor.key})
+            # A bug of this scheduler affects this preemption only.
+            logger.exception("Preemption failed", extra={preemptor.kind: preemptor.key})
         finally:
             for pod in preemptor.pods:
-                if self._running.get(pod.uid) is running:  # else the next one is under way already
+                if self._running.get(pod.uid) is running:  # else the next preemption already runs
                     del self._running[pod.uid]
             result = "success" if is_done else "error"
             self._observer.preemption_ended(result, self._clock.monotonic() - began)
-        if not is_done or any(map(self._counts, victims)):  # else the same would be decided again
+        if not is_done or any(
+            map(self._counts, victims)
+        ):  # else the next attempt would make the same decision
             await asyncio.sleep(_REST_SECONDS)
         waiting = [pod.uid for pod in preemptor.pods]
         if is_done:
-            # What would have brought these back came while they were shut out.
+            # The events that would have requeued these pods came during the preemption.
             waiting = [uid for uid in waiting if self._queue.place_of(uid) is Place.GATED]
-        if waiting:  # perhaps nothing that helps comes any more
+        if waiting:  # there may be no further event that helps
             self._bus.activate(waiting)
 
     async def _make_room(self, running: _Running, victims: Sequence[PodInfo]) -> bool:
-        """Return whether all victims were told."""
+        """Evict the victims; return whether all requests succeeded."""
         preemptor = running.preemptor
         told = {preemptor.kind: preemptor.key, "node": preemptor.node_name}
         logger.info("Preempting", extra={**told, "victims": [v.key for v in victims]})
@@ -243,10 +243,10 @@ class PreemptionExecutor(_Holding):
         return await tell(last)
 
     def _take_back_nominations(self, preemptor: Preemptor, node_names: Iterable[str]) -> None:
-        """Let go of pods of lower priority that were to have room there: they had better look elsewhere.
+        """End the nominations of pods of lower priority to these nodes, so that they are tried on other nodes.
 
-        What other schedulers say of their pods is theirs to take back. A nomination that the server knows of ends when the
-        watch says so; of one that was not written yet it never will.
+        Nominations of other schedulers' pods stay. A nomination in the API server ends with its watch event; one that was
+        not written yet has no such event and ends at once.
         """
         own = {pod.uid for pod in preemptor.pods}
         for node_name in node_names:
@@ -266,7 +266,7 @@ class PreemptionExecutor(_Holding):
             self._bus.nomination_ended(pod.placed_on(node_name))
 
     def _still_helps(self, preemptor: Preemptor) -> bool:
-        """Whether the room is still wanted: nobody is to leave in vain."""
+        """Return whether the capacity is still needed, so that no pod is evicted in vain."""
         node_name = preemptor.node_name
         is_there = not node_name or self._cache.table.row_of(node_name) is not None
         if is_there and any(map(self._waits, preemptor.pods)):
@@ -280,22 +280,22 @@ class PreemptionExecutor(_Holding):
         return newest is not None and self._stays(pod) and not newest.node_name
 
     def _stays(self, pod: PodInfo) -> bool:
-        """Whether a pod is still there, and is not going, as far as the watch has told."""
+        """Return whether a pod exists and is not terminating, according to the watch."""
         newest = self._newest(pod.key)
         return newest is not None and newest.uid == pod.uid and not newest.is_terminating
 
     def _counts(self, victim: PodInfo) -> bool:
-        """Whether decisions go by a pod as one that stays."""
+        """Return whether the cache has the pod as one that is not terminating."""
         counted = self._cache.pod(victim.uid)
         return counted is not None and not counted.is_terminating
 
     async def _tell(self, victim: PodInfo, preemptor: Preemptor) -> bool:
-        """Make one pod leave; whether it does."""
+        """Evict one pod; return whether that succeeded."""
         newest = self._newest(victim.key)
         if newest is None or not self._stays(victim):
-            return True  # somebody else was quicker
+            return True  # another client deleted it already
         if not newest.node_name and self._cache.pod(victim.uid) is None:
-            return True  # it was to be there, and is not any more
+            return True  # it was assumed there, and is not any more
         note, plugin = preemptor.note, preemptor.plugin
         if self._waiting_pods.holds(victim.uid):
             self._waiting_pods.preempt(victim.uid, plugin, "preempted")
@@ -333,7 +333,7 @@ class PreemptionExecutor(_Holding):
 
 
 class NoPreemptions:
-    """Fulfils `Preemptions` where no decision is carried out."""
+    """Implements `Preemptions` without executing decisions."""
 
     def attempted(self) -> None:
         return
@@ -349,7 +349,7 @@ class NoPreemptions:
 
 
 class GroupPreemptions(Protocol):
-    """What the cycle of groups does for those that need room; fulfilled by `PreemptionExecutor`."""
+    """Preemptions of the group cycle; `PreemptionExecutor` implements it."""
 
     def held(self) -> AbstractContextManager[list[Preemption]]: ...
 
@@ -363,7 +363,7 @@ class GroupPreemptions(Protocol):
 
 
 class NotedPreemptions(_Holding, NoPreemptions):
-    """Fulfils `GroupPreemptions` where no decision is carried out: what plugins begin meanwhile is noted."""
+    """Implements `GroupPreemptions` without executing decisions; preemptions are only recorded while they are held."""
 
     def start(self, preemptor: PodInfo, node_name: str, victims: Sequence[PodInfo], plugin: str) -> None:
         if self._held is not None:
@@ -376,7 +376,7 @@ class NotedPreemptions(_Holding, NoPreemptions):
 
 
 class ExtenderReview:
-    """Asks the extenders in force about victims: rows of a snapshot to names of nodes, and back; fulfils `VictimReview`."""
+    """Calls the active extenders for victims, and converts rows to node names and back; implements `VictimReview`."""
 
     def __init__(self, profiles: Profiles) -> None:
         self._profiles = profiles

@@ -1,4 +1,4 @@
-"""The profiles in force: what of the configuration the cycles, the queue and the watches go by."""
+"""The active profiles, which the cycles, the queue and the watches use."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NOTHING_REGISTERED: Mapping[str, Sequence[EventWithHint]] = MappingProxyType({}
 
 
 class Profiles:
-    """The profiles by schedulerName, and the extenders that are asked beside them; fulfils `QueuePlugins`.
+    """The profiles by schedulerName, and the extenders; implements `QueuePlugins`.
 
-    There are none before the first `swap`.
+    There are no profiles before the first `swap`.
 
     Attributes:
         frameworks: schedulerName -> profile.
-        extenders: asked for pods of all profiles; None without any.
+        extenders: the extenders for pods of all profiles; None without extenders.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Profiles:
         self.extenders: Extenders | None = None
 
     def swap(self, frameworks: Mapping[str, Framework], extenders: Extenders | None = None) -> None:
-        """Put others in force, all at once; to be called between two scheduling cycles."""
+        """Replace all profiles and extenders at once; must be called between two scheduling cycles."""
         self.frameworks, self.extenders = MappingProxyType(dict(frameworks)), extenders or None
 
     def __contains__(self, scheduler_name: object) -> bool:
@@ -48,14 +48,14 @@ class Profiles:
         return iter(self.frameworks)
 
     def pod_group(self, key: GroupKey) -> PodGroup | None:
-        """Return what the object of a group says, to whichever profile reads its kind; fulfils `PodGroupObjects`."""
+        """Return a group from its object, read by any profile that reads its kind; implements `PodGroupObjects`."""
         for framework in self.frameworks.values():
             if key.kind in framework.groups:
                 with suppress(ObjectError):
                     return framework.groups[key.kind].pod_group(key)
         return None
 
-    # What the queue asks.
+    # Calls of the queue.
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
         return self.frameworks[queued.pod.scheduler_name].sort_key(queued)

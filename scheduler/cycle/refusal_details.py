@@ -1,7 +1,7 @@
-"""What plugins add to an explanation: which object keeps a pod from a node, and what would help.
+"""Adds details of plugins to an explanation: the object that keeps a pod from a node, and possible solutions.
 
-They are asked about the cluster as it is by now, with pods that are expected there if it takes those to say why, and about some nodes of each kind of refusal only: nobody reads a
-thousand answers, and the loop has other work.
+Plugins are called on the current cluster, with nominated pods if the details depend on them. They are called only for
+some nodes of each kind of rejection, because a thousand answers help nobody and the event loop has other work.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ logger = logging.getLogger(__name__)
 _NONE: Mapping[int, Sequence[PodInfo]] = MappingProxyType({})
 
 NODES_OF_A_KIND: Final = 20
-"""About how many nodes that were refused for the same reason a plugin is asked, unless somebody wants all."""
+"""Default number of nodes with the same rejection for which a plugin is called."""
 
 
 class RefusalDetails:
-    """Asks the plugins of a profile.
+    """Calls the plugins of a profile for details.
 
     Args:
-        plugins: all of the profile's.
-        clock: for the time that it may take.
-        seconds: after so long nobody is asked any more; the one that is being asked may take longer.
-        nodes_of_a_kind: about how many nodes of each plugin and reason are asked about.
-        budget: stops a plugin that goes on and on, and asks it no more for a while.
+        plugins: all plugins of the profile.
+        clock: measures the time limit.
+        seconds: time after which no further plugin is called; a running call may take longer.
+        nodes_of_a_kind: maximum number of nodes with the same rejection for which a plugin is called.
+        budget: interrupts endless plugins, and suspends them for a while.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class RefusalDetails:
         snapshot: Snapshot,
         nominated: Mapping[int, Sequence[PodInfo]] = _NONE,
     ) -> None:
-        """Give refusals in an explanation their `details`: none where there are no more, empty where nothing is in the way.
+        """Add `details` to the rejections in an explanation; they are empty if nothing keeps the pod from the node now.
 
         Args:
-            explanation: of a decision.
-            pod: whose it is.
+            explanation: the explanation of a decision.
+            pod: the pod of the decision.
             snapshot: the cluster.
-            nominated: row -> other pods of equal or higher priority that are expected there soon.
+            nominated: row -> other pods of equal or higher priority that are nominated to the node.
         """
         end = self._clock.monotonic() + self._seconds
         if explanation["preFilter"]:
@@ -79,12 +79,12 @@ class RefusalDetails:
         asked: Counter[int] = Counter()
         nodes = explanation["nodes"]
         for name, verdict in nodes.items():
-            kind = id(verdict)  # nodes that were refused alike share what is said of them
+            kind = id(verdict)  # nodes with the same rejection share one value
             if verdict["feasible"] or asked[kind] >= self._most or verdict["plugin"] not in self._plugins:
                 continue
             row = snapshot.row_of(name)
             if row is None:
-                continue  # it is gone
+                continue  # the node was deleted
             if self._clock.monotonic() > end:
                 return
             asked[kind] += 1
@@ -96,12 +96,12 @@ class RefusalDetails:
     def _when_crowded(
         self, refusal: dict[str, Any], pod: PodInfo, snapshot: Snapshot, row: int, others: Sequence[PodInfo]
     ) -> dict[str, Any]:
-        """Ask about a node as if the pods that are expected there had come."""
+        """Return the details of a node with its nominated pods."""
         crowded = snapshot.overlay(add=[(row, other) for other in others])
         detailed = self._detailed(refusal, pod, crowded, crowded.node_info(row))
         if detailed.get("details"):
             detailed["details"].append(
-                f"counting what is expected here: {some_of([each.key for each in others])}"
+                f"including the pods nominated to this node: {some_of([each.key for each in others])}"
             )
         return detailed
 
@@ -121,8 +121,8 @@ def _said(
         if said is None:
             return None
         if isinstance(said, str) or not all(isinstance(each, str) for each in said):
-            return [f"{plugin.name} could not say more: expected is a list of texts, was {said!r:.200}"]
+            return [f"{plugin.name} returned no valid details: expected a list of strings, was {said!r:.200}"]
         return list(said)
     except Exception as error:
         logger.exception("Plugin failed to explain", extra={"plugin": plugin.name, "pod": pod.key})
-        return [f"{plugin.name} could not say more: {type(error).__name__}: {error}"]
+        return [f"{plugin.name} returned no valid details: {type(error).__name__}: {error}"]

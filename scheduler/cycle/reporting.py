@@ -1,7 +1,7 @@
-"""What users read of an attempt: an event on the pod, and its PodScheduled condition.
+"""Reports attempts to users: an event on the pod, and its PodScheduled condition.
 
-Cluster Autoscaler and Karpenter act on the condition, dashboards and people on the event; both carry
-kube-scheduler's own words.
+Cluster Autoscaler and Karpenter read the condition, dashboards and users read the event; both contain kube-scheduler's
+own messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PodEventRecorder(Protocol):
-    """Queues events to be written when there is time."""
+    """Queues events, which are written in the background."""
 
     def record(
         self,
@@ -32,20 +32,20 @@ class PodEventRecorder(Protocol):
         note: str,
         related: PodInfo | PodGroup | None = None,
     ) -> None:
-        """Queue one event of type "Normal" or "Warning"; `related` is the other object in it."""
+        """Queue one event of type "Normal" or "Warning"; `related` is the event's related object."""
         ...
 
 
 class PodEventRecorders(Protocol):
-    """Who records the events of each profile, also of those that are served no longer."""
+    """The event recorder of each profile, including removed profiles."""
 
     def of(self, scheduler_name: str) -> PodEventRecorder:
-        """Return who records the events of a profile."""
+        """Return the event recorder of a profile."""
         ...
 
 
 class StatusWriter(Protocol):
-    """Queues patches of pods' status, where anything changes."""
+    """Queues patches of pods' status, if anything changes."""
 
     def patch_pod_status(
         self, pod: PodInfo, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
@@ -55,15 +55,15 @@ class StatusWriter(Protocol):
 
 
 class Reporter:
-    """Says in the API server what became of a pod.
+    """Writes the results of attempts to the API server.
 
-    What a scheduler that stands by notices of pods is said once it leads: until then others may have said it.
+    Failures that a standby replica detects are reported after it becomes the leader, if they still apply.
 
     Args:
-        recorders: who records the events of each profile.
+        recorders: the event recorders of the profiles.
         status: patches pods' status.
-        is_leading: whether anything may be written now.
-        newest: `namespace/name` -> the pod's last version that could be read, None if there is none.
+        is_leading: returns whether anything may be written now.
+        newest: `namespace/name` -> the pod's last version that was decoded, or None.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class Reporter:
         self._status = status
         self._is_leading = is_leading
         self._newest = newest
-        # pod key -> what was to be said last, and the newest version then
+        # pod key -> last unreported failure, and the newest version at that time
         self._unsaid: dict[str, tuple[str, PodInfo, Status, PodInfo | None]] = {}
 
     def scheduled(self, profile: str, pod: PodInfo, node_name: str) -> None:
-        """The pod is bound; the API server sets its condition by itself."""
+        """Report a bound pod; the API server sets its condition."""
         self._recorders.of(profile).record(
             pod,
             type_="Normal",
@@ -94,7 +94,7 @@ class Reporter:
     def failed(
         self, profile: str, pod: PodInfo, status: Status, nominated_node_name: str | None = None
     ) -> None:
-        """The pod could not be placed; a repeated reason is an event again, but no patch."""
+        """Report a pod that was not placed; a repeated reason causes another event, but no patch."""
         if not self._is_leading():
             self._unsaid[pod.key] = profile, pod, status, self._newest(pod.key)
             return
@@ -111,45 +111,45 @@ class Reporter:
         )
 
     def outdated(self, key: str) -> None:
-        """What was to be said of a pod and could not be is not so any more: it changed."""
+        """Drop the unreported failure of a pod, because the pod changed."""
         self._unsaid.pop(key, None)
 
     def catch_up(self) -> None:
-        """Report what is still so, now that we lead: a version that could be read came after none of these."""
+        """Report the failures that still apply, after this process became the leader."""
         unsaid, self._unsaid = self._unsaid, {}
         for key, (profile, pod, status, newest) in unsaid.items():
             if self._newest(key) is newest:
                 self.failed(profile, pod, status)
 
     def skipped(self, profile: str, pod: PodInfo) -> None:
-        """The pod is being deleted."""
+        """Report that a pod is skipped because it is being deleted."""
         self._warn(profile, pod, f"skip schedule deleting pod: {pod.key}")
 
     def released(self, pod: PodInfo, group: PodGroup, why: str) -> None:
-        """A member of a group was deleted, since too many others of it could not be bound."""
+        """Report that a bound member was deleted, because too many members of its group cannot be bound."""
         self._recorders.of(pod.scheduler_name).record(
             pod,
             type_="Warning",
             reason="Released",
             action="Binding",
-            note=f"Pod group {group.key.name} is given back: {why}",
+            note=f"Pod group {group.key.name} is released: {why}",
             related=group,
         )
 
     def preempted(self, victim: PodInfo, profile: str, related: PodInfo | PodGroup, note: str) -> None:
-        """The pod had to leave for another, or for a group."""
+        """Report a victim that was preempted for a pod or a group."""
         self._recorders.of(profile).record(
             victim, type_="Normal", reason="Preempted", action="Preempting", note=note, related=related
         )
 
     def extender_failed(self, pod: PodInfo, note: str) -> None:
-        """An extender failed that the pod can do without."""
+        """Report the failure of an extender that is ignorable."""
         self._recorders.of(pod.scheduler_name).record(
             pod, type_="Warning", reason="ExtenderFailed", action="Scheduling", note=note
         )
 
     def rejected_by_kubelet(self, profile: str, pod: PodInfo, why: str, pause_seconds: float) -> None:
-        """The pod was bound, and its node would not run it."""
+        """Report that a kubelet rejected a bound pod."""
         rest = f"; other nodes are preferred for {pause_seconds:.0f} s" if pause_seconds else ""
         self._recorders.of(profile).record(
             pod,
@@ -160,18 +160,18 @@ class Reporter:
         )
 
     def counted_late(self, pod: PodInfo) -> None:
-        """A pod on a node has so many affinity terms that others do not wait until they are counted."""
+        """Report a pod on a node whose affinity terms are counted later, because they are many."""
         self._recorders.of(pod.scheduler_name).record(
             pod,
             type_="Warning",
             reason="AffinityCountedLate",
             action="Scheduling",
-            note=f"the pod has {pod.affinity_terms.count} inter-pod affinity terms: of a pod with more than "
-            f"{MOST_TERMS_AT_ONCE} they are counted after other work, so pods that are placed meanwhile may not heed them",
+            note=f"the pod has {pod.affinity_terms.count} inter-pod affinity terms: the terms of a pod with more than "
+            f"{MOST_TERMS_AT_ONCE} are counted after other work, so pods that are placed meanwhile may ignore them",
         )
 
     def expected_on(self, pod: PodInfo, node_name: str) -> None:
-        """The pod will be bound there, but not at once."""
+        """Nominate a pod to the node where it will be bound later."""
         self._status.patch_pod_status(pod, nominated_node_name=node_name)
 
     def _warn(self, profile: str, pod: PodInfo, note: str) -> None:

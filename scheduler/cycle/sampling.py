@@ -1,7 +1,7 @@
-"""percentageOfNodesToScore: in a large cluster, stop looking once enough feasible nodes are found.
+"""percentageOfNodesToScore: ends the search in a large cluster after enough feasible nodes.
 
-All nodes are judged at once, since that costs an array's worth; which of the verdicts count is then decided as if
-one node had been looked at after another.
+All nodes are evaluated at once, because array operations are cheap. The results that count are then selected as if the
+nodes had been evaluated one after another.
 
 Source:
     kube-scheduler v1.36, schedule_one.go, numFeasibleNodesToFind and findNodesThatPassFilters, as one worker runs it.
@@ -27,7 +27,7 @@ _LOWEST_PERCENTAGE = 5
 
 
 def percentages_of(settings: KubeSchedulerConfiguration) -> dict[str, int]:
-    """Return schedulerName -> percentageOfNodesToScore in effect: the profile's own, else the configuration's."""
+    """Return schedulerName -> effective percentageOfNodesToScore: the profile's own, or the configuration's."""
     return {
         profile.scheduler_name: settings.percentage_of_nodes_to_score
         if profile.percentage_of_nodes_to_score is None
@@ -37,11 +37,11 @@ def percentages_of(settings: KubeSchedulerConfiguration) -> dict[str, int]:
 
 
 def nodes_to_find(percentage: int, n_nodes: int) -> int:
-    """Return how many feasible nodes are enough.
+    """Return the number of feasible nodes that ends the search.
 
     Args:
-        percentage: of the nodes; 0 stands for a share that shrinks from 50 to 5 percent as the cluster grows.
-        n_nodes: how many nodes there are to look at.
+        percentage: percentage of the nodes; 0 means a share that decreases from 50 to 5 percent with the cluster's size.
+        n_nodes: the number of nodes to search.
     """
     if n_nodes < _FEWEST_NODES:
         return n_nodes
@@ -51,13 +51,13 @@ def nodes_to_find(percentage: int, n_nodes: int) -> int:
 
 
 class NodeSampling:
-    """Where the search ends, and where the next pod's begins, so that all nodes have the same chance.
+    """Limits searches, and rotates their start, so that all nodes have the same chance.
 
     Args:
-        percentages: schedulerName -> percentageOfNodesToScore in effect.
+        percentages: schedulerName -> effective percentageOfNodesToScore.
 
     Attributes:
-        next_start: the place among the nodes, in row order, where the next search begins.
+        next_start: the position among the nodes, in row order, where the next search begins.
     """
 
     def __init__(self, percentages: Mapping[str, int]) -> None:
@@ -65,7 +65,7 @@ class NodeSampling:
         self.next_start = 0
 
     def configure(self, percentages: Mapping[str, int]) -> None:
-        """Take other percentages; the next search begins where it would have begun."""
+        """Replace the percentages; the start of the next search stays."""
         self._percentages = percentages
 
     def cut(
@@ -76,16 +76,16 @@ class NodeSampling:
         diagnosis: Diagnosis,
         extenders: Extenders | None = None,
     ) -> Rows:
-        """Return the feasible nodes that the search comes to; the nodes after its end leave the diagnosis.
+        """Return the feasible nodes within the search; the diagnosis loses the nodes after its end.
 
-        Where nobody ranks nodes and no extender filters them, the first feasible one is enough.
+        If no plugin scores nodes and no extender filters them, the first feasible node is enough.
 
         Args:
             framework: the pod's profile.
-            rows: the nodes that were judged, ascending.
-            feasible: the ones that passed, ascending.
-            diagnosis: the verdicts.
-            extenders: who is asked after the plugins.
+            rows: the evaluated nodes, ascending.
+            feasible: the feasible nodes, ascending.
+            diagnosis: the filter results.
+            extenders: the extenders, which are called after the plugins.
         """
         enough = nodes_to_find(self._percentages[framework.profile], len(rows))
         if not framework.scoring.has_scorers and not (extenders and extenders.choose):
@@ -97,7 +97,7 @@ class NodeSampling:
         in_order = np.concatenate((rows[begin:], rows[:begin]))
         passes = np.zeros(diagnosis.n_nodes, dtype=bool)
         passes[feasible] = True
-        # One too many is what ends the search; it and all after it were not looked at.
+        # The first feasible node beyond the limit ends the search; it and all later nodes count as not examined.
         end = int(np.flatnonzero(passes[in_order])[enough])
         looked_at = in_order[:end]
         diagnosis.leave_out(in_order[end:])

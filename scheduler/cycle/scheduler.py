@@ -1,9 +1,9 @@
-"""The loop: takes the next pod, decides, assumes, and leaves the rest to a binding task of its own.
+"""The scheduling loop: pops the next pod, decides, assumes the pod, and starts a separate binding task.
 
-From the snapshot to the assumed pod nothing is awaited, so nothing can change in between and no lock is needed.
-Extenders are the exception, room that is looked for for long, and groups: meanwhile a freeze keeps changes out. Where a
-plugin needs more time than a turn, its work is done in slices between other pods, and the pod is tried again. An attempt
-at a group that takes long rests between two of its passes: other pods get as much time as it took since it rested last.
+Nothing is awaited between the snapshot and the assumed pod, so nothing changes in between and no lock is needed.
+Extenders, long searches for victims and groups are exceptions: a freeze defers changes meanwhile. If a plugin needs
+more time than one turn of the event loop, its work runs in slices between other pods, and the pod is tried again. A
+long attempt at a group pauses between its passes: other pods get as much time as it used since its last pause.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ logger = logging.getLogger(__name__)
 
 _SHORTEST_SECONDS = 1e-6
 _SLICES_AT_FIRST = 20
-"""So many slices of what is left to be counted of pods on nodes are done before the first attempt."""
+"""Maximum number of slices of uncounted affinity terms that run before the first attempt."""
 _HOLDS_KEPT = 100
 _BEGUN_AT_ONCE = 16
-"""So many bindings of a group begin in one turn of the loop."""
+"""Number of bindings of a group that begin in one turn of the event loop."""
 _FINISH_SECONDS = 10.0
-"""How long `run` waits for bindings when it is to stop; whoever schedules next begins the others anew."""
+"""Maximum time that `run` waits for bindings at its end; the next leader starts the others again."""
 
 
 class Picture(Protocol):
-    """What is known of the cluster, as a whole."""
+    """Reports whether the cache of the cluster is stale."""
 
     @property
     def is_behind(self) -> bool:
@@ -59,14 +59,14 @@ class Picture(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
-    """A group that is tried.
+    """A group with a running attempt.
 
     Attributes:
-        members: those that were popped.
-        attempt: at them.
-        key: names the group.
-        usage: what the attempt has used.
-        late: members that were popped while the attempt rested; they are tried once it has ended.
+        members: the popped members.
+        attempt: the attempt at them.
+        key: the key of the group.
+        usage: the CPU time that the attempt used.
+        late: members that were popped during a pause of the attempt; they are tried after its end.
     """
 
     members: Sequence[QueuedPodInfo]
@@ -77,17 +77,17 @@ class _Group:
 
 
 class Scheduler:
-    """Places pending pods, one after another or a group at a time, for as long as it runs.
+    """Places pending pods, one pod or one group at a time, while it runs.
 
     Args:
-        pods: decides about one.
+        pods: decides about one pod.
         groups: decides about a group.
-        binding: carries the decisions out.
-        long: attempts that need more time than a turn.
-        counted_late: is told of a pod on a node whose affinity terms begin to be counted, since it has very many.
+        binding: executes the decisions.
+        long: attempts that need more time than one turn of the event loop.
+        counted_late: receives a pod on a node when the counting of its many affinity terms begins.
 
     Attributes:
-        at_work: told of the pod that an attempt begins with, and of None when it has ended.
+        at_work: receives the first pod of an attempt at its start, and None at its end.
     """
 
     def __init__(
@@ -110,25 +110,25 @@ class Scheduler:
         self.at_work: Callable[[PodInfo | None], None] = lambda _: None
         self._stopping = self._is_over = False
         self._now = shared.clock.monotonic
-        # when the loop was held beyond the budget, for how long, and at which pod
+        # (time, seconds, pod) of each call that held the event loop beyond the budget
         self._held: deque[tuple[float, float, PodInfo]] = deque(maxlen=_HOLDS_KEPT)
-        # Groups whose attempt rests: the first goes on next; it alone may hold room for its members.
+        # Groups with a paused attempt: the first continues next; only the first may have assumed members.
         self._resting: deque[_Group] = deque()
-        self._due = 0.0  # when others will have had as much time as the last unit of one took
-        # pod uid -> attempts under way; for a moment two, when a pod comes back from one and the next begins
+        self._due = 0.0  # when other pods will have had as much time as the last part of an attempt
+        # pod uid -> number of running attempts; briefly two, when a pod returns from one and the next begins
         self._in_hand = Counter[str]()
 
     def has_in_hand(self, uid: str) -> bool:
-        """Say whether an attempt at a pod is under way: somebody is at work who will bring it back, or bind it.
+        """Return whether an attempt at a pod is running, which will bind or requeue the pod.
 
-        Once `run` is over, that is the next leader, of every pod.
+        After the end of `run` this is true for every pod, because the next leader handles it.
         """
         return self._is_over or uid in self._in_hand or uid in self._long
 
     def note_holder(self, seconds: float) -> None:
-        """Tell `at_work` again of the pod whose attempt held the loop longest, and beyond its budget, in the last seconds.
+        """Pass to `at_work` the pod whose attempt held the event loop longest, beyond its budget, in the last `seconds`.
 
-        To be called when the lease could not be renewed for so long, after `run` has ended: the attempt is why.
+        Call it after the end of `run` if the lease was not renewed for this time: the attempt is the cause.
         """
         since = self._now() - seconds
         held = [(length, pod) for at, length, pod in self._held if at >= since]
@@ -143,13 +143,13 @@ class Scheduler:
             usage.longest = 0.0
 
     def stop(self) -> None:
-        """Begin no more attempts; `run` returns when the bindings under way have ended, or after 10 seconds."""
+        """Begin no more attempts; `run` returns after the running bindings, or after 10 seconds."""
         self._steps.end()
         self._stopping = True
         self._bus.wake()
 
     async def run(self, picture: Picture | None = None) -> None:
-        """Place pods until `stop`, then finish the bindings under way; none is begun with while the picture is behind."""
+        """Place pods until `stop`, then finish the running bindings; no attempt begins while the cache is stale."""
         bindings: set[asyncio.Task[None]] = set()
         try:
             await self._catch_up()
@@ -163,7 +163,7 @@ class Scheduler:
                 queued = self._queue.pop() if long is None else long.queued
                 if queued is not None:
                     await self._try(queued, long, bindings)
-                    # Watch events, bindings and the lease get their turn between two pods.
+                    # Watch events, bindings and the lease run between two pods.
                     await asyncio.sleep(0)
                 elif not (self._long.has_work or self._resting):
                     await self._wait_for_work()
@@ -185,25 +185,25 @@ class Scheduler:
                 await asyncio.wait(bindings)
 
     def _may_advance(self, tried: LongAttempt | None) -> bool:
-        """Whether long attempts may have a slice while pods wait: in their turn, and not right after one of them was tried."""
+        """Return whether long attempts may run a slice while pods wait: if it is due, and not right after one was tried."""
         return tried is None and self._steps.observed(self._long.is_due)
 
     async def _try(
         self, queued: QueuedPodInfo, long: LongAttempt | None, bindings: set[asyncio.Task[None]]
     ) -> None:
-        """Make an attempt at a pod, or begin one at its group."""
+        """Make an attempt at a pod, or begin an attempt at its group."""
         key = self._profiles.group_of(queued.pod)
         if key is not None:
             members = await self._popped_with(queued)
             self._in_hand.update(member.pod.uid for member in members)
             rests = next((each for each in self._resting if each.key == key), None)
             if rests is not None:
-                # Of two attempts at one group each would lack the other's members.
+                # With two attempts at one group, each would lack the other's members.
                 rests.late.extend(members)
                 return
             group = _Group(members, InUnits(self._groups.schedule(members), ()), key)
             if self._resting and self._resting[0].attempt.holds:
-                # Of two that hold room for some of their members both may fail for want of it.
+                # Two groups with some assumed members may both fail for lack of capacity.
                 self._resting.append(group)
                 return
             self._resting.appendleft(group)
@@ -224,13 +224,13 @@ class Scheduler:
         await self._settle([queued], assumed, bindings)
 
     async def _go_on(self, bindings: set[asyncio.Task[None]]) -> None:
-        """Go on with the first group until its attempt rests, which gives others as much time as it took, or has ended."""
+        """Continue the attempt at the first group until its end or its next pause, which is as long as this part took."""
         group, began = self._resting.popleft(), self._now()
         try:
             attempt = self._attempt(group.attempt, group.members)
             assumed = await self._budget.in_stretches(attempt, group.usage)
         except BaseException:
-            group.attempt.close()  # it rests, if this was cancelled at the end of a freeze
+            group.attempt.close()  # it may be paused, if this task was cancelled at the end of a freeze
             raise
         finally:
             self._note_hold(group.members[0].pod, group.usage)
@@ -246,7 +246,7 @@ class Scheduler:
         self._due = now + (now - began)
 
     def _try_late(self, late: Sequence[QueuedPodInfo]) -> None:
-        """Have members tried, with all others of their group that wait."""
+        """Requeue late members, so that they are tried with all pending members of their group."""
         for member in late:
             uid = member.pod.uid
             if self._queue.place_of(uid) is Place.IN_FLIGHT:
@@ -260,10 +260,10 @@ class Scheduler:
         assumed: Sequence[AssumedPod],
         bindings: set[asyncio.Task[None]],
     ) -> None:
-        """Begin to carry out what an attempt came to."""
+        """Start the bindings of an attempt's assumed pods."""
         for number, each in enumerate(assumed):
             if number and number % _BEGUN_AT_ONCE == 0:
-                await asyncio.sleep(0)  # they begin in one turn of the loop
+                await asyncio.sleep(0)  # the bindings begin in one turn of the event loop
             name = f"bind {each.pod.key}"
             work = self._steps.task(self._binding.run(each), name)
             binding = asyncio.create_task(work, name=name)
@@ -273,14 +273,14 @@ class Scheduler:
             self._put_down(uid)
 
     async def _advance_long(self) -> None:
-        """Do a slice of the work of long attempts, after which the others have their turn."""
+        """Run a slice of work of long attempts, and yield to the event loop."""
         long = self._long.first()
         try:
             self.at_work(long.pod)
             self._long.advance()
         except Exception:
-            # A mistake of ours costs this attempt only.
-            logger.exception("Long attempt broke", extra={"pod": long.pod.key})
+            # A bug of this scheduler affects this attempt only.
+            logger.exception("Long attempt failed", extra={"pod": long.pod.key})
             self._long.forget(long)
             self._rescue(long.queued)
         finally:
@@ -298,7 +298,7 @@ class Scheduler:
             del self._in_hand[uid]
 
     async def _catch_up(self) -> None:
-        """Let the cache count what was left before there was somebody to go on with it, or the first part of it."""
+        """Count affinity terms that were left before the start, up to a limit."""
         slices = 0
         while self._cache.is_behind and slices < _SLICES_AT_FIRST:
             self._work_the_cache()
@@ -306,30 +306,30 @@ class Scheduler:
             await asyncio.sleep(0)
 
     def _work_the_cache(self) -> None:
-        """Let the cache count a slice of what is left."""
+        """Count a slice of the remaining affinity terms in the cache."""
         try:
             for pod in self._cache.work():
                 self._observer.counted_late()
                 self._counted_late(pod)
         except Exception:
-            # A mistake of ours: the comparison of what is known with what there is counts anew.
+            # A bug of this scheduler; the consistency checker recounts.
             logger.exception("The affinity terms of pods on nodes could not be counted")
 
     def _work_the_queue(self) -> None:
-        """Let the queue do a slice of what it has to do."""
+        """Run a slice of the queue's work."""
         try:
             self._queue.work(self._steps.clock.monotonic())
         except Exception:
-            # A mistake of ours costs what one event meant for some pods; they are tried again in five minutes.
-            logger.exception("The queue could not do its work")
+            # A bug of this scheduler: some pods miss one event; they are tried again after five minutes.
+            logger.exception("The work of the queue failed")
 
     async def _popped_with(self, first: QueuedPodInfo) -> Sequence[QueuedPodInfo]:
-        """Take out the group of a pod that was popped; if that breaks, all it took out come back but the first."""
+        """Pop the other members of a popped pod's group; after a failure all popped members except the first are requeued."""
         try:
             return await self._turns.done(self._queue.pop_group(first))
         except Exception:
-            # A mistake of ours: the first is tried by itself, as one of a group of which no other waits.
-            logger.exception("The group could not be taken out of the queue", extra={"pod": first.pod.key})
+            # A bug of this scheduler: the first is tried as the only pending member of its group.
+            logger.exception("The group could not be popped from the queue", extra={"pod": first.pod.key})
             for each in list(self._queue.pods()):
                 uid = each.pod.uid
                 is_ours = uid != first.pod.uid and not self.has_in_hand(uid)
@@ -345,13 +345,13 @@ class Scheduler:
         if self._cache.is_behind:
             deadline = now
         seconds = None if deadline is None else max(0.0, deadline - now)
-        # Steps may count time in microseconds: in less it would be too early still, and again.
+        # Replay hooks may count time in microseconds: a shorter wait would end too early, again and again.
         await self._bus.wait_woken(max(seconds, _SHORTEST_SECONDS) if seconds else seconds)
 
     async def _attempt(
         self, attempt: Awaitable[Sequence[AssumedPod]], members: Sequence[QueuedPodInfo]
     ) -> Sequence[AssumedPod]:
-        """Make an attempt, or a unit of one, and end the freeze that it may have begun."""
+        """Run an attempt, or a part of it, and end the freeze that it may have begun."""
         try:
             try:
                 self.at_work(members[0].pod)
@@ -360,22 +360,22 @@ class Scheduler:
                 self.at_work(None)
                 await self._end_freeze()
         except Exception:
-            # A mistake of ours costs this attempt only.
-            logger.exception("Scheduling cycle broke", extra={"pod": members[0].pod.key})
+            # A bug of this scheduler affects this attempt only.
+            logger.exception("Scheduling cycle failed", extra={"pod": members[0].pod.key})
             for member in members:
                 self._rescue(member)
             return ()
 
     async def _end_freeze(self) -> None:
         if self._freeze.is_on:
-            self._budget.end()  # what had to wait is not the attempt's, whatever that has spent
+            self._budget.end()  # deferred changes do not count against the attempt's budget
             await self._freeze.end()
 
     def _rescue(self, member: QueuedPodInfo) -> None:
         try:
             self._binding.rescue(member)
         except Exception:
-            logger.exception("Pod could not be brought back", extra={"pod": member.pod.key})
+            logger.exception("Pod could not be requeued", extra={"pod": member.pod.key})
 
 
 async def _finish(bindings: set[asyncio.Task[None]]) -> None:

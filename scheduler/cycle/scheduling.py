@@ -1,7 +1,7 @@
 """The scheduling cycle: from a pod and a snapshot to a decision.
 
-Nothing changes meanwhile. It waits for extenders where they have a say, and for its next slice where room is looked for
-and that takes long; else for nothing.
+Nothing changes meanwhile. The cycle waits only for extenders, and for its next time slice during a long search for
+victims.
 
 Source:
     kube-scheduler v1.36, schedule_one.go, schedulingAlgorithm and what it calls.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from scheduler.state.nominator import Nominator
 
     ChooseNode = Callable[[PodInfo, Rows, Snapshot], int | None]
-    """Returns one of the feasible rows for a pod; None for none."""
+    """Returns one of the feasible rows for a pod, or None."""
 
 T = TypeVar("T")
 
@@ -60,23 +60,23 @@ def schedule_pod(
     makes_room: bool = True,
     gives_way: bool = False,
 ) -> Decision:
-    """Decide where a pod goes, without extenders.
+    """Decide about a pod, without extenders.
 
     Args:
         framework: the pod's profile.
         pod: a pending pod.
         snapshot: the cluster.
-        nominated: row -> other pods of equal or higher priority that are expected there soon.
+        nominated: row -> other pods of equal or higher priority that are nominated to the node.
         random: breaks ties between nodes.
-        sampling: where the search for feasible nodes ends; None looks at all of them.
-        exhaustive: look at all nodes and rank the feasible ones also where the choice needs neither: of a pod that
-            is nominated to a node, or that a single node can run.
-        avoided: row -> why, of nodes that are taken only if no other is feasible.
-        makes_room: whether PostFilter is asked where no node will do. In a daemon it acts: it sends pods away.
-        gives_way: raise what plugins need time for, instead of doing it at once; see `answered_in_turns`.
+        sampling: limits the search for feasible nodes; None searches all nodes.
+        exhaustive: evaluate and score all nodes even if the decision does not need it, for a pod that is nominated to
+            a node or that fits on one node only.
+        avoided: row -> reason, of nodes that are chosen only if no other node is feasible.
+        makes_room: whether PostFilter runs if no node fits. In a daemon PostFilter evicts pods.
+        gives_way: whether to raise NeedsTime instead of doing the plugins' work at once; see `answered_in_turns`.
 
     Raises:
-        NeedsTime: a plugin needs more time than one turn of the event loop, and this gives way.
+        NeedsTime: a plugin needs more time than one turn of the event loop, and `gives_way` is set.
     """
 
     def ask() -> Decision:
@@ -114,15 +114,16 @@ async def decide(
     choose: ChooseNode | None = None,
     attempt: int = 0,
 ) -> Decision:
-    """Decide as `schedule_pod`, asking extenders as well if there are any.
+    """Decide as `schedule_pod`, with extenders.
 
-    Of a member of a group, `group` is what it is tried with, and `within` are the nodes it may go to: the others are as if
-    they were not there, but for PreFilter. `choose` picks one of the feasible nodes, or none, instead of Score.
+    For a member of a group, `group` is the group of the attempt, and `within` are the allowed nodes: only PreFilter sees
+    the other nodes. `choose` selects one of the feasible nodes, or None, instead of Score.
 
-    Raises NeedsTime where a plugin does.
-
-    It waits for extenders, and lets others have their turn while room is looked for; the snapshot must stay as it is
+    This waits for extenders, and yields to the event loop during the search for victims; the snapshot must not change
     meanwhile.
+
+    Raises:
+        NeedsTime: a plugin needs more time than one turn of the event loop.
     """
     cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided, makes_room)
     cycle.state.group, cycle.state.attempt, cycle.within = group, attempt, within
@@ -156,10 +157,10 @@ async def decide(
 
 
 def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine comes to that has nothing to wait for.
+    """Run a coroutine that never waits, and return its result.
 
     Raises:
-        RuntimeError: it waits.
+        RuntimeError: the coroutine waits.
     """
     try:
         coroutine.send(None)
@@ -167,11 +168,11 @@ def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
         result: T = end.value
         return result
     coroutine.close()
-    raise RuntimeError("a decision that was to be made at once waits for something")
+    raise RuntimeError("a decision that must not wait is waiting")
 
 
 class TieBreaker(Random):
-    """A generator that chooses by who is to be placed among the nodes of the highest total, where others take any."""
+    """A random generator whose choice among the best nodes may depend on the pod."""
 
     def choose(self, pod: PodInfo, best: Rows, snapshot: Snapshot) -> int:
         """Return one of the rows."""
@@ -179,7 +180,7 @@ class TieBreaker(Random):
 
 
 def pick(scores: Scores, random: Random) -> int:
-    """Return the row with the highest total, any one of them if several have it."""
+    """Return a random one of the rows with the highest total."""
     best = scores.best
     return int(best[random.randrange(len(best))] if len(best) > 1 else best[0])
 
@@ -189,7 +190,7 @@ def nominated_others(
 ) -> Mapping[int, Sequence[PodInfo]]:
     """Return row -> the other pods nominated to that node whose priority is at least the pod's.
 
-    Not those of the group that the pod is tried with: where they go is decided with it.
+    Pods of the group of the attempt are left out, because they are decided together with the pod.
     """
     by_row: dict[int, Sequence[PodInfo]] = {}
     for name in nominator.nominated_nodes:
@@ -208,7 +209,7 @@ def nominated_others(
 
 @dataclass(slots=True)
 class _Cycle:
-    """The steps of one pod's cycle, in their order; the attributes are as the arguments of `schedule_pod`."""
+    """The steps of one pod's cycle, in order; the attributes are the arguments of `schedule_pod`."""
 
     framework: Framework
     pod: PodInfo
@@ -228,7 +229,7 @@ class _Cycle:
         self.diagnosis = Diagnosis.blank(self.snapshot.n_nodes)
 
     def pre_filter(self) -> bool:
-        """Say whether there are nodes to be judged.
+        """Run PreFilter; return whether there are nodes to evaluate.
 
         Raises:
             PluginError: a plugin failed.
@@ -244,10 +245,10 @@ class _Cycle:
         return status.is_success
 
     def own_node(self) -> tuple[Rows, Diagnosis]:
-        """Judge the node that the pod is nominated to by itself.
+        """Evaluate the node to which the pod is nominated.
 
-        Room was made for it there, so that node is most likely the only one. A failure there is not the last word: it
-        is judged again among all others.
+        Preemption freed capacity there, so that node is probably the only one that fits. A rejection is not final: the
+        node is evaluated again with all others.
 
         Raises:
             PluginError: a plugin failed.
@@ -260,7 +261,7 @@ class _Cycle:
         return self._find(np.array([row], dtype=np.intp), trial), trial
 
     def all_nodes(self, extenders: Extenders | None) -> Rows:
-        """Judge all nodes that PreFilter left.
+        """Evaluate all nodes that PreFilter left.
 
         Raises:
             PluginError: a plugin failed.
@@ -272,7 +273,7 @@ class _Cycle:
             feasible = self._find(rows, diagnosis)
         except PluginError:
             if diagnosis.first_error() is None:
-                # A plugin failed as a whole: nobody knows of the nodes still standing.
+                # A plugin failed as a whole: the results of the remaining nodes are unknown.
                 diagnosis.leave_out(diagnosis.feasible)
             raise
         if self.sampling is None or self.exhaustive:
@@ -285,15 +286,15 @@ class _Cycle:
         )
 
     def preferred(self, feasible: Rows) -> Rows:
-        """Leave out the nodes to be avoided, if there are others."""
+        """Leave out the avoided nodes, if there are others."""
         return self.diagnosis.avoid(feasible, self.avoided)
 
     def needs_scores(self, feasible: Rows) -> bool:
-        """Say whether there is anything to choose from, or somebody who wants to see the scores all the same."""
+        """Return whether there is a choice between nodes, or the caller requests all scores."""
         return len(feasible) > 1 or self.exhaustive
 
     def scores(self, feasible: Rows) -> Scores:
-        """Rank the feasible nodes.
+        """Score the feasible nodes.
 
         Raises:
             PluginError: a plugin failed.
@@ -311,13 +312,13 @@ class _Cycle:
         return Decision(self.pod, self.state, self.diagnosis, self.snapshot.name_of(row), scores)
 
     def picked(self, row: int | None) -> Decision:
-        """Return the decision for a node that somebody else picked; None for none of those that would do."""
+        """Return the decision for a node that the caller selected; None means no node."""
         if row is None:
             return Decision(self.pod, self.state, self.diagnosis, status=Status.unschedulable())
         return Decision(self.pod, self.state, self.diagnosis, self.snapshot.name_of(row))
 
     async def nothing_fits(self) -> Decision:
-        """Ask PostFilter, and return the decision that no node will do."""
+        """Run PostFilter, and return the decision that no node fits."""
         nominated_node_name: str | None = ""
         if not self.snapshot.n_nodes:
             status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,))
@@ -335,7 +336,7 @@ class _Cycle:
         )
 
     def failed(self, error: PluginError) -> Decision:
-        """Return the decision of a cycle that a plugin broke."""
+        """Return the decision of a cycle in which a plugin failed."""
         return Decision(self.pod, self.state, self.diagnosis, status=error.status, nominated_node_name="")
 
 

@@ -1,4 +1,4 @@
-"""What event handlers and cycles share: what is known of the cluster, who judges by it, and who hears of changes."""
+"""The objects that event handlers and cycles share: the state of the cluster, the queue and the event bus."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 class Shared:
-    """One of each; whoever is built from it takes what it needs.
+    """One instance of each shared object.
 
     Attributes:
-        clock: the time, by which is measured.
-        steps: what happens, one after another, and the time by which is decided.
-        observer: counts.
-        pods: `namespace/name` -> the pod as the API server last showed it, whosever it is; the watch writes it there.
+        clock: the clock for measurements.
+        steps: the replay hooks, with the clock for decisions.
+        observer: receives measurements.
+        pods: `namespace/name` -> last version of a pod from the watch, of all schedulers.
         cache: the nodes, and the pods on them.
-        nominator: the pods that are expected somewhere.
-        profiles: what is in force.
+        nominator: the nominated pods.
+        profiles: the active profiles.
         waiting_pods: the pods held at Permit.
-        queue: the pods that are ours to place; none where others place all.
-        freeze: on while the state must not change.
-        bus: spreads what happens.
-        budget: how long the loop may be held.
+        queue: the pending pods of this scheduler; empty if other processes place all pods.
+        freeze: active while the state must not change.
+        bus: dispatches cluster events.
+        budget: how long calls may hold the event loop.
     """
 
     def __init__(

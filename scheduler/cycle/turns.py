@@ -1,4 +1,4 @@
-"""Long decisions in slices: between two of them the lease, the watches and the pages have their turn."""
+"""Runs long decisions in time slices: the lease, the watches and the HTTP endpoints run between two slices."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SLICE_SECONDS: Final = 0.005
-"""After so long the others have their turn. Longer ones save little, and are felt by who waits."""
+"""Length of a time slice. Longer slices save little time, and delay other tasks noticeably."""
 
 _WORK_SECONDS: Final = 0.05
-"""How long a plugin may keep all other pods waiting, by work that it could go on with in another attempt."""
+"""Maximum time of work that delays all other pods although it could continue in another attempt."""
 
 
 async def answered_in_turns(ask: Callable[[], T], steps: Steps = UNHEARD) -> T:
-    """Ask until there is an answer; what plugins need time for is done in slices, between which others have their turn.
+    """Call a function until it returns; the work of its NeedsTime exceptions runs in time slices.
 
-    For those that judge beside the queue: they ask on the cluster as it is, each time anew.
+    This serves evaluations outside the queue; each call uses the current cluster.
 
     Args:
-        ask: asks.
-        steps: are told of each turn that others have, where that is part of what is recorded.
+        ask: the function.
+        steps: replay hooks that record each yield to the event loop, for recorded evaluations.
 
     Raises:
-        RuntimeError: plugins need time again and again.
+        RuntimeError: the function raises NeedsTime again and again.
     """
     for _ in range(MOST_TIMES):
         try:
@@ -50,11 +50,11 @@ async def answered_in_turns(ask: Callable[[], T], steps: Steps = UNHEARD) -> T:
 
 
 async def in_slices(work: Generator[None, None, T], steps: Steps = UNHEARD) -> T:
-    """Do work in slices, between which others have their turn, and return what it comes to.
+    """Run work in time slices, with yields to the event loop in between, and return its result.
 
     Args:
-        work: each step takes a few milliseconds at most.
-        steps: are told of each turn that others have, where that is part of what is recorded.
+        work: the work; each step takes a few milliseconds at most.
+        steps: replay hooks that record each yield to the event loop, for recorded evaluations.
     """
     until = time.perf_counter() + SLICE_SECONDS
     while True:
@@ -75,24 +75,24 @@ _HOLDS: Final = object()
 
 @coroutine
 def rest(*, holds: bool) -> Generator[object, None, None]:
-    """End a unit of an attempt, so that other pods may be tried; the cluster may be another one afterwards.
+    """Pause an attempt, so that other pods are tried; the cluster may change during the pause.
 
     Args:
-        holds: whether pods are assumed for the attempt meanwhile.
+        holds: whether the attempt has assumed pods during the pause.
     """
     yield _HOLDS if holds else _RESTS
 
 
 class InUnits(Generic[T]):
-    """An attempt that is made a unit at a time: awaited, it goes on until it rests or has ended, and returns what it came to.
+    """An attempt that can pause: each await runs it until its next pause or its end, and returns its result.
 
     Args:
-        attempt: which.
-        none: is returned where it rests.
+        attempt: the attempt.
+        none: the result at a pause.
 
     Attributes:
-        is_over: whether it has ended, or raised.
-        holds: whether it rests, and pods are assumed for it.
+        is_over: whether it ended or raised.
+        holds: whether it is paused with assumed pods.
     """
 
     def __init__(self, attempt: Coroutine[Any, Any, T], none: T) -> None:
@@ -116,16 +116,16 @@ class InUnits(Generic[T]):
         return self._none
 
     def close(self) -> None:
-        """Give up an attempt that rests."""
+        """Abort a paused attempt."""
         self._attempt.close()
 
 
 class Turns:
-    """Fulfils `LongWork` within an attempt, at the end of which its owner ends the freeze.
+    """Implements `LongWork` within an attempt; the owner of the attempt ends the freeze.
 
     Args:
-        freeze: begun before others first have a turn, so that what is judged stays as it is.
-        steps: are told of each turn that others have.
+        freeze: begun before the first yield to the event loop, so that the evaluated cluster does not change.
+        steps: replay hooks that record each yield to the event loop.
     """
 
     def __init__(self, freeze: ClusterFreeze, clock: Clock, steps: Steps = UNHEARD) -> None:
@@ -153,7 +153,7 @@ class Turns:
         return not self._steps.observed(self._now() - self._began >= _WORK_SECONDS)
 
     async def give_way(self) -> None:
-        """Let the others have a turn, if they have not had one for as long as a slice takes."""
+        """Yield to the event loop, if the current time slice is over."""
         if self._steps.observed(self._now() >= self._until):
             self._freeze.begin()
             await asyncio.sleep(0)

@@ -42,7 +42,7 @@ def test_a_refusal_by_those_who_tell_more_has_details_and_a_pass_has_none(path: 
             if "details" in refusal:
                 assert refusal["plugin"] in TELLING
                 assert refusal["details"], refusal
-                assert "could not say more" not in refusal["details"][0]
+                assert "returned no valid details" not in refusal["details"][0]
         feasible = [name for name, verdict in nodes.items() if verdict["feasible"]][:5]
         for name in feasible:
             assert list(_said_of(scheduler, judged.pod, name)) == [[]] * len(TELLING), name

@@ -43,7 +43,7 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
         'extender "http',
         "Status(code=<Code.UNSCHEDULABLE",
         "preempted",
-        "is not bound, since too few of it can be",
+        "is not bound, because too few members can be bound",
         "failed to get podGroup",  # which was deleted meanwhile
         "cannot determine domain for already scheduled pods",  # it is gone, or was made another
         # A guest that goes wrong.

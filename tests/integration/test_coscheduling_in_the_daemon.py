@@ -364,7 +364,7 @@ async def test_who_is_ready_waits_for_the_rest_of_its_group_no_longer_than_is_sa
         assert not it.condition("g-0")
         await asyncio.sleep(2)
         assert it.condition("g-0")["message"] == (
-            "pod group g is not bound, since too few of it could be in time"
+            "pod group g is not bound, because too few members were ready in time"
         )
         assert not placed(it)
 

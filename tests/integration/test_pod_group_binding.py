@@ -89,7 +89,7 @@ async def test_a_group_is_given_back_whole_where_that_is_wanted(tmp_path: Path) 
         await it.until(lambda: {pod["metadata"]["name"] for pod in it.pods()} == {"g-1"})
         await it.until(lambda: {name for name, _ in events(it, "Released")} == {"g-0", "g-2"})
         assert all(
-            note.startswith("Pod group g is given back: pod g-1 of it") for _, note in events(it, "Released")
+            note.startswith("Pod group g is released: its pod g-1") for _, note in events(it, "Released")
         )
 
 
@@ -113,7 +113,9 @@ async def test_nobody_is_bound_before_enough_can_be(tmp_path: Path) -> None:
         await asyncio.sleep(60)
         assert not placed(it)
         assert told(it, "g-1").endswith("its disk is gone")
-        assert told(it, "g-0").startswith("pod group g is not bound, since too few of it can be: pod g-1: ")
+        assert told(it, "g-0").startswith(
+            "pod group g is not bound, because too few members can be bound: pod g-1: "
+        )
         daemon.parts.cache.check()
         assert not it.server.store.get("pods", "g-0", "default")["spec"].get("nodeName")
 

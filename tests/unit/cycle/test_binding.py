@@ -110,7 +110,7 @@ def test_a_pod_that_is_on_our_node_is_bound_whatever_the_answer_said(
 
     with caplog.at_level(logging.INFO):
         scenario()
-    assert "Pod was bound though the answer said otherwise" in [
+    assert "Pod was bound although the response was an error" in [
         record.getMessage() for record in caplog.records
     ]
 

@@ -79,7 +79,7 @@ async def test_a_question_that_raises_wakes_its_plugin_and_nobody_else(caplog: A
 
     assert await first is True
     assert await second is False
-    assert [record.getMessage() for record in caplog.records] == ["A plugin's question about an event failed"]
+    assert [record.getMessage() for record in caplog.records] == ["A plugin's event filter failed"]
 
 
 @virtually

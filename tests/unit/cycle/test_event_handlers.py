@@ -280,7 +280,7 @@ class TestNodes:
 
         assert cluster.cache.counts()["nodes"] == 1
         assert cluster.counts.unreadable == ["Node"]
-        assert [record.getMessage() for record in caplog.records] == ["Node cannot be understood"]
+        assert [record.getMessage() for record in caplog.records] == ["Node cannot be decoded"]
 
 
 class Identity(NamedTuple):
@@ -400,7 +400,7 @@ class TestPodsNobodyCanRead:
         assert cluster.api.events == cluster.api.patches == []
         assert cluster.counts.unreadable == ["Pod"]
         [record] = caplog.records
-        assert (record.levelno, record.getMessage()) == (logging.WARNING, "Pod cannot be understood")
+        assert (record.levelno, record.getMessage()) == (logging.WARNING, "Pod cannot be decoded")
 
     @pytest.mark.parametrize(
         "error", [unreadable("web"), unreadable("web", node="n2")], ids=["pending", "bound"]

@@ -88,7 +88,7 @@ async def test_a_change_that_fails_does_not_keep_the_others(caplog: pytest.LogCa
             heard.on_add("bad")
             heard.on_add("good")
     assert heard.calls == [("add", "good")]
-    assert "A change that had to wait could not be made" in caplog.text
+    assert "A deferred change failed" in caplog.text
 
 
 @virtually

@@ -226,7 +226,7 @@ async def test_a_pod_that_cannot_be_asked_about_does_not_end_the_asking(caplog: 
         await scene.leave(bound(), bound(status=OUT_OF_CPU))
 
     assert scene.reasons == {"OutOfcpu": 1}
-    assert "Cannot learn whether the kubelet rejected the pod" in caplog.text
+    assert "Cannot determine whether the kubelet rejected the pod" in caplog.text
 
 
 async def rejected_scene() -> Scene:

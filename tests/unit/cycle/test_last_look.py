@@ -121,7 +121,7 @@ def removal_and_return(it: Chosen) -> None:
         (shrink, "node n1 changed before the pod was bound: Insufficient cpu"),
         (taint, "node n1 changed before the pod was bound: node(s) had untolerated taint(s)"),
         (a_foreign_pod, "node n1 changed before the pod was bound: Insufficient cpu"),
-        (removal, "node n1 is gone"),
+        (removal, "node n1 was deleted"),
         (removal_and_return, "node n1 changed before the pod was bound: Insufficient cpu"),
     ],
     ids=lambda value: getattr(value, "__name__", None),

@@ -212,4 +212,4 @@ async def test_a_mistake_of_ours_costs_one_preemption(caplog: pytest.LogCaptureF
         await asyncio.sleep(0.1)
         assert not cluster.preemptions.is_running(PREEMPTOR.uid)
 
-    assert "Preemption broke" in caplog.messages
+    assert "Preemption failed" in caplog.messages

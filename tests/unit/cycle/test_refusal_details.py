@@ -125,7 +125,7 @@ def test_pods_that_are_expected_on_a_node_are_counted_where_nothing_else_is_in_t
 
     RefusalDetails([one], ManualClock()).add_to(explanation, POD, SNAPSHOT, nominated)
 
-    expected = "counting what is expected here: default/guest"
+    expected = "including the pods nominated to this node: default/guest"
     assert details_of(explanation) == {"n0": ["full", expected], "n1": [], "n2": []}
 
 
@@ -157,11 +157,13 @@ def test_after_a_while_nobody_is_asked_any_more():
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        pytest.param(KeyError("zone"), "One could not say more: KeyError: 'zone'", id="it raises"),
-        pytest.param("no", "One could not say more: expected is a list of texts, was 'no'", id="one text"),
-        pytest.param([1], "One could not say more: expected is a list of texts, was [1]", id="no text"),
+        pytest.param(KeyError("zone"), "One returned no valid details: KeyError: 'zone'", id="it raises"),
         pytest.param(
-            7, "One could not say more: TypeError: 'int' object is not iterable", id="nothing like it"
+            "no", "One returned no valid details: expected a list of strings, was 'no'", id="one text"
+        ),
+        pytest.param([1], "One returned no valid details: expected a list of strings, was [1]", id="no text"),
+        pytest.param(
+            7, "One returned no valid details: TypeError: 'int' object is not iterable", id="nothing like it"
         ),
     ],
 )
@@ -183,9 +185,9 @@ def test_a_plugin_that_goes_on_and_on_is_stopped_at_the_first_node_and_asked_no_
         budget.give_clock_back()
 
     assert details_of(explanation) == {
-        "n0": ["One could not say more: OverBudgetError: stopped: more than 0.05s had passed"],
+        "n0": ["One returned no valid details: OverBudgetError: stopped: more than 0.05s had passed"],
         "n1": [
-            "One could not say more: OverBudgetError: not asked: it rests for 60s, since it was stopped again and again"
+            "One returned no valid details: OverBudgetError: not asked: it rests for 60s, since it was stopped again and again"
         ],
         "n2": ["a", "b"],
     }

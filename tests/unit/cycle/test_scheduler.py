@@ -424,7 +424,7 @@ class TestMistakesOfOurs:
                 await cluster.until(lambda: cluster.node_of("web") and cluster.node_of("other"))
 
         scenario()
-        assert "Binding cycle broke" in [record.getMessage() for record in caplog.records]
+        assert "Binding cycle failed" in [record.getMessage() for record in caplog.records]
 
     @pytest.mark.parametrize("where", ["run_unreserve", "run_post_bind"])
     def test_of_what_ends_a_binding_cycle(self, where: str, caplog: pytest.LogCaptureFixture):
@@ -439,7 +439,7 @@ class TestMistakesOfOurs:
                 await cluster.until(lambda: cluster.node_of("web") and cluster.node_of("other"))
 
         scenario()
-        assert "Binding cycle broke" in [record.getMessage() for record in caplog.records]
+        assert "Binding cycle failed" in [record.getMessage() for record in caplog.records]
 
     @pytest.mark.parametrize("where", ["run_reserve", "run_permit", "measure_plugins"])
     def test_of_the_scheduling_cycle(self, where: str, caplog: pytest.LogCaptureFixture):
@@ -453,7 +453,7 @@ class TestMistakesOfOurs:
                 await cluster.until(lambda: cluster.node_of("web") and cluster.node_of("other"))
 
         scenario()
-        assert "Scheduling cycle broke" in [record.getMessage() for record in caplog.records]
+        assert "Scheduling cycle failed" in [record.getMessage() for record in caplog.records]
 
     def test_of_what_reports(self, caplog: pytest.LogCaptureFixture):
         @virtually

@@ -135,7 +135,7 @@ def test_what_a_nominated_pod_keeps_from_others_is_told() -> None:
 
     assert explanation["nodes"]["n1"]["details"] == [
         "needs 3 cpu, 1 free of 4",
-        "counting what is expected here: default/vip",
+        "including the pods nominated to this node: default/vip",
     ]
 
 
