@@ -1,4 +1,4 @@
-"""Ways to judge a pod, for tests of what is kept."""
+"""Ways to evaluate a pod, for tests of cached results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def by_plugin(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> Judged:
-    """Judge a pod without looking for its class: each plugin's verdicts are kept by themselves."""
+    """Evaluate a pod without its class: the results of each plugin are cached separately."""
     state, diagnosis = CycleState(), Diagnosis.blank(snapshot.n_nodes)
     rows = framework.filtering.run_filters(state, pod, snapshot, snapshot.all_rows, diagnosis)
     return _judged(framework, pod, snapshot, state, diagnosis, rows)
@@ -34,7 +34,7 @@ def by_class(
     snapshot: Snapshot,
     nominated: Mapping[int, list[PodInfo]] | None = None,
 ) -> Judged:
-    """Judge a pod as a scheduling cycle does: those of all plugins are kept for its class."""
+    """Evaluate a pod as a scheduling cycle does: the results of all plugins are cached for its class."""
     state, diagnosis = CycleState(), Diagnosis.blank(snapshot.n_nodes)
     status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
     if not status.is_success:
@@ -46,7 +46,7 @@ def by_class(
 
 
 class Again:
-    """Judges pods as another way does, but for the first of each class, of which nothing is kept: that one is made up."""
+    """Evaluates pods in another way, after an invented first pod of each class, whose results are not cached."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge

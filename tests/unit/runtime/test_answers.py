@@ -1,4 +1,4 @@
-"""Whatever a plugin raises or answers, at whichever point, is an ERROR that names plugin and point."""
+"""Exceptions and invalid return values of plugins, at all points, become an ERROR that names plugin and point."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ POINTS: dict[str, tuple[type[Puppet], str, Run]] = {
 
 
 def run(method: str, answer: Any) -> tuple[Any, str]:
-    """Run a profile whose plugin Mine gives one answer; return the result and what errors there begin with."""
+    """Run a profile whose plugin Mine returns one value; return the result and the expected prefix of errors."""
     kind, point, it = POINTS[method]
     return it(framework_of(kind("Mine", **{method: answer}))), f'running {point} plugin "Mine"'
 

@@ -1,4 +1,4 @@
-"""A stretch is charged for what it used itself, and the plugin that used it is named."""
+"""A time slice is charged only for its own time, and the error names the plugin that used it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.puppets import NodeFilter, Reserve, framework_of
 
 
 class Ours(Plugin):
-    """A plugin that came with the scheduler, as far as anybody can tell."""
+    """A plugin that looks like an in-tree plugin."""
 
     name = "Ours"
 
@@ -25,7 +25,7 @@ THEIRS = NodeFilter("Theirs")
 
 
 class Machine(LoopBudget):
-    """A budget on a machine whose time goes on when a test says so, and whose alarm goes off then."""
+    """A budget with a virtual clock, whose alarm fires when a test advances the clock."""
 
     def __init__(self) -> None:
         self.time = self.processor = self.waiting = 0.0
@@ -43,7 +43,7 @@ class Machine(LoopBudget):
         return self.waiting
 
     def pass_(self, seconds: float, *, used: float = 0.0, waited: float = 0.0, late: float = 0.0) -> None:
-        """Let time pass, of which the thread uses a part, and waits for the processor for another."""
+        """Advance the clock; the thread runs for a part of the time, and waits for the CPU for another part."""
         pieces = 1000
         for _ in range(pieces):
             self.time += seconds / pieces
@@ -146,7 +146,7 @@ def test_an_attempt_of_many_stretches_ends_when_all_of_them_have_used_its_limit(
         over = budget.stretch_of(usage, lambda: budget.is_spent)
         assert not over, number
         budget.stretch_of(usage, lambda: budget.pass_(0.3, used=0.3))
-        budget.pass_(5.0, used=5.0)  # what others use between
+        budget.pass_(5.0, used=5.0)  # time that other tasks use in between
     with pytest.raises(OverBudgetError, match="more than 2s"):
         budget.stretch_of(usage, budget.call, OURS, lambda: None)
 

@@ -1,4 +1,4 @@
-"""A plugin class is refused with everything that is wrong with it."""
+"""An invalid plugin class is rejected with all its errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Whole(FilterPlugin):
 
 
 def filter_plugin(**members: Any) -> type[Plugin]:
-    """A filter plugin, whole but for the given members."""
+    """A filter plugin that is valid except for the given members."""
     return type("Mine", (Whole,), {"name": "Mine", **members})
 
 

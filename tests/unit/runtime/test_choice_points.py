@@ -1,4 +1,4 @@
-"""Reserve, Permit, PreBind, Bind and PostBind: in which order plugins are asked, and whose word counts."""
+"""Reserve, Permit, PreBind, Bind and PostBind: the order of plugin calls, and the combination of their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dry run of preemption: who must go, found on all nodes together or on one after another."""
+"""The dry run of preemption finds the same victims on all nodes together and on one node after another."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_all_nodes_together_find_what_one_after_another_does(seed: int) -> None:
     assert together == apart
     told = PreFilter("Told")
     assert dry_run(snapshot, preemptor, removable, nominated, told) == together
-    assert told.called().count("remove_pods") >= len(removable)  # each node was tried alone
+    assert told.called().count("remove_pods") >= len(removable)  # each node was evaluated alone
 
 
 def test_a_plugin_that_is_told_of_pods_must_promise_to_tell_rows_apart() -> None:

@@ -1,4 +1,4 @@
-"""PreFilter, Filter and PostFilter: who is asked what, and how their words become one verdict."""
+"""PreFilter, Filter and PostFilter: the calls of plugins, and the combination of their results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def only(*names: str) -> PreFilterResult:
 
 
 def refusing(*names: str, reason: str = "no") -> Any:
-    """An answer of filter_node."""
+    """A function for filter_node."""
     return lambda _state, _pod, node: Status.unschedulable(reason) if node.name in names else None
 
 
@@ -182,7 +182,7 @@ class TestFilter:
 
 
 class Room(PreFilterPlugin, FilterPlugin):
-    """Refuses nodes with more pods than it has room for; counts them by itself, as plugins with a state do."""
+    """Rejects nodes with too many pods; counts pods in the cycle state, as plugins with PreFilter do."""
 
     name = "Room"
 

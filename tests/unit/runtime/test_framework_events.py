@@ -1,4 +1,4 @@
-"""What events a profile's plugins hear of."""
+"""The events for which a profile's plugins are registered."""
 
 from __future__ import annotations
 

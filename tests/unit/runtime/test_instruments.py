@@ -1,4 +1,4 @@
-"""What is measured of a profile's plugins."""
+"""The measurements of a profile's plugins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POD = pod("web")
 
 
 class Measurements:
-    """Notes everything but the seconds, which must not be negative."""
+    """Records everything except the seconds, which must not be negative."""
 
     def __init__(self) -> None:
         self.points: list[tuple[str, str, str]] = []
@@ -129,11 +129,12 @@ def test_plugins_are_timed_one_by_one_only_when_it_is_said():
     framework.measure_plugins(on=True)
     run_all(framework)
 
-    # PostFilter gave nothing, which is malformed.
+    # PostFilter returned None, which is invalid.
     assert {(point, code) for _, point, code in measurements.plugins} == {
         (point.metric_name, "Error" if point is ExtensionPoint.POST_FILTER else "Success")
         for point in ExtensionPoint
-        if point not in {ExtensionPoint.PLACEMENT_GENERATE, ExtensionPoint.PLACEMENT_SCORE}  # of groups
+        if point
+        not in {ExtensionPoint.PLACEMENT_GENERATE, ExtensionPoint.PLACEMENT_SCORE}  # points of groups
     }
     assert ("NodeScore", "Score", "Success") in measurements.plugins
 

@@ -1,4 +1,4 @@
-"""Kept verdicts: asked anew only where something changed."""
+"""Cached results: plugins evaluate only changed nodes again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Kept:
-    """What makes a puppet's verdicts worth keeping: pods of the same label `class` are alike to it."""
+    """The parts of a plugin with cacheable results: pods with the same label `class` have equal signatures."""
 
     number = 0
 
@@ -52,7 +52,7 @@ def of_class(name: str, kind: str | None = "a", **more: Any) -> PodInfo:
 
 
 def asked(plugin: Any) -> list[str]:
-    """The nodes a puppet was asked about since the last time."""
+    """The nodes that a plugin evaluated since the last call."""
     names = [args[2].name for _, args in plugin.calls]
     plugin.calls.clear()
     return names
@@ -117,7 +117,7 @@ class TestWhoIsAsked:
         judge(framework, of_class("web-1"), cache.snapshot())
         assert asked(plugin) == ["n1", "n4"]
 
-        cache.remove_node("n0")  # the last row takes its place
+        cache.remove_node("n0")  # the last row moves into its row
         judge(framework, of_class("web-2"), cache.snapshot())
         assert asked(plugin) == ["n4"]
 
@@ -353,10 +353,10 @@ def refuses_full_nodes(_state: Any, _pod: Any, node: Any) -> Status | None:
 
 
 class TestClasses:
-    """Several classes of pods share the verdicts of a plugin that cannot tell them apart."""
+    """Several classes of pods share the results of a plugin for which they have equal signatures."""
 
     class Nodes(NodeScore):
-        """Ranks nodes by a label, and brings that into range."""
+        """Scores nodes by a label, and normalizes the scores."""
 
         reads_pods = False
 
@@ -421,7 +421,7 @@ class TestClasses:
                 by_class(framework, pod("web", labels={"on": name}), snapshot)
 
         judge_both()
-        judge_both()  # classes are kept from the second pod on
+        judge_both()  # classes are cached from the second pod on
         plugin.calls.clear()
         judge_both()
 
@@ -477,7 +477,7 @@ class TestLimits:
     @pytest.mark.parametrize("way", [judging.by_plugin, judging.by_class], ids=["by plugin", "by class"])
     def test_of_what_the_only_one_of_its_kind_wrote_nothing_is_held(self, way: Judge):
         class Written(str):
-            """A signature as long as its author likes."""
+            """A plugin with a very long signature."""
 
             __slots__ = ("__weakref__",)
 
@@ -547,7 +547,7 @@ class TestLimits:
             assert all(outcomes.of(row).code is Code.UNSCHEDULABLE for row in range(3))
 
         assert max(sizes) <= 3 + 5
-        assert sizes.count(4) >= 3  # made anew with the three of the present, and PASS
+        assert sizes.count(4) >= 3  # reset, with three current outcomes and PASS
 
     @pytest.mark.parametrize("changes", [1, 12])
     def test_words_stay_those_of_now_when_a_table_is_made_anew(
@@ -661,7 +661,7 @@ def test_plugins_are_asked_about_a_class_with_the_group_of_its_pods():
         )
         framework.scoring.run(state, of_class("web"), snapshot, rows)
 
-    # Of the first pod of each class nothing is kept; the third pod of a class is not asked about.
+    # Results of the first pod of each class are not cached; the third pod of a class needs no evaluation.
     assert plugin.groups == [one] * 4 + [other] * 4 + [None] * 4
 
 

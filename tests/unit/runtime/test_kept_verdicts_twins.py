@@ -1,4 +1,4 @@
-"""Against plugins that keep nothing: what is kept is never other than what would be said now."""
+"""Comparison with plugins without caches: cached results always equal new results."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 class Verdict:
-    """A rule that reads much of a node, of its pods, of the pod and of its own background data.
+    """A rule that reads many parts of a node, its pods, the pod and its own background data.
 
     Attributes:
-        reads: the label of a pod that it looks at.
+        reads: the label of a pod that it reads.
         number: the version of its data.
-        breaks: whether it fails at some nodes just now.
+        breaks: whether it currently fails for some nodes.
     """
 
     reads = "class"
@@ -118,7 +118,7 @@ STEPS = st.one_of(
 
 
 class Twins:
-    """The same cluster judged by plugins that keep verdicts and by plugins that do not."""
+    """The same cluster, evaluated by plugins with cached results and by plugins without them."""
 
     def __init__(self) -> None:
         self.cache = cache_of(["n0", "n1", "n2"])
@@ -149,7 +149,7 @@ class Twins:
         self.set(number=number)
 
     def fail(self, kinds: Kinds, way: Judge) -> None:
-        """Judge a pod while plugins fail at some nodes; nothing of that may stay."""
+        """Evaluate a pod while plugins fail for some nodes; the failures must not be cached."""
         self.set(breaks=True)
         self.judge(self.kept, way, pod_of(kinds), self.cache.snapshot())
         self.set(breaks=False)

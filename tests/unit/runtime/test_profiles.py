@@ -1,4 +1,4 @@
-"""From a configuration to profiles: what is built, with what, and everything that is wrong at once."""
+"""Building the profiles of a configuration: the plugins, their arguments, and all errors at once."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ class RaisingArgs(Bare):
     ],
 )  # fmt: skip
 def test_what_cannot_be_built_is_told_with_its_path(plugins: list[type[Plugin]], told: str):
-    # A plugin is checked when it is found, so one that is not whole comes by module.
+    # A plugin is validated when it is loaded, so an invalid one is loaded from a module.
     references = [
         f"{plugin.__module__}:{plugin.__name__}" if plugin is Positional else plugin.__name__
         for plugin in plugins

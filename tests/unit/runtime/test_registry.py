@@ -1,4 +1,4 @@
-"""Where plugins come from, and what is said of those that are not taken."""
+"""Sources of plugins, and the errors of plugins that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Racks(Licences):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder whose modules are gone afterwards."""
+    """A folder whose modules are removed after the test."""
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
@@ -157,7 +157,7 @@ def test_a_file_that_was_mended_is_taken(folder: Path):
     first = refusal(refused, "licences.py", folder)
     (folder / "licences.py").write_text(PLUGIN)
 
-    assert refusal(refused, "licences.py", folder) == first  # it may have taken long, and is not tried twice
+    assert refusal(refused, "licences.py", folder) == first  # loading may take long, so it is not tried twice
     assert Registry({}).find("licences.py", folder).name == "Licences"
 
 
@@ -219,7 +219,7 @@ def test_a_class_that_cannot_be_taken_says_why(reference: str, told: str):
 
 @pytest.fixture
 def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A distribution with an entry point, as pip leaves it."""
+    """A distribution with an entry point, as pip installs it."""
     (folder / "licence_package.py").write_text(PLUGIN)
     install(folder, "licence-package", "Licences = licence_package:Licences")
     monkeypatch.syspath_prepend(folder)

@@ -1,4 +1,4 @@
-"""Slow plugins that look at a sample of the nodes."""
+"""Slow plugins that evaluate a sample of the nodes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ POD = pod("web")
 
 
 class Slow(SlowPlugin, FilterPlugin, ScorePlugin):
-    """Refuses nodes 0 and 1, and scores a node by its number."""
+    """Rejects nodes 0 and 1, and scores a node by its number."""
 
     name = "Slow"
 

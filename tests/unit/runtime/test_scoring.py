@@ -1,4 +1,4 @@
-"""PreScore, Score and normalisation."""
+"""PreScore, Score and normalization."""
 
 from __future__ import annotations
 

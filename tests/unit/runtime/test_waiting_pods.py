@@ -1,4 +1,4 @@
-"""Pods held at Permit: who lets them go, who sends them back, and when nobody does either."""
+"""Pods that wait at Permit: they are allowed, rejected, or rejected after a timeout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Waits(NoInstruments):
 
 
 async def decide(pods: WaitingPodsMap, *moves: tuple[float, str, str]) -> tuple[Status, float]:
-    """Hold the pod while things happen at given times; return the outcome and when it came."""
+    """Hold the pod and run actions at given times; return the outcome and its time."""
     loop = asyncio.get_running_loop()
     for at, verb, plugin in moves:
         if verb == "allow":

@@ -1,4 +1,4 @@
-"""Whoever looks learns which rows changed since the last time, or that it was too long ago."""
+"""Readers get the rows that changed since their last read, or None after too many changes."""
 
 from __future__ import annotations
 

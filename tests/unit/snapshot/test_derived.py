@@ -1,4 +1,4 @@
-"""Snapshots made from snapshots are what a table of that content would show."""
+"""Derived snapshots equal the snapshot of a table with the same content."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ USES = [
 
 
 def content(snapshot: Snapshot) -> dict[str, Any]:
-    """Everything that can be read, but for the logs of changes."""
+    """All data of a snapshot, except the change logs."""
     found: dict[str, Any] = {"nodes": [each.name for each in snapshot.nodes]}
     for resource in RESOURCES:
         found[f"allocatable {resource}"] = snapshot.allocatable[resource].tolist()

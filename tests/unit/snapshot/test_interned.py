@@ -1,4 +1,4 @@
-"""A rule over strings is asked once per distinct value."""
+"""A rule for strings is evaluated once per distinct value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What very many affinity terms of bound pods cost: counted in terms that are asked, and in slices."""
+"""The cost of very many affinity terms of bound pods: the number of matched terms, and of slices."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ SHAPES: dict[str, Callable[[str], dict[str, Any]]] = {
 
 
 def bound(name: str, kind: TermKind, terms: Iterable[dict[str, Any]]) -> PodInfo:
-    """Return a bound pod with terms of one kind, as the daemon keeps it."""
+    """Return a bound pod with terms of one kind, as stored in the daemon."""
     side, when = LISTS[kind]
     written = list(terms)
     if when == PREFERRED:
@@ -92,7 +92,7 @@ def nodes(*, in_slices: bool = False) -> ClusterTable:
 
 
 class Asked:
-    """Counts the terms that are asked one by one, and those that are read from what is written."""
+    """Counts the terms that are matched separately, and the terms that are read from the pod spec."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.terms = self.read = 0

@@ -1,4 +1,4 @@
-"""Very many node selector terms are judged in steps: the same worth, also where nodes change between two steps."""
+"""Many node selector terms are evaluated in steps, with the same sums, also if nodes change between two steps."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_worth_is_the_sum_of_the_weights_of_terms_that_hold_whatever_nodes_chang
 
 
 class Judged:
-    """Counts the requirements that are judged."""
+    """Counts the evaluated requirements."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = self.nodes = 0

@@ -86,7 +86,7 @@ def test_a_snapshot_of_some_rows_or_with_other_pods_reads_the_same_store():
 
 
 class Volume(msgspec.Struct, rename="camel"):
-    """As far as these tests read it."""
+    """The fields that these tests read."""
 
     size: str = ""
 

@@ -1,4 +1,4 @@
-"""Columns about the pods of nodes, beside a count from scratch, over long random histories."""
+"""Columns about the pods of nodes, compared with a full recount, over long random histories."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ NOT_RED = {"matchExpressions": [{"key": "team", "operator": "NotIn", "values": [
 
 
 def about(**of_key: tuple[str, ...]) -> dict[str, Any]:
-    """Return a selector of some requirements, key -> operator and values."""
+    """Return a selector with requirements, given as key -> operator and values."""
     requirements = [
         {"key": key.rstrip("_"), "operator": operator, "values": list(values)}
         for key, (operator, *values) in of_key.items()
@@ -154,12 +154,12 @@ def check(snapshot: Snapshot) -> None:
                     expected.update({(key, row): weight for key, weight in weights.items() if key in keys})
                     shown = found.weights_of(pod.affinity_terms)
                     assert {key: shown.get(key, 0) for key in keys} == {key: weights[key] for key in keys}
-            # Of some of the nodes those are shown as well whose topology key only others have.
+            # A snapshot of some nodes includes terms whose topology key only other nodes have.
             assert {at: worth for at, worth in summed(found).items() if at[0] in keys} == expected
 
 
 def weights_by_hand(kind: TermKind, pod: PodInfo, incoming: Incoming) -> Counter[str]:
-    """Return topology key -> the sum of the weights of a pod's terms that mean another."""
+    """Return topology key -> the sum of the weights of a pod's terms that match another pod."""
     weights: Counter[str] = Counter()
     for term in kind.of(pod.affinity_terms):
         if term.term.matches(*incoming):
@@ -168,7 +168,7 @@ def weights_by_hand(kind: TermKind, pod: PodInfo, incoming: Incoming) -> Counter
 
 
 def summed(found: TermsThatMean) -> Counter[tuple[str, int]]:
-    """Return (topology key, row) -> what the terms are worth there; none of which is 0."""
+    """Return (topology key, row) -> the sum of the weights of the terms, without zeros."""
     total: Counter[tuple[str, int]] = Counter()
     for key, rows, amounts in found.amounts():
         for row, amount in zip(rows.tolist(), amounts.tolist(), strict=True):
@@ -241,7 +241,7 @@ TestHistory.settings = settings(max_examples=40, stateful_step_count=25, deadlin
 
 
 class HistoryOfLongLists(History):
-    """As if two labels, two values and two terms were so many that they are dealt with in another way."""
+    """Lower the limits, so that two labels, two values and two terms already count as many."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -267,7 +267,7 @@ TestHistoryOfLongLists.settings = settings(max_examples=40, stateful_step_count=
 
 
 class HistoryInSlices(HistoryOfLongLists):
-    """Terms of pods that have more than one are counted one by one, by and by."""
+    """Count the terms of pods with more than one term in slices of one term."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -341,7 +341,7 @@ def test_descriptions_not_asked_for_lately_are_forgotten_and_counted_anew(
 
 
 def in_many(name: str, values: int) -> PodQuery:
-    """Pods whose label `app` is one of many."""
+    """Match pods whose label `app` has one of many values."""
     among = frozenset([name, *(f"{name}-{number}" for number in range(values))])
     return PodQuery((PodsIn(None, LabelRule((Requirement("app", Operator.IN, among),))),))
 
@@ -367,7 +367,7 @@ def test_a_pod_that_comes_or_goes_is_not_compared_with_each_of_very_many_descrip
             ("app", frozenset({*values, f"v{number}"})) if values else (f"k{number}", frozenset[str]())
         )
         labels = LabelRule((Requirement(key, operator, among),))
-        # The second part is met by all: what several terms demand together costs no more than what one demands.
+        # All pods match the second part: several terms together cost no more than one.
         queries.append(PodQuery((PodsIn(None, labels), PodsIn(frozenset({"default"}), LabelRule(())))))
         table.snapshot().pods_matching(queries[-1])
     asked: list[PodQuery] = []
@@ -452,7 +452,7 @@ def test_a_term_that_very_many_nodes_hold_is_found_on_all_of_them() -> None:
 
 @dataclass
 class Counted:
-    """A pod whose labels count how often they are read."""
+    """A pod that counts the reads of its labels."""
 
     namespace: str
     labels: CountedLabels
@@ -460,7 +460,7 @@ class Counted:
 
 
 def without(label: str, namespace: str) -> PodQuery:
-    """Pods of a namespace that do not have a label."""
+    """Match pods of a namespace without a label."""
     absent = SelectorRequirement(label, "DoesNotExist")
     rule = parse_label_selector(LabelSelector(match_expressions=(absent,)))
     return PodQuery((PodsIn(frozenset({namespace}), rule),))

@@ -1,4 +1,4 @@
-"""Nodes chosen all at once are those chosen one by one."""
+"""A selector matches the same nodes with arrays as with single nodes."""
 
 from __future__ import annotations
 

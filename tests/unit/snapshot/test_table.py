@@ -1,4 +1,4 @@
-"""The table against a slow model: plain dicts, everything added up anew after every step."""
+"""The table compared with a slow model: plain dicts, which are summed up again after every step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ USES = sorted(pod("p", volumes=[CLAIM_C, CLAIM_D, DISK]).storage_uses)
 
 @dataclass
 class Model:
-    """What the columns stand for."""
+    """The slow model of the columns."""
 
     nodes: dict[str, NodeObject] = field(default_factory=dict)
     pods: dict[str, dict[str, PodInfo]] = field(default_factory=dict)  # node name -> uid -> pod
@@ -48,7 +48,7 @@ class Model:
 
 
 def wrapped(total: int) -> int:
-    """An int64 as Go adds it up."""
+    """Wrap a number as an int64 sum in Go."""
     return (total + 2**63) % 2**64 - 2**63
 
 
@@ -150,7 +150,7 @@ volumes = st.lists(st.sampled_from([CLAIM_C, CLAIM_D, DISK, {"name": "tmp", "emp
 
 
 class Table(RuleBasedStateMachine):
-    """Random changes; after each of them the columns are the model's, and the rows that changed are noted."""
+    """Random changes; after each change the columns equal the model, and the changed rows are logged."""
 
     @initialize(labels_read_early=st.booleans())
     def start(self, labels_read_early: bool):
