@@ -1,4 +1,4 @@
-"""The cycles with all their own parts, an API server of a few lines, and plugins of the test's choice."""
+"""The cycles with all their real parts, a small fake API server, and plugins of the test's choice."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROFILE = "custom-scheduler"
 
 
 class Event(NamedTuple):
-    """What users read with `kubectl describe`."""
+    """Records the events that users see in `kubectl describe`."""
 
     key: str
     type: str
@@ -50,7 +50,7 @@ class Event(NamedTuple):
 
 
 class Patch(NamedTuple):
-    """What was written into a pod's status."""
+    """A patch of a pod's status."""
 
     key: str
     condition: PodCondition | None
@@ -58,14 +58,14 @@ class Patch(NamedTuple):
 
 
 class Api:
-    """Pods as an API server has them, and what was written to it.
+    """A fake API server: its pods, and the writes to it.
 
     Attributes:
-        pods: key -> the truth.
-        seen: key -> what the watch has shown, `watch_seconds` after it was true.
-        binds: (pod, node) of every Binding that came.
-        answers: taken one by one to answer Bindings: None is what is due, an ApiError takes no effect, and a pair
-            (ApiError, True) is an answer that was lost after the bind took effect.
+        pods: key -> current version of the pod.
+        seen: key -> version in the watch, which is `watch_seconds` late.
+        binds: (pod, node) of every received Binding.
+        answers: the responses to the next Bindings: None is the normal response, an ApiError has no effect, and a pair
+            (ApiError, True) is an error although the Binding took effect.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Api:
         self.events: list[Event] = []
         self.patches: list[Patch] = []
 
-    # What the cluster does.
+    # Actions of the cluster.
 
     def create(self, new: PodInfo) -> None:
         self.pods[new.key] = new
@@ -102,7 +102,7 @@ class Api:
             self._next()
 
     def _next(self) -> None:
-        self._seen(*self._unseen.popleft())  # in order, whatever the timers do
+        self._seen(*self._unseen.popleft())  # in order, independently of the timers
 
     def _seen(self, old: PodInfo | None, new: PodInfo | None) -> None:
         if new is None:
@@ -115,7 +115,7 @@ class Api:
             self.seen[new.key] = new
             self.handler.on_add(new)
 
-    # What the scheduler asks.
+    # Requests of the scheduler.
 
     async def bind(self, each: PodInfo, node_name: str) -> None:
         self.binds.append((each.name, node_name))
@@ -161,19 +161,19 @@ class Api:
 
 
 def terminating(name: str) -> PodInfo:
-    """A pending pod that is being deleted, and held by a finalizer."""
+    """A pending pod that is being deleted, with a finalizer."""
     found = pod_object(name)
     found["metadata"] |= {"deletionTimestamp": CREATED, "finalizers": ["example.com/hold"]}
     return decode_pod(msgspec.json.encode(found))
 
 
 def pod_on(known: PodInfo, node_name: str) -> PodInfo:
-    """The pod as the API server shows it once it is bound."""
+    """The pod as the API server returns it after its Binding."""
     return known.placed_on(node_name)
 
 
 class Binder(BindPlugin):
-    """DefaultBinder, without the capability."""
+    """A DefaultBinder without the capability."""
 
     name = "DefaultBinder"
 
@@ -189,7 +189,7 @@ class Binder(BindPlugin):
 
 
 class Counts(NoObserver):
-    """Writes down what a test looks at."""
+    """Records the reports that tests compare."""
 
     def __init__(self) -> None:
         self.decisions: list[Decision] = []
@@ -275,7 +275,7 @@ class Cluster:
         return self.queue.place_of(pod(name).uid)
 
     def node_of(self, name: str) -> str:
-        """Where a pod is by the API server's word; "" for nowhere."""
+        """Return the node of a pod in the API server; "" without one."""
         return self.api.pods[f"default/{name}"].node_name
 
     def notes(self, name: str, reason: str = "FailedScheduling") -> list[str]:
@@ -286,7 +286,7 @@ class Cluster:
         ]
 
     def check(self) -> None:
-        """Assert what always holds, and that no pod is lost when nothing is under way."""
+        """Check the invariants, and that no pod is lost if no attempt is running."""
         self.cache.check()
         self.queue.check()
         if not self.binding.under_way:
@@ -297,13 +297,13 @@ class Cluster:
                 assert here or placed or each.is_terminating, f"{each.key} is lost"
 
     async def schedule_one(self, queued: QueuedPodInfo) -> AssumedPod | None:
-        """Run one pod's scheduling cycle, and return what is to be bound, if anything."""
+        """Run one pod's scheduling cycle, and return the assumed pod, if any."""
         assumed = await self.pod_cycle.schedule(queued)
         return assumed[0] if assumed else None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Let the scheduler run, and stop it in good order."""
+        """Run the scheduler in the block, and stop it gracefully."""
         task = asyncio.create_task(self.scheduler.run())
         try:
             yield
@@ -313,7 +313,7 @@ class Cluster:
             self.check()
 
     async def until(self, holds: Callable[[], object], *, seconds: float = 3600.0) -> None:
-        """Wait until something holds, a tenth of a second at a time."""
+        """Wait until a condition is true, checking every tenth of a second."""
         async with asyncio.timeout(seconds):
             while not holds():  # noqa: ASYNC110 - in virtual time polling is free
                 await asyncio.sleep(0.1)

@@ -158,7 +158,7 @@ def test_what_came_since_is_told_in_order_of_each_pod_the_last() -> None:
 
 @st.composite
 def decisions(draw: st.DrawFn, size: int = 40) -> Decision:
-    """Any verdicts: few or very many plugins and outcomes, nodes refused, avoided, narrowed away, or not looked at."""
+    """Return random results: few or many plugins and outcomes, with rejected, avoided, excluded or unexamined nodes."""
     plugins = draw(st.sampled_from([1, 3, 127, 128, 129, 300]))
     outcomes = draw(st.sampled_from([2, 255, 256, 257, 600]))
     diagnosis = Diagnosis.blank(size)
@@ -198,7 +198,7 @@ def test_an_attempt_is_explained_afterwards_as_it_was_then(decided: Decision) ->
 
 
 def ranked(name: str, size: int, rows: NDArray[np.intp], refused: Sequence[int] = ()) -> Decision:
-    """A pod of which one plugin scored `rows` and refused others."""
+    """Return a decision in which one plugin scored `rows` and rejected other nodes."""
     diagnosis = Diagnosis.blank(size)
     diagnosis.plugins, diagnosis.tables = ["A"], [(PASS, Outcome(Code.UNSCHEDULABLE, ("no",)))]
     diagnosis.rejected_by[[*refused]] = 0

@@ -1,4 +1,4 @@
-"""The binding cycle: a choice is carried out, or all of it is taken back."""
+"""The binding cycle: an assumed pod is bound, or its assumption is undone completely."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ POD_DELETE = (EventWithHint(ClusterEvent(EventResource.ASSIGNED_POD, ActionType.
 
 
 class Permit(puppets.Permit):
-    """Waits for pods to go, of which it cannot say that they would help."""
+    """Registers for deleted pods, without a hint."""
 
     def events(self) -> Sequence[EventWithHint]:
         return POD_DELETE
@@ -122,7 +122,7 @@ async def test_a_pod_that_turns_out_bound_elsewhere_is_forgotten_and_not_tried_a
     async with cluster.running():
         cluster.api.create(WEB)
         cluster.api.watch_seconds = 60
-        cluster.api.pods["default/web"] = WEB.placed_on("n9")  # of which the watch has not told yet
+        cluster.api.pods["default/web"] = WEB.placed_on("n9")  # the watch has not reported it yet
         await cluster.until(lambda: cluster.api.binds and not cluster.binding.under_way)
 
         assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
@@ -347,7 +347,7 @@ class TestPermit:
             queued = cluster.queue.get(WEB.uid)
             assert queued is not None
             assert queued.unschedulable_plugins == {"Hold"}
-            # The room it gave back itself does not wake it.
+            # The capacity that it released itself does not requeue it.
             assert cluster.place_of("web") is Place.UNSCHEDULABLE
             assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
 
@@ -502,7 +502,9 @@ class TestWhatHappensMeanwhile:
             cluster.api.create(pod("other"))
             await cluster.until(lambda: cluster.place_of("other") is Place.UNSCHEDULABLE)
             cluster.api.delete("default/web")
-            await cluster.until(lambda: len(cluster.notes("other")) == 2)  # for its room is free already
+            await cluster.until(
+                lambda: len(cluster.notes("other")) == 2
+            )  # because its capacity is already free
             await bound(cluster, "other")
 
             assert cluster.clock.monotonic() < 100

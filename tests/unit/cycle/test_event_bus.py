@@ -1,4 +1,4 @@
-"""Plugins that wait for something to happen, and the loop that is woken by it."""
+"""The event bus wakes plugins that wait for events, and the scheduling loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the watch says becomes what the cache and the queue hold, and wakes those it may help."""
+"""Watch events update the cache and the queue, and requeue pods that they may help."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DONE = pod("web", node="n1", status={"phase": "Succeeded"})
 
 
 class Happenings:
-    """Stands between the handlers and the queue, and writes down what is told."""
+    """Records the calls of the handlers to the queue, and forwards them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.told: list[tuple[str, Any, Any]] = []
@@ -63,7 +63,7 @@ def happenings(cluster: Cluster) -> Happenings:
 
 
 def reject(cluster: Cluster, name: str, **more: Any) -> None:
-    """Let a pod's first attempt end in a rejection by Picky."""
+    """Let the plugin Picky reject a pod's first attempt."""
     cluster.pods.on_add(pod(name, **more))
     queued = cluster.queue.pop()
     assert queued is not None
@@ -207,7 +207,7 @@ class TestPods:
         cluster.pods.on_add(web)
         cluster.queue.pop()
         placed = cluster.cache.assume(web, "n1")
-        cluster.nominator.delete(web.uid)  # as the cycle does that assumes it
+        cluster.nominator.delete(web.uid)  # as the scheduling cycle does
         cluster.pods.on_delete(web)
 
         assert cluster.cache.state_of(WEB.uid) is PodState.OUTSIDE
@@ -342,7 +342,7 @@ class TestObjects:
 
 
 def unreadable(name: str, **more: Any) -> ObjectError:
-    """What the decoder says of a pod with a bad quantity."""
+    """Return the decoder's error for a pod with an invalid quantity."""
     with pytest.raises(ObjectError) as error:
         decode_pod(msgspec.json.encode(pod_object(name, cpu="a little", **more)))
     return error.value
@@ -430,7 +430,7 @@ class TestPodsNobodyCanRead:
         run_now(cluster.schedule_one(queued))
 
         assert cluster.place_of("web") is Place.OUTSIDE
-        assert len(cluster.api.events) == 1  # what the attempt found is said of a version that is no more
+        assert len(cluster.api.events) == 1  # the result of the attempt concerns an outdated version
         cluster.api.delete("default/web")
 
     def test_room_kept_for_it_is_free(self, cluster: Cluster):

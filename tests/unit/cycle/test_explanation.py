@@ -1,4 +1,4 @@
-"""What a decision looks like as JSON."""
+"""Explanations of decisions as JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def explained(*plugins: Plugin, snapshot: Snapshot = SNAPSHOT, weights: Any = No
     framework = framework_of(*plugins, weights=weights)
     decision = schedule_pod(framework, POD, snapshot, nominated={}, random=Random(1), exhaustive=True)
     explanation = explain(decision, snapshot.names)
-    json.dumps(explanation)  # plain values only
+    json.dumps(explanation)  # only plain JSON values
     return explanation
 
 

@@ -1,4 +1,4 @@
-"""Extenders in the cycles: asked at the right moment, about a cluster that stands still, and never in the way."""
+"""Extenders in the cycles: called at the right point, with a frozen cluster, and without blocking other work."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Heard:
 async def extended(
     cluster: Cluster, answers: dict[str, Any], **settings: Any
 ) -> AsyncIterator[tuple[ScriptedExtender, Heard]]:
-    """Let a scheduler run that asks one extender."""
+    """Run a scheduler with one extender."""
     heard = Heard()
     async with scripted_extender(answers) as extender:
         given = {"node_cache_capable": True, "weight": 1, "http_timeout": Duration(SECOND), **settings}

@@ -1,4 +1,4 @@
-"""What becomes of a pod whose attempt failed, and what its user reads."""
+"""Failed attempts: the pod's place in the queue, and the reports to users."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FAILED = Status.failed("odd")
 def handle(
     cluster: Cluster, status: Status, newest: PodInfo | None = WEB, *, nominated_before: str = "", **more: Any
 ) -> Place:
-    """Let an attempt at the pod fail, of which the API server shows a newest version."""
+    """Let an attempt at a pod fail while the API server has a newer version."""
     cluster.queue.add(WEB)
     queued = cluster.queue.pop()
     assert queued is not None

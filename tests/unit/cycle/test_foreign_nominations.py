@@ -1,4 +1,4 @@
-"""Room that another scheduler made for a pod is left alone by priority, from when it is seen until it is given up."""
+"""Nominations of other schedulers are respected by priority, from their watch event until their end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def theirs(node_name: str = "n1", **fields: Any) -> PodInfo:
-    """A pending pod of another scheduler, which made room for it on a node."""
+    """A pending pod of another scheduler, nominated to a node."""
     status = {"nominatedNodeName": node_name} if node_name else {}
     return pod("theirs", **{"cpu": "2", "priority": 5, "scheduler_name": "other", "status": status, **fields})
 
@@ -29,13 +29,13 @@ UID = theirs().uid
 
 
 def going() -> PodInfo:
-    """Their pod, being deleted."""
+    """The other scheduler's pod, being deleted."""
     return PodInfo(msgspec.structs.replace(theirs().pod, metadata=terminating("theirs").pod.metadata))
 
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """Return a cluster of one node with room for two CPUs."""
+    """Return a cluster of one node with two CPUs."""
     cluster = Cluster(made(NodeResourcesFit), nodes=())
     cluster.nodes.on_add(node("n1", cpu="2"))
     yield cluster
@@ -43,7 +43,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def rejected(cluster: Cluster, priority: int = 0) -> bool:
-    """Try a pod of ours that takes one CPU; whether it is rejected."""
+    """Try a pod of this scheduler that requests one CPU; return whether it is rejected."""
     cluster.api.create(pod("ours", cpu="1", priority=priority))
     queued = cluster.queue.pop()
     assert queued is not None
@@ -101,7 +101,7 @@ def test_once_bound_it_is_counted_as_any_pod_and_once(cluster: Cluster):
     deliver(cluster, half, pod_on(half, "n1"))
 
     assert cluster.nominator.node_of(UID) == ""
-    assert not rejected(cluster)  # one CPU is theirs, the other free
+    assert not rejected(cluster)  # one CPU is kept for the other pod, one is free
 
 
 def test_it_is_never_put_into_our_queue(cluster: Cluster):

@@ -1,4 +1,4 @@
-"""While a cycle waits, the cluster does not change; afterwards nothing is missing and everything is in order."""
+"""During a freeze the cluster does not change; afterwards all deferred changes are made in order."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_who_waits_goes_on_only_while_there_is_no_freeze() -> None:
         waiting = asyncio.create_task(wait())
         await asyncio.sleep(1)
         assert not waiting.done()
-    async with frozen(freeze):  # again, before the one who waits had a turn
+    async with frozen(freeze):  # again, before the waiting task runs
         await asyncio.sleep(1)
         assert not waiting.done()
     await waiting

@@ -1,4 +1,4 @@
-"""How much is kept of past attempts at groups."""
+"""The bounds of the log of attempts at groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking for a way to place a group, and for the best of its placements, against trying all."""
+"""Searches for a way to place a group, and for its best placement, compared with an exhaustive search."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ROOMS = st.lists(st.integers(1, 8), min_size=1, max_size=3)
 
 
 class Gangs:
-    """Says how many of a group must be placed."""
+    """A group plugin with a minimum number of members."""
 
     name = "Gangs"
     waiting = "waiting"
@@ -48,7 +48,7 @@ class Gangs:
 
 @dataclass
 class Profile:
-    """Counts members in a placement."""
+    """Scores a placement by its number of members."""
 
     @property
     def placing(self) -> Profile:
@@ -58,7 +58,7 @@ class Profile:
     generators: Sequence[str] = ()
 
     def run_unreserve(self, *_: Any, **__: Any) -> None:
-        """Nothing was reserved."""
+        """Do nothing."""
 
     def generate(self, group: Group, members: Sequence[PodInfo], snapshot: Snapshot) -> list[Placement]:
         parts = [snapshot.all_rows[place :: self.racks] for place in range(self.racks)]
@@ -76,7 +76,7 @@ class Profile:
 
 
 class Pods:
-    """Puts each pod on the node with most room, by cpu alone; a gang waits until enough of it are placed."""
+    """Places each pod on the node with the most free CPU; a gang waits until enough members are placed."""
 
     def __init__(self, cache: Cache, min_count: int) -> None:
         self._cache, self._min_count = cache, min_count
@@ -114,26 +114,26 @@ class Pods:
 
 
 class Rests(Any):
-    """Nobody else wants a turn."""
+    """Do not yield."""
 
     async def give_way(self) -> None:
-        """Go on."""
+        """Do nothing."""
 
     async def rest(self, is_bound_to_nodes: bool) -> None:
-        """Go on."""
+        """Do nothing."""
 
     async def rest_within(self, kept: Any, *, is_bound_to_nodes: bool) -> None:
-        """Go on."""
+        """Do nothing."""
 
     def check(self) -> None:
-        """There is time."""
+        """Return without pausing."""
 
     def released(self, uid: str) -> None:
-        """Nobody waits."""
+        """Do nothing: no pod waits."""
 
 
 class Scene:
-    """A cluster, and a group to be placed there."""
+    """A cluster, and a group to place."""
 
     def __init__(self, sizes: Sequence[int], rooms: Sequence[int], min_count: int, racks: int = 1) -> None:
         self.cache = Cache()
@@ -156,7 +156,7 @@ class Scene:
 
 
 def most(sizes: Sequence[int], rooms: Sequence[int]) -> int:
-    """Return how many of some pods fit at most, by trying all ways: each on any node, or on none."""
+    """Return the maximum number of pods that fit, with an exhaustive search: each pod on any node, or on none."""
     best = 0
     for ways in product(range(-1, len(rooms)), repeat=len(sizes)):
         used = [0] * len(rooms)
@@ -203,7 +203,7 @@ def test_a_gang_that_fits_in_any_way_is_found(
 def test_of_placements_that_hold_enough_the_best_is_taken(
     size: int, count: int, rooms: list[int], data: st.DataObject
 ) -> None:
-    """Members alike are placed as many as there is room for, so what a placement holds needs no search."""
+    """Identical members fill the free capacity, so the number of members in a placement needs no search."""
     racks = data.draw(st.integers(1, 3))
     min_count = data.draw(st.integers(1, count))
     it = Scene([size] * count, rooms, min_count, racks)
@@ -223,7 +223,7 @@ def test_of_placements_that_hold_enough_the_best_is_taken(
 
 
 class Breaks(Pods):
-    """Fails with an error where nobody says which node is to be taken: a search has members left over tried so."""
+    """Fails with an error if no node is chosen for it, as in the part of a search that tries the skipped members."""
 
     async def decide(
         self, attempt: Attempt, *, choose: Any = None, **options: Any
@@ -270,7 +270,7 @@ def test_a_trial_ends_once_too_few_members_are_left() -> None:
 
 
 def test_a_way_that_breaks_off_after_enough_were_placed_is_none() -> None:
-    """Else those who were not tried any more would be nobody's."""
+    """Members that were not tried must be requeued too."""
     it = Scene([1, 1, 2, 2], [2, 2], 3)
     breaks: Any = Breaks(it.cache, 3)
     broken = GroupPasses(breaks, it.cache, Nominator(), Rests())
@@ -286,7 +286,7 @@ def test_a_way_that_breaks_off_after_enough_were_placed_is_none() -> None:
 
 
 class Wavers(Pods):
-    """Holds the members of a group in any placement, the first time."""
+    """Accepts the members of a group in any placement, at the first try only."""
 
     async def decide(self, attempt: Attempt, **options: Any) -> tuple[Decision, Snapshot]:
         decision, snapshot = await super().decide(attempt, **options)
@@ -306,7 +306,7 @@ def test_a_group_that_the_best_placement_does_not_hold_again_is_not_looked_for_r
 
 
 class Slow(Pods):
-    """Needs time before it decides about each pod, and before it reserves a node for it."""
+    """Raises NeedsTime for each pod at PreFilter and at Reserve."""
 
     def __init__(self, cache: Cache, min_count: int) -> None:
         super().__init__(cache, min_count)

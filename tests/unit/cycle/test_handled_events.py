@@ -1,4 +1,4 @@
-"""Under which labels it is told how long a watch event took."""
+"""The labels of the durations of watch events."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_an_event_is_told_by_its_name(
 ) -> None:
     cluster = Cluster()
     it = handler(cluster)
-    if method != "add":  # else nothing is known that could change
+    if method != "add":  # else there is no object that could change
         it.on_add(objects[0])
     cluster.counts.handled.clear()
 

@@ -1,4 +1,4 @@
-"""A pod of ours that a kubelet rejects is noticed, told of, and its node avoided for a while."""
+"""A rejection of this scheduler's pod by a kubelet is detected and reported, and its node is avoided for a while."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ OUT_OF_CPU = {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejec
 
 
 class Scene(Cluster):
-    """A cluster in which kubelets may reject.
+    """A cluster in which kubelets may reject pods.
 
     Attributes:
-        reasons: what was counted.
-        asked: of which pods the API server was asked.
+        reasons: the counted reasons.
+        asked: the pods that were read from the API server.
     """
 
     def __init__(self, *plugins: Any, nodes: tuple[str, ...] = ("n1", "n2")) -> None:
@@ -60,7 +60,7 @@ class Scene(Cluster):
             await asyncio.wait({task})
 
     async def leave(self, before: PodInfo, after: PodInfo | None, *, placed: bool = True) -> None:
-        """Let a pod that we placed leave the watch, with what the API server says of it from then on."""
+        """Let a pod of this scheduler leave the watch, and set its current version in the API server."""
         if placed and before.node_name:
             self.cache.assume(before, before.node_name)
         self.api.create(before)
@@ -70,14 +70,14 @@ class Scene(Cluster):
         await asyncio.sleep(1)
 
     def avoided(self) -> dict[str, str]:
-        """Node -> why."""
+        """Node -> reason of its pause."""
         snapshot = self.cache.snapshot()
         rows = self.cache.pauses.rows(snapshot, at=self.clock.monotonic())
         return {snapshot.name_of(row): why for row, why in rows.items()}
 
 
 def likes(name: str) -> puppets.NodeScore:
-    """A plugin that wants pods on one node."""
+    """Scores one node higher than others."""
     return puppets.NodeScore("Likes", lambda _state, _pod, node: 100 if node.name == name else 0)
 
 
@@ -172,7 +172,7 @@ async def test_a_pod_that_somebody_else_put_on_the_very_node_is_no_business_of_o
     async with scene.watching():
         scene.cache.assume(pod("web"), "n1")
         scene.api.create(bound())
-        scene.cache.forget(pod("web").uid)  # since our Binding was refused
+        scene.cache.forget(pod("web").uid)  # because the Binding was rejected
         await scene.leave(bound(), bound(status=OUT_OF_CPU), placed=False)
 
     assert scene.asked == []

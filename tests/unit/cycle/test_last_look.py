@@ -1,4 +1,4 @@
-"""What happened between the choice of a node and its Binding."""
+"""Changes between the choice of a node and the Binding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FRAMEWORK = build_frameworks(default(), Registry(IN_TREE), lambda _: OFFLINE)["c
 
 
 class Chosen:
-    """A pod of 3 cpus, assumed on a node of 4."""
+    """A pod with 3 CPUs, assumed on a node with 4."""
 
     def __init__(self) -> None:
         self.cache = Cache()
@@ -42,7 +42,7 @@ class Chosen:
         self.choice = AssumedPod(attempt, CycleState(), placed, "n1", disturbances)
 
     def verdict(self) -> str:
-        """What is wrong with the choice now; "" if nothing is."""
+        """Return the current error of the choice, or "" without one."""
         return last_look(self.cache, self.choice).message
 
 

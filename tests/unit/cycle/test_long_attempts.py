@@ -1,4 +1,4 @@
-"""An attempt that needs more time than a turn shares it with the queue, and ends as any other attempt does."""
+"""An attempt that needs more than one turn shares its time with the queue, and ends as any other attempt."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ STEP_SECONDS = 0.002
 
 
 def spend(seconds: float) -> None:
-    """Hold the loop for so long."""
+    """Hold the event loop for a time."""
     asyncio.get_running_loop()._now += seconds  # type: ignore[attr-defined]
 
 
 class Hungry(PreFilterPlugin, ReservePlugin):
-    """Needs as many steps for a pod as its label says, at PreFilter or at Reserve.
+    """Needs the number of steps in a pod's label, at PreFilter or at Reserve.
 
     Attributes:
-        seconds: pod name -> how long its steps have taken.
-        closed: the names of the pods whose steps ended, in whatever way.
-        is_unlimited: as of NeedsTime.
+        seconds: pod name -> duration of its steps.
+        closed: the names of the pods whose steps ended in any way.
+        is_unlimited: see NeedsTime.
         at: the extension point where it needs time.
-        error: is raised by the first step.
-        reserved: uids.
+        error: the error that the first step raises.
+        reserved: the uids of reserved pods.
     """
 
     name = "Hungry"
@@ -91,7 +91,7 @@ def hungry(name: str, steps: int, **more: Any) -> PodInfo:
 
 
 def cluster_with(*plugins: Any, **options: Any) -> Cluster:
-    """A cluster in which all time is used by somebody."""
+    """A cluster in which all time is charged to a plugin."""
     now = LoopClock().monotonic
     return Cluster(*plugins, budget=LoopBudget(now, used=now), **options)
 
@@ -375,7 +375,7 @@ async def test_the_queue_tells_what_the_pod_waits_for() -> None:
 
 
 class Opening(PreEnqueuePlugin):
-    """Raises NeedsTime where no attempt is under way."""
+    """Raises NeedsTime outside an attempt."""
 
     name = "Opening"
 

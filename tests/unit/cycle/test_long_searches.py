@@ -1,4 +1,4 @@
-"""A search for victims that takes long lets other pods be tried, and evicts nobody for what is not so any more."""
+"""A long search for victims lets other pods be tried, and evicts no pod because of an outdated result."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ N_NODES = 30
 
 
 class Started(NoPreemptions):
-    """Writes down what was begun, and evicts nobody.
+    """Records preemptions without evicting pods.
 
     Attributes:
-        found: preemptor -> node, and the names of the pods that have to leave.
-        attempts: how often room was looked for.
+        found: preemptor -> node, and the names of the victims.
+        attempts: the number of searches for victims.
     """
 
     def __init__(self) -> None:
@@ -54,15 +54,15 @@ class Started(NoPreemptions):
 
 
 class Searching:
-    """A cluster whose nodes are full but for one, too small for who preempts, and whose rows are tried one by one.
+    """A cluster of full nodes and one node that is too small for the preemptor; rows are evaluated one by one.
 
     Attributes:
-        cluster: the cluster; n0, n3 and so on have the pods that matter least.
-        started: what is begun.
+        cluster: the cluster; n0, n3 and so on have the pods of the lowest priority.
+        started: the recorded preemptions.
     """
 
     def __init__(self, *, hopeless: bool = False) -> None:
-        """Prepare it; where it is hopeless, each node has one pod that matters more."""
+        """Create the cluster; with `hopeless`, each node has one pod of a higher priority."""
         dry_run, freeze, self.started = DryRun(), ClusterFreeze(), Started()
         self.plugin = DefaultPreemption(
             args=DefaultPreemption.Args(min_candidate_nodes_percentage=100),
@@ -73,7 +73,7 @@ class Searching:
             members=PodGroups(),
             groups=Profiles(),
         )
-        whole_cluster = NodeFilter("Whole", None)  # its rows cannot be told apart
+        whole_cluster = NodeFilter("Whole", None)  # its rows cannot be evaluated together
         self.cluster = Cluster(made(NodeResourcesFit), whole_cluster, self.plugin, nodes=(), freeze=freeze)
         dry_run.filtering = self.cluster.framework.filtering
         self.cluster.cache.table.watch_kind(BUDGETS)
@@ -84,7 +84,7 @@ class Searching:
         self.cluster.nodes.on_add(node("small", cpu="1"))
 
     async def meanwhile(self, meddle: Callable[[Cluster], Any], *preemptors: PodInfo) -> None:
-        """Have something happen while rooms are searched for, and wait until each search has ended."""
+        """Run an action during each search for victims, and wait until the searches end."""
         cluster = self.cluster
         for each in preemptors:
             cluster.api.create(each)
@@ -98,7 +98,7 @@ class Searching:
 
 
 async def soon(holds: Callable[[], object]) -> None:
-    """Let the others have their turn until something holds."""
+    """Yield to the event loop until a condition is true."""
     while not holds():  # noqa: ASYNC110 - each turn counts
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""A plugin that goes on and on is stopped, wherever it is, and everything else is as if it had raised."""
+"""An endless plugin is interrupted at any point, with the same effects as an exception."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ MESSAGE = (
 
 
 class TracedBudget(LoopBudget):
-    """A budget whose alarm goes off at some instruction, and from then on at each.
+    """A budget whose alarm fires at a given instruction, and at each later one.
 
     Attributes:
-        left: how many instructions are left until then.
+        left: the number of instructions until the alarm.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class TracedBudget(LoopBudget):
         self._armed = self.time, self.time, seconds
 
     def run(self, function: Callable[[], Any], after: int, late: float) -> Any:
-        """Call a function, the alarm going off after so many instructions, so late."""
+        """Call a function; the alarm fires after a number of instructions, with a delay."""
         self.left, self.late = after, late
         before = sys.gettrace()
         sys.settrace(self._trace)
@@ -116,7 +116,7 @@ class TracedBudget(LoopBudget):
 
 
 class Slowly(str):
-    """A key with somebody's own hash, which our tables call."""
+    """A key with a plugin's own hash, which dictionaries of the scheduler call."""
 
     __slots__ = ()
 
@@ -130,7 +130,7 @@ class Slowly(str):
 
 
 class Everywhere(PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PermitPlugin):
-    """Somebody's plugin: takes part everywhere, reads columns, calls libraries, and its verdicts are kept."""
+    """A third-party plugin at all points that reads columns, calls libraries and has cacheable results."""
 
     name = "Everywhere"
 
@@ -274,7 +274,7 @@ def test_the_clock_stops_a_plugin_and_its_pod_is_put_aside(
     assert note in {
         MESSAGE,
         MESSAGE.replace("stopped: ", ""),
-    }  # it may have ended a moment before it was stopped
+    }  # it may have ended just before the interruption
     [patch] = [each for each in cluster.api.patches if each.condition is not None]
     assert patch.condition is not None
     assert (patch.condition.reason, patch.condition.message) == ("SchedulerError", note)
@@ -337,7 +337,7 @@ def test_without_the_clock_the_time_is_looked_at_between_plugins() -> None:
 
 
 class Patient(PreBindPlugin):
-    """Waits for long, and then works for as long as it was told."""
+    """Waits for long, and then computes for a given time."""
 
     name = "Patient"
 
@@ -433,14 +433,14 @@ async def test_what_had_to_wait_for_an_attempt_is_done_whatever_that_has_spent()
 
 
 class Kept(NodeFilter):
-    """Says the same of pods alike."""
+    """Gives identical pods equal signatures."""
 
     def signature(self, pod: PodInfo) -> str:
         return "all alike"
 
 
 def test_what_was_kept_of_verdicts_is_dropped_when_a_plugin_was_stopped(quick: LoopBudget) -> None:
-    quick.seconds = 0.5  # the others are not to be stopped on a busy machine
+    quick.seconds = 0.5  # other plugins must not be interrupted on a busy machine
     kept = Kept("Kept")
     endless_for_bad = NodeFilter("Endless", lambda _, asked, __: endless() if asked.name == "bad" else None)
     cluster = Cluster(kept, endless_for_bad, nodes=("n1", "n2", "n3"), budget=quick)
@@ -453,7 +453,7 @@ def test_what_was_kept_of_verdicts_is_dropped_when_a_plugin_was_stopped(quick: L
         attempt(cluster, queued)
         asked.append(len(kept.calls))
 
-    # Of the first of a kind nothing is kept; then only the node is asked about that the pod before went to.
+    # Results of a class's first pod are not cached; later pods evaluate only the node of the pod before.
     assert asked[2:] == [1, 1, 3, 3, 1]
     cluster.check()
 
@@ -491,7 +491,7 @@ def test_nothing_is_stopped_in_a_callback_of_the_garbage_collector() -> None:
 
 
 class Endless(FilterPlugin, PreEnqueuePlugin):
-    """Has a hint and a gate that never answer."""
+    """Has a hint and a PreEnqueue method that never return."""
 
     name = "Endless"
 

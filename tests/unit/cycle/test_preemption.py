@@ -1,4 +1,4 @@
-"""Who makes room lets go of pods that were to have it, and is tried again when there is room."""
+"""Preemption ends nominations of pods of lower priority, and the preemptor is tried again after the evictions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PREEMPTOR = pod("preemptor", cpu="2", priority=9)
 
 
 def begun(*plugins: Plugin) -> Cluster:
-    """Return a cluster where a pod waits because another, of which the API server was not told, is nominated."""
+    """Return a cluster where a pod waits because of another pod's nomination that was not written yet."""
     cluster = Cluster(made(NodeResourcesFit), *plugins, nodes=())
     cluster.nodes.on_add(node("n1", cpu="2"))
     for each in (NOMINATED, PREEMPTOR):
@@ -181,7 +181,7 @@ async def test_a_preemptor_that_was_shut_out_is_not_tried_at_once_while_its_vict
 
 @virtually
 async def test_one_preemption_that_begins_before_the_one_before_it_has_ended_goes_its_own_way() -> None:
-    """As when the last victim is seen to go before the server's answer comes, and more room is needed."""
+    """The watch reports the last victim before the server's response, and more capacity is needed."""
     cluster = Cluster()
     victims = [pod(f"victim-{number}", node="n1") for number in range(3)]
     for each in (PREEMPTOR, *victims):
@@ -191,7 +191,7 @@ async def test_one_preemption_that_begins_before_the_one_before_it_has_ended_goe
         cluster.preemptions.start(PREEMPTOR, "n1", victims[:1], "DefaultPreemption")
         await asyncio.sleep(0.5)
         cluster.preemptions.start(PREEMPTOR, "n1", victims[1:], "DefaultPreemption")
-        await asyncio.sleep(0.75)  # the first has ended
+        await asyncio.sleep(0.75)  # the first preemption has ended
         assert cluster.preemptions.is_running(PREEMPTOR.uid)
         await asyncio.sleep(1.5)
 

@@ -1,4 +1,4 @@
-"""What is in force, for everybody at once."""
+"""The active profiles change for all users at once."""
 
 from __future__ import annotations
 

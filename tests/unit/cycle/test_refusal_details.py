@@ -1,4 +1,4 @@
-"""Who is asked for details, of which nodes, and what becomes of what they say."""
+"""Details of rejections: the called plugins, the nodes, and the results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Telling(Filter):
 
 
 def refused(*plugins: str, pre_filter: str = "") -> dict[str, Any]:
-    """An explanation: node n0 refused by the first plugin, n1 by the next; equal plugins share a verdict."""
+    """An explanation: the first plugin rejects node n0, the next n1; equal plugins share a value."""
     verdicts = {
         name: {"feasible": False, "plugin": name, "code": "Unschedulable", "reasons": ["no"]}
         for name in plugins

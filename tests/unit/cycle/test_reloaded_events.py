@@ -1,4 +1,4 @@
-"""Watch events about pods that an earlier configuration had to do with."""
+"""Watch events of pods whose profile belongs to an earlier configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.cycle.cluster import Cluster
 
 
 def told(cluster: Cluster) -> list[str]:
-    """Return the labels of the events that the queue is told of from now on."""
+    """Return a list of the labels of all later events of the queue."""
     labels: list[str] = []
 
     def move_all(event: Any, *_: Any) -> int:

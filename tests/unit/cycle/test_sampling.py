@@ -1,4 +1,4 @@
-"""percentageOfNodesToScore: which nodes a search comes to, judged by one that looks at node after node."""
+"""percentageOfNodesToScore: the nodes within a search, compared with a search of one node after another."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_profiles_own_percentage_goes_before_the_configurations() -> None:
 def _search(
     rows: Sequence[int], feasible: Collection[int], start: int, enough: int
 ) -> tuple[list[int], list[int]]:
-    """One node after another, as kube-scheduler with one worker: (the feasible ones found, all looked at)."""
+    """Search one node after another, as kube-scheduler with one worker: (feasible nodes, all examined nodes)."""
     found: list[int] = []
     looked_at: list[int] = []
     for step in range(len(rows)):
@@ -107,7 +107,7 @@ def test_the_search_ends_and_begins_where_one_that_goes_node_by_node_does(
 
 
 def _diagnosis(n_nodes: int, rows: list[int], refused: list[int]) -> Diagnosis:
-    """Nodes other than `rows` were left out by PreFilter; A refuses some of the rest."""
+    """PreFilter excludes nodes other than `rows`; plugin A rejects some of the rest."""
     diagnosis = Diagnosis.blank(n_nodes)
     keep = np.zeros(n_nodes, dtype=bool)
     keep[rows] = True

@@ -1,4 +1,4 @@
-"""The loop: which pod is tried when, and that it goes on whatever happens."""
+"""The scheduling loop: the order of attempts, and its progress after any failure."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ WEB = pod("web")
 
 
 def at_most(pods: int) -> Any:
-    """An answer of filter_node: a node has room for so many."""
+    """A function for filter_node: a node has capacity for a number of pods."""
     return lambda _state, _pod, node: (
         Status.unschedulable("Too many pods") if len(list(node.pods)) >= pods else None
     )
 
 
 class Room(puppets.NodeFilter):
-    """Refuses full nodes; waits for nodes to come and pods to go. Its verdicts are kept."""
+    """Rejects full nodes; registers for added nodes and deleted pods. Its results are cached."""
 
     def signature(self, pod: Any) -> str:
         return "all alike"
@@ -71,7 +71,7 @@ async def test_pods_are_bound_as_they_come_by_priority():
 
 
 def with_terms(name: str, count: int) -> PodInfo:
-    """Return a pod on a node with so many affinity terms."""
+    """Return a pod on a node with a number of affinity terms."""
     selectors = [
         {"matchExpressions": [{"key": f"{name}-{number}", "operator": "DoesNotExist"}]}
         for number in range(count)
@@ -371,7 +371,7 @@ async def test_a_failed_binding_wakes_the_loop_for_its_backoff():
         cluster.api.answers = [ApiError(403, "Forbidden", "no")]
         cluster.api.create(WEB)
         await cluster.until(lambda: cluster.api.binds)
-        cluster.cache.forget(WEB.uid)  # as when its deletion began: then there is no room to tell of
+        cluster.cache.forget(WEB.uid)  # as at the start of its deletion: there is no capacity to report
         await cluster.until(lambda: cluster.node_of("web"), seconds=70)
 
 
@@ -389,7 +389,7 @@ async def test_an_update_that_helps_a_sleeping_pod_wakes_the_loop():
 
 
 class TestMistakesOfOurs:
-    """What should never happen costs one attempt."""
+    """A bug affects one attempt only."""
 
     @virtually
     async def test_the_loop_is_woken_for_the_pod_that_it_struck(self):
@@ -474,7 +474,7 @@ class TestMistakesOfOurs:
 
 
 def _break_once(owner: Any, method: str) -> None:
-    """Let the next call of a method raise, and the ones after it go on."""
+    """Let the next call of a method raise; later calls work."""
     whole = getattr(owner, method)
 
     def broken(*_args: Any, **_more: Any) -> Any:
@@ -488,7 +488,7 @@ def _break_once(owner: Any, method: str) -> None:
 
 
 class Flaky:
-    """Raises, refuses, waits or gives nonsense now and then."""
+    """Sometimes raises, rejects, waits or returns invalid values."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -542,7 +542,7 @@ def flaky_plugins(flaky: Flaky) -> list[Any]:
 
 
 class Trouble:
-    """A cluster in which pods and nodes come and go, and the API server has its moods."""
+    """A cluster with random changes of pods and nodes, and random errors of the API server."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)

@@ -1,4 +1,4 @@
-"""From a pod and a snapshot to a decision."""
+"""Decisions about a pod on a snapshot."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_when_no_node_fits_the_reasons_are_counted():
 def test_post_filter_says_what_becomes_of_the_nomination(plugins: list[Plugin], nominated: str | None):
     decision = decide(NodeFilter("A", refusing("n0", "n1", "n2", "n3")), *plugins)
 
-    assert decision.status.code is Code.UNSCHEDULABLE  # also where PostFilter failed
+    assert decision.status.code is Code.UNSCHEDULABLE  # also if PostFilter failed
     assert decision.nominated_node_name == nominated
 
 

@@ -1,4 +1,4 @@
-"""What a scheduler that stands by says once it leads."""
+"""Reports of a standby scheduler after it becomes the leader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.builders import pod
 
 
 class Heard:
-    """Takes events and patches."""
+    """Records events and patches."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []

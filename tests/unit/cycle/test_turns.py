@@ -1,4 +1,4 @@
-"""A decision that takes long lets others have their turn, and judges one picture of the cluster all the same."""
+"""A long decision yields to the event loop, and still uses one state of the cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SlowClock(ManualClock):
-    """A machine on which every look at the clock takes three milliseconds."""
+    """A clock on which each reading takes three milliseconds."""
 
     def monotonic(self) -> float:
         self.advance(0.003)
@@ -73,7 +73,7 @@ def full(cluster: Cluster, count: int) -> None:
 
 
 def preempting(clock: Any) -> tuple[Cluster, list[str]]:
-    """A full cluster whose scheduler looks for room, and the nominations it came to."""
+    """A full cluster whose scheduler searches for victims, and the resulting nominations."""
     dry_run, fit = DryRun(), made(NodeResourcesFit)
     freeze = ClusterFreeze()
     plugin = DefaultPreemption(
@@ -108,7 +108,7 @@ async def test_what_happens_while_room_is_looked_for_is_taken_in_afterwards() ->
         while not cluster.parts.freeze.is_on:  # noqa: ASYNC110 - each turn counts
             await asyncio.sleep(0)
         before = cluster.cache.table.n_nodes
-        for victim in range(2):  # the nodes that would be chosen are no choice any more
+        for victim in range(2):  # the nodes that would be chosen are not candidates any more
             for number in range(0, 30, 3):
                 cluster.api.delete(f"default/v{number}-{victim}")
         cluster.nodes.on_add(node("empty", cpu="64"))
@@ -126,7 +126,7 @@ async def test_what_happens_while_room_is_looked_for_is_taken_in_afterwards() ->
 
 
 class Broken(PostFilterPlugin):
-    """Begins a freeze and fails."""
+    """Begins a freeze and raises."""
 
     name = "Broken"
 

@@ -1,4 +1,4 @@
-"""A pending pod with very many affinity terms is counted in steps, while other pods are placed."""
+"""The affinity terms of a pending pod with very many terms are counted in steps, while other pods are placed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOOK_UP_SECONDS = 0.001
 
 
 class Slices:
-    """Fulfils `TurnLimit` in virtual time."""
+    """Implements `TurnLimit` in virtual time."""
 
     slice_seconds = SLICE_SECONDS
 
@@ -41,7 +41,7 @@ class Slices:
 
 @pytest.fixture
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Let each look-up of a class hold the loop for a while; the names of the namespaces of those looked up."""
+    """Let each lookup of a class hold the event loop for a while; return the namespaces of the looked-up classes."""
     namespaces: list[str] = []
     asked = PodTally._asked
 
@@ -80,4 +80,4 @@ async def test_innocent_pods_are_bound_while_one_with_very_many_terms_is_counted
         assert cluster.queue.place_of(evil.uid) is Place.IN_FLIGHT
         await cluster.until(lambda: cluster.api.pods[evil.key].node_name)
 
-    assert 2000 <= len(looked_up) <= 2100  # each class once, though the attempt was begun twice
+    assert 2000 <= len(looked_up) <= 2100  # each class once, although the attempt was started twice
