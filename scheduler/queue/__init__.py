@@ -1,4 +1,4 @@
-"""The scheduling queue: pending pods, and when each is tried."""
+"""The scheduling queue: pending pods, and the order and time in which they are tried."""
 
 from scheduler.queue.places import MOVES, Move, Place
 from scheduler.queue.scheduling_queue import SchedulingQueue

@@ -1,7 +1,7 @@
-"""What the queue has still to do, a slice at a time, so that nothing it does keeps the loop for long.
+"""The queue's pending work, done in time slices so that the queue never holds the event loop for long.
 
-One event may concern twenty thousand pods. What is not done within a slice waits here, in the order it came, until the
-owner of the queue has time for the next.
+One event can concern twenty thousand pods. Work that exceeds a slice waits here in arrival order until the owner of
+the queue calls for the next slice.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 
 _LONGEST_TURN_SECONDS = 0.1
 _MOST = 10_000
-"""So many events wait at most; then the first is done at once, whatever it takes: whoever sends them has to wait."""
+"""The maximum number of events that wait. Beyond it the first event is completed at once, whatever time it takes, so
+that the sender of events has to wait."""
 
 
 class Work(NamedTuple):
-    """Something that takes a while.
+    """Work that can take a while.
 
     Attributes:
-        steps: does it; says after each step whether a pod is to be tried again by that.
-        number: of the event that it is about.
+        steps: does the work; yields after each step whether a pod is tried again because of it.
+        number: number of the event.
         recorded: the event.
-        pre_check: leaves out pods for which it says False.
+        pre_check: excludes the pods for which it returns False.
     """
 
     steps: Iterator[bool]
@@ -45,43 +46,43 @@ class Work(NamedTuple):
 
 
 class Backlog:
-    """Work in the order it came.
+    """Work in arrival order.
 
     Args:
-        clock: what time it is.
-        slice_seconds: how long work may take in one turn; infinite where nobody else waits for a turn.
-        steps: are told when a turn ends for want of time.
+        clock: the time.
+        slice_seconds: the longest time that work may take in one slice; infinite if nothing else needs the event loop.
+        steps: the replay hooks; notified when a slice ends because its time is over.
     """
 
     def __init__(self, clock: Clock, slice_seconds: float, steps: Steps = UNHEARD) -> None:
         self._steps = steps
         self._clock = clock
         self._slice_seconds = slice_seconds
-        self._left = slice_seconds  # of the present turn
+        self._left = slice_seconds  # of the current slice
         self._turn_began = clock.monotonic()
         self._is_at_work = False
         self._works = deque[Work]()
 
     def do(self, work: Work) -> int:
-        """Do it after all that came before, as far as this turn allows; return how many pods are tried again by that."""
+        """Do the work after all earlier work, as far as this slice allows; return how many pods are tried again."""
         self._works.append(work)
         if self._is_at_work:
             return 0
         if self._slice_seconds < inf and self._clock.monotonic() - self._turn_began > _LONGEST_TURN_SECONDS:
-            self._begin_turn()  # nobody takes turns: who stands by tries no pods
+            self._begin_turn()  # nobody calls take_turn: a standby tries no pods
         return self._go_on(at_least_the_first=len(self._works) > _MOST)
 
     def take_turn(self) -> int:
-        """Begin the next turn, and use it; return how many pods are tried again by that."""
+        """Begin the next slice and use it; return how many pods are tried again because of it."""
         self._begin_turn()
         return self._go_on() if self._works else 0
 
     def since(self, number: int) -> Iterable[Work]:
-        """Return what is about events after one, and is not done yet, or not to the end."""
+        """Return the unfinished work about events after the given number."""
         return [work for work in self._works if work.number > number]
 
     def clear(self) -> None:
-        """Forget it all."""
+        """Drop all work."""
         self._works.clear()
 
     def __len__(self) -> int:

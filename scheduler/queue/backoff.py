@@ -1,7 +1,7 @@
-"""backoffQ: pods that are worth another try, but not so soon after the last.
+"""backoffQ: pods that are tried again only after a backoff.
 
-Time is cut into windows of one second. A pod whose backoff ends within a window leaves when that window is over, so
-that pods of one window leave together and priority decides among them.
+Time is divided into windows of one second. A pod whose backoff ends within a window leaves when that window is over.
+Pods of one window therefore leave together, and priority decides among them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from scheduler.queue.surroundings import QueuePlugins
 
 WINDOW_SECONDS = 1
-_MOST_DOUBLINGS = 500  # beyond any maximum, and far from where a float ends
+_MOST_DOUBLINGS = 500  # beyond any maximum, and far below the largest float
 
 
 class BackoffQueue:
-    """Uids of pods by when their backoff ends.
+    """Uids of pods, ordered by the end of their backoff.
 
-    Pods that failed with an error wait apart: they protect the API server from us, so they are never tried early. So do
-    members of groups: trying a group takes long, and nobody else has a turn meanwhile.
+    Pods that failed with an error wait separately and are never tried early: their backoff protects the API server. Members
+    of groups wait with them, because an attempt at a group takes long and blocks all other pods.
 
     Source:
         kube-scheduler v1.36, backend/queue/backoff_queue.go.
@@ -39,15 +39,15 @@ class BackoffQueue:
         self._failed = KeyedHeap()
 
     def configure(self, *, initial_seconds: float, max_seconds: float) -> None:
-        """Change how long pods back off; those that do are to be put anew."""
+        """Change the backoff durations; the caller must put the pods in backoff again."""
         self._initial_seconds = initial_seconds
         self._max_seconds = max_seconds
 
     def duration(self, queued: QueuedPodInfo) -> float:
         """Return how long a pod backs off after its last attempt, in seconds.
 
-        Doubles with each rejection, or with each error in a row if the last attempt ended in one, up to the maximum.
-        One that was put aside waits for as long as that says.
+        The backoff doubles with each rejection, up to the maximum. If the last attempt ended with an error, it doubles with
+        each error in a row. A quarantined pod waits for its quarantine.
         """
         if queued.put_aside_seconds:
             return queued.put_aside_seconds
@@ -65,15 +65,15 @@ class BackoffQueue:
         return _window(queued.timestamp + self.duration(queued))
 
     def leaves_at(self, queued: QueuedPodInfo) -> float:
-        """Return when `finished` has a pod at the latest."""
+        """Return the latest time at which `finished` yields a pod."""
         return self.ends_in(queued) + WINDOW_SECONDS
 
     def is_backing_off(self, queued: QueuedPodInfo, now: float) -> bool:
-        """Say whether a pod has to wait; it has until the window is over in which its backoff ends."""
+        """Return whether a pod has to wait: it does until the window in which its backoff ends is over."""
         return self.ends_in(queued) >= _window(now)
 
     def put(self, queued: QueuedPodInfo) -> None:
-        """Add a pod, or give it the turn that its new version deserves; who rejected it must not change here."""
+        """Add a pod, or reorder it by its new version; the plugins that rejected it must not change here."""
         uid = queued.pod.uid
         ends_in = self.ends_in(queued)
         was_rejected = queued.unschedulable_plugins or queued.pending_plugins
@@ -85,27 +85,27 @@ class BackoffQueue:
             self._failed.put(uid, (ends_in,))
 
     def remove(self, uid: str) -> None:
-        """Take a pod out, if it is there."""
+        """Remove a pod, if present."""
         self._rejected.remove(uid)
         self._failed.remove(uid)
 
     def pop(self) -> str | None:
-        """Take out, before its time, the pod that comes next; never one that failed with an error."""
+        """Remove and return the next pod before its backoff ends; never one that failed with an error."""
         return self._rejected.pop()
 
     def finished(self, now: float) -> Iterator[str]:
-        """Take out the pods whose backoff is over, one by one, in the order they are to be tried."""
+        """Remove and yield the pods whose backoff is over, in the order in which they are tried."""
         for heap in (self._rejected, self._failed):
             while (first := heap.peek()) is not None and first[0][0] < _window(now):
                 heap.pop()
                 yield first[1]
 
     def in_turn(self) -> list[str]:
-        """Return all, who leaves first first."""
+        """Return all pods in the order in which their backoff ends."""
         return [uid for heap in (self._rejected, self._failed) for uid, _ in heap.in_turn()]
 
     def next_deadline(self) -> float | None:
-        """Return when `finished` next has something to take out; None when nobody waits."""
+        """Return the next time at which `finished` has a pod to yield; None if no pod backs off."""
         firsts = [first[0][0] for heap in (self._rejected, self._failed) if (first := heap.peek())]
         return min(firsts) + WINDOW_SECONDS if firsts else None
 
@@ -116,7 +116,7 @@ class BackoffQueue:
         return uid in self._rejected or uid in self._failed
 
     def check(self) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         twice = set(self._rejected) & set(self._failed)
         assert not twice, f"pods {sorted(twice)} back off twice"
 

@@ -1,4 +1,4 @@
-"""The parts of the queue, and the one way by which pods go from part to part."""
+"""The parts of the queue, and the single way by which pods move between them."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _ENTERED = {
     Place.BACKOFF: "backoff",
     Place.UNSCHEDULABLE: "unschedulable",
     Place.GATED: "unschedulable",
-}  # place -> what metrics call it
+}  # place -> label in metrics
 
 
 class Contents:
     """Every pod of the queue, in the part that belongs to its place.
 
     Attributes:
-        pods: uid -> pod, wherever it is, in flight too.
-        places: where each is, and its story.
-        active: activeQ, those in ACTIVE: by the key of QueueSort, equals in the order they came.
-        backoff: those in BACKOFF.
-        unschedulable: those in UNSCHEDULABLE and GATED.
-        in_flight: those in IN_FLIGHT.
-        groups: who of them belongs to which group.
-        rejections: who rejected those that wait.
+        pods: uid -> pod, including pods in flight.
+        places: the place and the history of each pod.
+        active: activeQ, the pods in ACTIVE: by the key of QueueSort, equal keys in arrival order.
+        backoff: the pods in BACKOFF.
+        unschedulable: the pods in UNSCHEDULABLE and GATED.
+        in_flight: the pods in IN_FLIGHT.
+        groups: the group membership of pods.
+        rejections: the plugins that rejected the waiting pods.
     """
 
     def __init__(
@@ -71,16 +71,16 @@ class Contents:
         flush_at: float | None = None,
         shown: int | None = None,
     ) -> Place:
-        """Take a pod to a place where it waits, from wherever it is; return that place.
+        """Move a pod from its current place to a place where it waits; return that place.
 
         Args:
             queued: the pod, its attempt ended if it was in flight.
-            place: where to.
-            at: now.
-            label: what metrics call the event.
-            why: for people; the label if not given.
-            flush_at: when an unschedulable or gated pod is tried again although nothing happened; None for never.
-            shown: the number of the event up to which such a pod was shown all; None for all there were.
+            place: the new place.
+            at: the current time.
+            label: the event's label in metrics.
+            why: the reason for people; defaults to the label.
+            flush_at: when an unschedulable or gated pod is tried again without an event; None for never.
+            shown: the number of the last event that such a pod was checked against; None for the latest event.
         """
         uid = queued.pod.uid
         start = self.places.of(uid)
@@ -96,14 +96,14 @@ class Contents:
         return place
 
     def resume(self, queued: QueuedPodInfo, place: Place) -> None:
-        """Take in a pod that waited elsewhere, where and as it did there."""
+        """Add a pod that waited in another queue, in the same place."""
         self._lay(queued, place)
         self.places.resume(queued.pod.uid, place, at=queued.timestamp)
 
     def _lay(
         self, queued: QueuedPodInfo, place: Place, flush_at: float | None = None, shown: int | None = None
     ) -> None:
-        """Put a pod into the part that belongs to a place."""
+        """Insert a pod into the part that belongs to a place."""
         uid = queued.pod.uid
         self.pods[uid] = queued
         if place is Place.ACTIVE:
@@ -115,7 +115,7 @@ class Contents:
         self.rejections.note(queued)
 
     def renew(self, queued: QueuedPodInfo) -> None:
-        """Give a pod in activeQ or backoffQ the turn that its new version deserves."""
+        """Reorder a pod in activeQ or backoffQ by its new version."""
         place = self.places.of(queued.pod.uid)
         if place is Place.ACTIVE:
             self.active.put(queued.pod.uid, self._plugins.sort_key(queued))
@@ -123,7 +123,7 @@ class Contents:
             self.backoff.put(queued)
 
     def pop(self, at: float) -> QueuedPodInfo | None:
-        """Take the next pod of activeQ, else of backoffQ, in flight."""
+        """Move the next pod of activeQ, else of backoffQ, in flight and return it."""
         uid, why = self.active.pop(), "popped"
         if uid is None:
             uid, why = self.backoff.pop(), POP_FROM_BACKOFF_Q
@@ -133,7 +133,7 @@ class Contents:
         return self._begin(uid, at=at, why=why)
 
     def pop_with(self, uid: str, first: QueuedPodInfo, at: float) -> QueuedPodInfo:
-        """Take a pod of activeQ or backoffQ in flight together with another of its group."""
+        """Move a pod of activeQ or backoffQ in flight together with another pod of its group."""
         self._lift(uid, self.places.of(uid))
         return self._begin(uid, at=at, why=f"popped with {first.pod.key}")
 
@@ -146,7 +146,7 @@ class Contents:
         return queued
 
     def drop(self, uid: str, *, at: float, why: str) -> None:
-        """Take a pod out of the queue, its attempt ended if it was in flight."""
+        """Remove a pod from the queue, its attempt ended if it was in flight."""
         self._lift(uid, self.places.of(uid))
         self.rejections.forget(uid)
         self.groups.drop_pending(uid)
@@ -154,14 +154,14 @@ class Contents:
         self.places.move(uid, Place.OUTSIDE, at=at, why=why)
 
     def holds(self, uid: str) -> bool:
-        """Say whether a pod is whole where it is: known, and in the part that belongs to its place."""
+        """Return whether a pod is consistent: known, and in the part that belongs to its place."""
         place = self.places.of(uid)
         if place is Place.OUTSIDE:
             return uid not in self.pods
         return uid in self.pods and uid in self._part(place)
 
     def discard(self, uid: str, *, at: float, why: str) -> None:
-        """Take out of every part whatever is left of a pod."""
+        """Remove all remains of a pod from every part."""
         for part in (self.active, self.backoff, self.unschedulable):
             part.remove(uid)
         if uid in self.in_flight:
@@ -173,14 +173,14 @@ class Contents:
             self.places.move(uid, Place.OUTSIDE, at=at, why=why)
 
     def newest(self, uid: str) -> PodInfo | None:
-        """Return a pod's newest version; None if it is not here or was deleted while in flight."""
+        """Return a pod's newest version; None if it is unknown or was deleted while in flight."""
         if uid in self.in_flight:
             return self.in_flight.newest(uid)
         queued = self.pods.get(uid)
         return None if queued is None else queued.pod
 
     def check(self) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         for checked in (self.places, self.backoff, self.unschedulable, self.in_flight, self.rejections):
             checked.check()
         self.groups.check()

@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 def pre_enqueue_refusal(plugins: QueuePlugins, queued: QueuedPodInfo) -> Status | None:
-    """Ask PreEnqueue, and return the rejection that keeps a pod gated, which is noted in it; None lets it pass.
+    """Run PreEnqueue; return the rejection that gates the pod, and store its plugin in `queued`. None admits the pod.
 
     Raises:
-        AssertionError: the rejection does not say whose it is, so nothing could ever wake the pod.
+        AssertionError: the rejection names no plugin, so no event could requeue the pod.
 
     Source:
         kube-scheduler v1.36, backend/queue/scheduling_queue.go, runPreEnqueuePlugins.
@@ -36,6 +36,6 @@ def pre_enqueue_refusal(plugins: QueuePlugins, queued: QueuedPodInfo) -> Status 
             extra={"plugin": status.plugin, "pod": queued.pod.key, "error": status.message},
         )
     queued.gating_plugin = status.plugin
-    # Among the rejectors too, so that its hints are asked.
+    # Also one of the rejecting plugins, so that its hints are called.
     queued.unschedulable_plugins |= {status.plugin}
     return status

@@ -1,4 +1,4 @@
-"""Whether an event is reason enough to try a pod again: the plugins that rejected it are asked."""
+"""Whether an event requeues a pod: the queueing hints of the plugins that rejected it decide."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from scheduler.queue.in_flight import RecordedEvent
     from scheduler.queue.surroundings import QueueObserver, QueuePlugins
 
-    Registered = Mapping[str, Sequence[EventWithHint]]  # plugin -> what it registered for
-    Listeners = Mapping[str, Sequence[EventWithHint]]  # plugin -> what of that an event is
+    Registered = Mapping[str, Sequence[EventWithHint]]  # plugin -> its registrations
+    Listeners = Mapping[str, Sequence[EventWithHint]]  # plugin -> its registrations that match an event
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +30,11 @@ class Strategy(IntEnum):
     """How a pod goes on after an event; the greatest of several wins."""
 
     SKIP = 0
-    """It sleeps on."""
+    """It stays unschedulable."""
     AFTER_BACKOFF = 1
     """It is tried again when its backoff is over."""
     IMMEDIATELY = 2
-    """It is tried again without backoff: a plugin that answered PENDING has what it waited for."""
+    """It is tried again without backoff: a plugin that returned PENDING has what it waited for."""
 
 
 class Hints:
@@ -48,11 +48,11 @@ class Hints:
         self._plugins = plugins
         self._observer = observer
         self._clock = clock
-        # profile -> what it registered, what follows from that for each event
+        # profile -> its registrations, and the listeners derived from them for each event
         self._listeners: dict[str, tuple[Registered, dict[ClusterEvent, Listeners]]] = {}
 
     def listeners(self, profile: str, event: ClusterEvent) -> Listeners:
-        """Return the plugins of a profile that registered for an event, with what they registered for."""
+        """Return the plugins of a profile that registered for an event, with the matching registrations."""
         registered = self._plugins.events(profile)
         known, by_event = self._listeners.get(profile, (None, {}))
         if known is not registered:  # never seen, or the profile was reloaded
@@ -68,9 +68,9 @@ class Hints:
         return listeners
 
     def strategy(self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> Strategy:
-        """Ask the plugins that rejected a pod what an event means for it.
+        """Call the hints of the plugins that rejected a pod.
 
-        A wildcard event helps every pod without asking, or one pod, if `new` is that pod.
+        A wildcard event requeues every pod without a call of hints, or a single pod if `new` is that pod.
         """
         rejectors = queued.unschedulable_plugins | queued.pending_plugins
         if not rejectors:
@@ -83,7 +83,7 @@ class Hints:
         listeners = self.listeners(queued.pod.scheduler_name, event)
         asked = [plugin for plugin in listeners if plugin in rejectors]
         pending = queued.pending_plugins
-        if pending:  # first those whose word outweighs the others'
+        if pending:  # their result outweighs that of the others
             asked.sort(key=lambda plugin: plugin not in pending)
         for plugin in asked:
             for wish in listeners[plugin]:
@@ -94,7 +94,7 @@ class Hints:
     def strategy_of_all(
         self, queued: QueuedPodInfo, events: Iterable[RecordedEvent]
     ) -> tuple[Strategy, ClusterEvent | None]:
-        """Ask about events in the order in which they happened; return what follows, and from which."""
+        """Evaluate events in the order in which they happened; return the strategy, and the event that decided it."""
         if not queued.unschedulable_plugins:
             return Strategy.AFTER_BACKOFF, None
         best, because = Strategy.SKIP, None
@@ -118,7 +118,7 @@ class Hints:
             answer = hint(queued.pod, old, new)
             result = answer.value
         except Exception:
-            # Too early a try is cheap; a pod that sleeps for ever is not.
+            # An attempt too early is cheap; a pod that is never tried again is not.
             answer, result = QueueingHint.QUEUE, _ERROR
             logger.exception(
                 "Queueing hint failed; the pod is tried again",

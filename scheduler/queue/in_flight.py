@@ -1,7 +1,7 @@
-"""What happened while pods were being scheduled or bound.
+"""The events that happened while pods were being scheduled or bound.
 
-A pod that is rejected may have been helped by something that happened after its attempt began. So events are recorded
-while any pod is in flight, and a pod that comes back is shown all since it left.
+An event during an attempt may make a rejected pod schedulable. Events are therefore recorded while any pod is in
+flight, and a rejected pod is checked against all events since its attempt began.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 POD_POPPED = "PodPopped"
-"""Under which metrics count the pods themselves among the events."""
+"""The label in metrics under which the pods in flight are counted among the events."""
 
 
 class RecordedEvent(NamedTuple):
-    """An event, with what it happened to."""
+    """An event with the object's old and new version."""
 
     event: ClusterEvent
     old: Any
@@ -38,7 +38,9 @@ class _PodInFlight:
 
 
 class InFlight:
-    """The pods in flight, and the events since the first of them was popped that events can still help.
+    """The pods in flight, and the events since the first of them was popped.
+
+    Events are kept only for pods that events can still requeue.
 
     Source:
         kube-scheduler v1.36, backend/queue/active_queue.go, inFlightPods and inFlightEvents.
@@ -46,7 +48,7 @@ class InFlight:
 
     def __init__(self) -> None:
         self._attempts: dict[str, _PodInFlight] = {}  # uid -> attempt
-        # those of them that events can help, by when they began
+        # the attempts that events can requeue, by when they began
         self._listening: dict[str, _PodInFlight] = {}
         self._events = deque[RecordedEvent]()
         self._first = 0  # the number of the first event in `_events`
@@ -54,26 +56,26 @@ class InFlight:
         self._counts = Counter[str]()  # label -> how many are kept
 
     def begin(self, pod: PodInfo) -> None:
-        """Note that a pod was popped."""
+        """Record that a pod was popped."""
         start = self._first + len(self._events)
         attempt = _PodInFlight(pod, pod.scheduler_name, start)
         self._attempts[pod.uid] = self._listening[pod.uid] = attempt
         self._profiles[pod.scheduler_name] += 1
 
     def record(self, event: ClusterEvent, old: Any, new: Any) -> None:
-        """Keep an event for all pods that events can help, of which there must be one."""
+        """Record an event for all pods that events can requeue; there must be at least one."""
         assert self._listening, f"{event} is recorded for nobody"
         self._events.append(RecordedEvent(event, old, new))
         self._counts[event.label] += 1
 
     def record_for(self, uid: str, event: ClusterEvent, old: Any, new: Any) -> None:
-        """Keep an event that concerns one pod in flight only, if events can help it."""
+        """Record an event that concerns a single pod in flight, if events can requeue it."""
         if uid in self._listening:
             self._listening[uid].own.append(RecordedEvent(event, old, new))
             self._counts[event.label] += 1
 
     def update(self, uid: str, pod: PodInfo | None) -> None:
-        """Note a pod's newest version; None if it was deleted."""
+        """Record a pod's newest version; None if it was deleted."""
         self._attempts[uid].pod = pod
 
     def newest(self, uid: str) -> PodInfo | None:
@@ -81,19 +83,19 @@ class InFlight:
         return self._attempts[uid].pod
 
     def events_since(self, uid: str) -> Iterator[RecordedEvent]:
-        """Yield what happened since a pod was popped; what concerns it alone comes last."""
+        """Yield the events since a pod was popped; the events that concern it alone come last."""
         attempt = self._listening.get(uid)
         if attempt is None:
             return iter(())
         return chain(islice(self._events, attempt.start - self._first, None), attempt.own)
 
     def end(self, uid: str) -> None:
-        """Note that an attempt is over, and let go of events that no other pod will be shown."""
+        """End an attempt, and drop the events that no other pod needs."""
         self.ignore_events(uid)
         del self._attempts[uid]
 
     def ignore_events(self, uid: str) -> None:
-        """Note that no event can help an attempt any more, and let go of those that no other pod will be shown."""
+        """Record that no event can requeue an attempt any more, and drop the events that no other pod needs."""
         attempt = self._listening.pop(uid, None)
         if attempt is None:
             return
@@ -102,7 +104,7 @@ class InFlight:
             del self._profiles[attempt.profile]
         for recorded in attempt.own:
             self._uncount(recorded)
-        # They are in the order they began, so the first needs the most.
+        # The attempts are in the order in which they began, so the first needs the most events.
         oldest = next(iter(self._listening.values()), None)
         needed = self._first + len(self._events) if oldest is None else oldest.start
         while self._first < needed:
@@ -111,11 +113,11 @@ class InFlight:
 
     @property
     def profiles(self) -> Iterable[str]:
-        """The profiles of the pods in flight that events can help."""
+        """The profiles of the pods in flight that events can requeue."""
         return self._profiles
 
     def counts(self) -> dict[str, int]:
-        """Return how many events are kept, by label, with the pods they are kept for under PodPopped."""
+        """Return label -> number of recorded events; PodPopped is the number of pods that they are recorded for."""
         counts = dict(self._counts)
         if self._listening:
             counts[POD_POPPED] = len(self._listening)
@@ -128,7 +130,7 @@ class InFlight:
         return uid in self._attempts
 
     def check(self) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         astray = [uid for uid, attempt in self._listening.items() if self._attempts.get(uid) is not attempt]
         assert not astray, f"pods {astray} hear of events and are not in flight"
         starts = [attempt.start for attempt in self._listening.values()]

@@ -1,4 +1,4 @@
-"""A heap whose entries can be changed and taken out by name."""
+"""A heap whose entries can be changed and removed by pod uid."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _SPARE = 64
 
 
 class KeyedHeap:
-    """Pod uids, the smallest key first; equals in the order they came.
+    """Pod uids, the smallest key first; equal keys in arrival order.
 
-    An entry that is changed or taken out stays in the heap as a husk until it surfaces or husks outnumber the
-    rest, so every operation is O(log n) on average and the heap is never more than twice too large.
+    A changed or removed entry stays in the heap as a tombstone until it reaches the top or tombstones outnumber the other
+    entries. Every operation is O(log n) on average, and the heap is never more than twice too large.
     """
 
     def __init__(self) -> None:
         self._heap: list[tuple[Key, int, str]] = []
-        self._entries: dict[str, tuple[Key, int, str]] = {}  # uid -> the entry that counts
+        self._entries: dict[str, tuple[Key, int, str]] = {}  # uid -> its valid entry
         self._numbers = count()
 
     def put(self, uid: str, key: Key) -> None:
-        """Add a pod, or change its key; one whose key stays keeps its turn among equals."""
+        """Add a pod, or change its key; a pod whose key is unchanged keeps its position among equal keys."""
         entry = self._entries.get(uid)
         if entry is not None and entry[0] == key:
             return
@@ -36,12 +36,12 @@ class KeyedHeap:
         self._sweep()
 
     def remove(self, uid: str) -> None:
-        """Take a pod out, if it is there."""
+        """Remove a pod, if present."""
         if self._entries.pop(uid, None) is not None:
             self._sweep()
 
     def peek(self) -> tuple[Key, str] | None:
-        """Return (key, uid) of the first, which stays; None when empty."""
+        """Return (key, uid) of the first entry without removing it; None when empty."""
         heap, entries = self._heap, self._entries
         while heap:
             key, _, uid = heap[0]
@@ -51,7 +51,7 @@ class KeyedHeap:
         return None
 
     def pop(self) -> str | None:
-        """Take out the first; None when empty."""
+        """Remove and return the first uid; None when empty."""
         first = self.peek()
         if first is None:
             return None
@@ -60,12 +60,12 @@ class KeyedHeap:
         return first[1]
 
     def turn_of(self, uid: str) -> int | None:
-        """Return how many come before a pod; None if it is not there."""
+        """Return the number of entries before a pod; None if it is absent."""
         entry = self._entries.get(uid)
         return None if entry is None else sum(each < entry for each in self._entries.values())
 
     def in_turn(self) -> list[tuple[str, Key]]:
-        """Return all with their keys, the first first."""
+        """Return all pods with their keys, in order."""
         return [(uid, key) for key, _, uid in sorted(self._entries.values())]
 
     def __len__(self) -> int:

@@ -1,7 +1,6 @@
-"""Where a pending pod can be, which moves are legal, and what happened to each pod.
+"""The places of a pending pod, the legal moves between them, and the history of each pod.
 
-All that may happen to a pod in the queue is read in one table, `MOVES`. A pod that goes anywhere else is a mistake
-of ours and raises with the pod's story, which is most of what one needs to find the mistake.
+The table `MOVES` holds every legal move. Any other move is a bug and raises an error with the pod's history.
 """
 
 from __future__ import annotations
@@ -19,33 +18,33 @@ _DEPARTED_KEPT = 1000
 
 
 class Place(Enum):
-    """Where a pod is; the values are the words of stories and explanations."""
+    """The place of a pod; the values appear in histories and explanations."""
 
     __hash__ = object.__hash__  # there is one object per member, and Enum's own is a Python call
 
     OUTSIDE = "outside"
-    """Not the queue's: never added, deleted, or done with."""
+    """Not in the queue: never added, deleted, or done."""
     ACTIVE = "active"
-    """In activeQ: tried as soon as its turn comes."""
+    """In activeQ: tried when it reaches the front."""
     BACKOFF = "backoff"
-    """In backoffQ: worth another try, but not so soon after the last."""
+    """In backoffQ: tried again after its backoff."""
     UNSCHEDULABLE = "unschedulable"
-    """Rejected, and nothing has happened since that may help."""
+    """Rejected, and no event since then requeues it."""
     GATED = "gated"
-    """Kept from being tried at all by a PreEnqueue plugin."""
+    """A PreEnqueue plugin prevents any attempt."""
     IN_FLIGHT = "in flight"
     """Popped, and being scheduled or bound."""
 
 
 MOVES: dict[Place, frozenset[Place]] = {
-    # To BACKOFF when another leader put the pod aside, by the pod's own condition; from ACTIVE too.
+    # To BACKOFF when another leader quarantined the pod, according to the pod's condition; from ACTIVE too.
     Place.OUTSIDE: frozenset({Place.ACTIVE, Place.BACKOFF, Place.GATED}),
     Place.GATED: frozenset({Place.ACTIVE, Place.BACKOFF, Place.OUTSIDE}),
-    # To GATED when a new configuration brings a PreEnqueue plugin that refuses the pod; from BACKOFF too.
+    # To GATED when a new configuration adds a PreEnqueue plugin that rejects the pod; from BACKOFF too.
     Place.ACTIVE: frozenset({Place.IN_FLIGHT, Place.BACKOFF, Place.GATED, Place.OUTSIDE}),
-    # To IN_FLIGHT when activeQ is empty: better try a pod early than nobody.
+    # To IN_FLIGHT when activeQ is empty: an early attempt is better than none.
     Place.BACKOFF: frozenset({Place.ACTIVE, Place.IN_FLIGHT, Place.GATED, Place.OUTSIDE}),
-    # PreEnqueue is asked again on the way out, so a pod can become gated.
+    # PreEnqueue runs again when the pod leaves, so a pod can become gated.
     Place.UNSCHEDULABLE: frozenset({Place.ACTIVE, Place.BACKOFF, Place.GATED, Place.OUTSIDE}),
     Place.IN_FLIGHT: frozenset(
         {Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED, Place.OUTSIDE}
@@ -55,13 +54,13 @@ MOVES: dict[Place, frozenset[Place]] = {
 
 
 class Move(NamedTuple):
-    """One line of a pod's story; where `start` is `end`, the pod stayed and something was learnt.
+    """One entry of a pod's history; if `start` equals `end`, the pod stayed and only the reason is new.
 
     Attributes:
         at: seconds of the daemon's monotonic clock.
-        start: where the pod was.
-        end: where it went.
-        why: for people, as in "NodeAdd" or "rejected by NodeResourcesFit".
+        start: the place before.
+        end: the place after.
+        why: the reason for people, as in "NodeAdd" or "rejected by NodeResourcesFit".
     """
 
     at: float
@@ -74,27 +73,27 @@ class Move(NamedTuple):
 
 
 class Places:
-    """Each pod's place and story.
+    """The place and the history of each pod.
 
-    A story keeps its last 32 moves; of pods outside, the last 1000 stories are kept, so that one can still ask
-    why a pod that is running by now had to wait.
+    A history keeps the last 32 moves. Of pods outside the queue, the last 1000 histories are kept, so that the reason for
+    the waiting time of a pod that is already running remains available.
     """
 
     def __init__(self) -> None:
-        self._stories: dict[str, list[Move]] = {}  # uid -> story, of pods inside
-        self._departed: dict[str, list[Move]] = {}  # uid -> story, of pods outside, by when they left
+        self._stories: dict[str, list[Move]] = {}  # uid -> history, of pods inside
+        self._departed: dict[str, list[Move]] = {}  # uid -> history, of pods outside, by when they left
         self._counts = Counter[Place]()
 
     def of(self, uid: str) -> Place:
-        """Return where a pod is; OUTSIDE if it is not known."""
+        """Return the place of a pod; OUTSIDE if it is unknown."""
         story = self._stories.get(uid)
         return story[-1].end if story else Place.OUTSIDE
 
     def move(self, uid: str, end: Place, *, at: float, why: str) -> None:
-        """Note a move.
+        """Record a move.
 
         Raises:
-            AssertionError: the move is none of `MOVES`; the text holds the pod's story.
+            AssertionError: the move is not in `MOVES`; the message contains the pod's history.
         """
         start = self.of(uid)
         if end not in MOVES[start]:
@@ -116,12 +115,12 @@ class Places:
             self._counts[start] -= 1
 
     def resume(self, uid: str, place: Place, *, at: float) -> None:
-        """Note a pod that comes from where another left off, where no move leads at once."""
+        """Record a pod taken over from another queue; it may start in a place that no move from OUTSIDE reaches."""
         self._stories[uid] = [Move(at, Place.OUTSIDE, place, "resumed")]
         self._counts[place] += 1
 
     def note(self, uid: str, *, at: float, why: str) -> None:
-        """Note that a pod stays where it is, and why; the same reason again is not repeated."""
+        """Record that a pod stays in its place, and why; the same reason is not repeated."""
         story = self._stories[uid]
         last = story[-1]
         if last.why != why:
@@ -130,11 +129,11 @@ class Places:
                 del story[0]
 
     def story(self, uid: str) -> tuple[Move, ...]:
-        """Return what happened to one pod, oldest first; empty if it was never seen or is long gone."""
+        """Return the history of a pod, oldest entry first; empty if it is unknown or left long ago."""
         return tuple(self._stories.get(uid) or self._departed.get(uid) or ())
 
     def count(self, place: Place) -> int:
-        """Return how many pods are there; OUTSIDE is not counted."""
+        """Return the number of pods in a place; OUTSIDE is not counted."""
         return self._counts[place]
 
     def inside(self) -> Iterator[tuple[str, Move]]:
@@ -143,12 +142,12 @@ class Places:
             yield uid, story[-1]
 
     def objection(self, uid: str, problem: str) -> str:
-        """Return a text that says what is wrong with a pod, with its story."""
+        """Return a message about an error of a pod, with its history."""
         lines = [f"pod {uid}: {problem}", *(f"  {move}" for move in self.story(uid))]
         return "\n".join(lines)
 
     def check(self) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         for uid, story in (*self._stories.items(), *self._departed.items()):
             for move in story:
                 legal = move.end in MOVES[move.start] or move.start is move.end

@@ -1,6 +1,7 @@
-"""Pods whose attempt did not end within its budget: they wait far longer than others that failed.
+"""Quarantine: pods whose attempt exceeded its budget wait far longer than other pods that failed.
 
-The pod's condition says so, in words that are read again: whoever leads next does not begin with it.
+The pod's condition contains the quarantine in a message that is parsed again, so that the next leader does not begin
+with that pod.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ _WORDS: Final = re.compile(r"; put aside for \d+s after (\d{1,6}) attempts? over
 
 
 def pause_seconds(times: int) -> float:
-    """Return how long a pod waits after so many attempts over budget in a row."""
+    """Return how long a pod waits after the given number of attempts over budget in a row."""
     return min(ldexp(_FIRST_SECONDS, min(times - 1, _MOST_DOUBLINGS)), _LONGEST_SECONDS)
 
 
 def words(times: int) -> str:
-    """Return what is added to the message of an attempt that was the so many'th over budget."""
+    """Return the suffix of the message of an attempt over budget; `times` is the number of such attempts in a row."""
     return f"; put aside for {pause_seconds(times):.0f}s after {times} attempt{'s' * (times > 1)} over budget"
 
 
 def times_told(pod: PodInfo) -> int:
-    """Return how many attempts over budget a pod's condition speaks of; 0 if the pod has changed since."""
+    """Return the number of attempts over budget in a pod's condition; 0 if the pod has changed since."""
     for condition in pod.pod.status.conditions:
         if condition.type == "PodScheduled":
             if condition.reason != "SchedulerError":
@@ -43,7 +44,7 @@ def times_told(pod: PodInfo) -> int:
 
 
 def note_putting_aside(queued: QueuedPodInfo, pod: PodInfo, at: float) -> bool:
-    """Note that another leader put a pod aside that was not tried here; whether it has since we knew."""
+    """Take over another leader's quarantine of a pod without attempts here; return whether it is new."""
     if not pod.pod.status.conditions or queued.attempts:
         return False
     times = times_told(pod)
@@ -54,7 +55,7 @@ def note_putting_aside(queued: QueuedPodInfo, pod: PodInfo, at: float) -> bool:
 
 
 def is_another(old: PodInfo, new: PodInfo) -> bool:
-    """Whether a pod changed in what attempts look at, so that the next may go another way."""
+    """Return whether a pod changed in a field that attempts read, so that the next attempt may end differently."""
     if old.pod is new.pod:
         return False
     before, after = old.pod.metadata, new.pod.metadata

@@ -1,4 +1,4 @@
-"""How many pending pods each plugin keeps from running."""
+"""The number of pending pods that each plugin rejects or gates."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Rejections:
-    """Counts the pods that wait, wherever they do, by who rejected their last attempt or gates them."""
+    """Counts the waiting pods, in any place, by the plugins that rejected their last attempt or gate them."""
 
     def __init__(self) -> None:
-        self._noted: dict[str, list[tuple[str, str]]] = {}  # uid -> what it counts for
+        self._noted: dict[str, list[tuple[str, str]]] = {}  # uid -> the keys under which it is counted
         self._counts = Counter[tuple[str, str]]()
 
     def note(self, queued: QueuedPodInfo) -> None:
-        """Count a pod for its rejectors, and no longer for those it had."""
+        """Count a pod under its current rejecting plugins instead of the earlier ones."""
         uid = queued.pod.uid
         self.forget(uid)
         rejectors = queued.unschedulable_plugins | queued.pending_plugins
@@ -28,16 +28,16 @@ class Rejections:
             self._counts.update(noted)
 
     def forget(self, uid: str) -> None:
-        """Count a pod no longer."""
+        """Stop counting a pod."""
         for key in self._noted.pop(uid, ()):
             self._counts[key] -= 1
 
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:
-        """(plugin, profile) -> pods; those that had pods once stay, with 0."""
+        """(plugin, profile) -> number of pods; plugins that had pods earlier stay, with 0."""
         return self._counts
 
     def check(self) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         counts = Counter(key for noted in self._noted.values() for key in noted)
         assert counts == +self._counts, f"{counts} found, {self._counts} counted"

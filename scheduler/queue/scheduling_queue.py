@@ -1,6 +1,6 @@
-"""The pods to be scheduled: which is tried next, and when a rejected one is tried again.
+"""The pods to be scheduled: which is tried next, and when a rejected pod is tried again.
 
-There is no loop and no waiting here: the owner calls `work` when `next_deadline` says so, and `pop` when it has time.
+There is no loop and no waiting here: the owner calls `work` at `next_deadline`, and `pop` when it has time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"
 CONFIGURATION_RELOADED = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ConfigurationReloaded")
-"""Everything that was said of a pod may be said differently now."""
+"""A new configuration may change the result of every pod."""
 
 _RETRIED = frozenset({Place.ACTIVE, Place.BACKOFF})
 
@@ -50,18 +50,18 @@ class SchedulingQueue(QueueView):
     """Pending pods in activeQ, in backoffQ, unschedulable, gated or in flight.
 
     Args:
-        plugins: of the profiles in force. PreEnqueue is asked whenever a pod would enter activeQ or backoffQ, but not
-            from one to the other.
-        nominator: which pods are nominated where; those of other schedulers as well, which are none of the queue's.
-        groups: who belongs to which group; of the pods here the queue says who comes and goes.
+        plugins: plugins of the active profiles. PreEnqueue runs before a pod enters activeQ or backoffQ, but not between
+            the two.
+        nominator: nominations of pods to nodes, including those of pods of other schedulers.
+        groups: group membership; the queue adds and removes its pods.
         initial_backoff_seconds: the backoff after a first failure; doubles with each.
-        max_backoff_seconds: the longest backoff; 0 turns backoff off.
-        max_in_unschedulable_seconds: after which an unschedulable pod is tried again although nothing happened.
-        slice_seconds: how long the queue may be at work between two calls of `work`, and in one of them; what is left
-            waits for the next. By default everything is done at once.
-        clock: measures.
-        steps: have the time by which pods wait.
-        observer: is told of what cannot be read afterwards.
+        max_backoff_seconds: the longest backoff; 0 disables backoff.
+        max_in_unschedulable_seconds: after this time an unschedulable pod is tried again without an event.
+        slice_seconds: the longest time that the queue works between two calls of `work`, and within one call; the rest
+            waits for the next call. By default all work is done at once.
+        clock: the time.
+        steps: the replay hooks; provide the clock by which pods wait.
+        observer: notified of what cannot be read from the queue afterwards.
 
     Source:
         kube-scheduler v1.36, backend/queue/scheduling_queue.go, with SchedulerQueueingHints and
@@ -97,10 +97,10 @@ class SchedulingQueue(QueueView):
         self._slice_seconds = slice_seconds
         self._max_in_unschedulable_seconds = max_in_unschedulable_seconds
 
-    # What happens to pending pods.
+    # Changes of pending pods.
 
     def add(self, pod: PodInfo) -> None:
-        """Take in a pod to be scheduled; one that is here already is updated."""
+        """Add a pod to be scheduled; update it if it is already here."""
         queued = self.get(pod.uid)
         if queued is None:
             self._admit(pod, UNSCHEDULABLE_POD_ADD.label)
@@ -108,12 +108,12 @@ class SchedulingQueue(QueueView):
             self.update(queued.pod, pod, pod_changes(queued.pod, pod))
 
     def update(self, old: PodInfo, new: PodInfo, changes: Sequence[ClusterEvent]) -> None:
-        """Take over a pod's new version; `changes` are `pod_changes` between the two.
+        """Store a pod's new version; `changes` are `pod_changes` between the two.
 
-        An unschedulable or gated pod is tried again if the plugins that rejected it see help in the change. For a
-        pod in flight the change is kept until it comes back. A pod that is not here is taken in.
+        An unschedulable or gated pod is tried again if a plugin that rejected it returns Queue for a change. For a pod in
+        flight the changes are recorded until it comes back. A pod that is not here is added.
         """
-        if old.uid != new.uid:  # deleted and made again under its name
+        if old.uid != new.uid:  # deleted and created again under the same name
             self.delete(old)
             self.add(new)
             return
@@ -138,7 +138,7 @@ class SchedulingQueue(QueueView):
             self._wake_by_its_update(queued, old, new, changes)
 
     def delete(self, pod: PodInfo, why: str = "deleted") -> None:
-        """Drop a pod that was deleted, or bound by somebody; one in flight is dropped when its attempt ends."""
+        """Remove a deleted or bound pod; a pod in flight is removed when its attempt ends."""
         uid = pod.uid
         self._nominator.delete(uid)
         place = self.place_of(uid)
@@ -148,12 +148,12 @@ class SchedulingQueue(QueueView):
             self._contents.drop(uid, at=self._clock.monotonic(), why=why)
 
     def put_back(self, pod: PodInfo, why: str) -> None:
-        """Take in anew a pod that was found where no pod may be; whatever is left of it here is thrown away."""
+        """Add a pod again that was found in an inconsistent state; all its remains in the queue are removed first."""
         self._contents.discard(pod.uid, at=self._clock.monotonic(), why=why)
         self._admit(pod, UNSCHEDULABLE_POD_ADD.label)
 
     def throw_out(self, uid: str, why: str) -> None:
-        """Let go of whatever is left here of a pod that should not be here."""
+        """Remove all remains of a pod that should not be in the queue."""
         self._contents.discard(uid, at=self._clock.monotonic(), why=why)
         self._nominator.delete(uid)
 
@@ -163,7 +163,7 @@ class SchedulingQueue(QueueView):
         in_turn: Iterable[tuple[str, Place]],
         flushes: Iterable[tuple[str, float]],
     ) -> None:
-        """Take in what another queue had: its `pods`, and by uid those that were `in_turn` and in its `flushes`."""
+        """Take over the `pods` of another queue: by uid its order (`in_turn`) and its `flushes`."""
         known = {queued.pod.uid: queued for queued in pods}
         for queued in known.values():
             self._contents.groups.note_pending(queued.pod)
@@ -174,9 +174,9 @@ class SchedulingQueue(QueueView):
             self._contents.unschedulable.flush_at(uid, at)
 
     def nominate(self, uid: str, node_name: str | None) -> None:
-        """Nominate a pod to a node; "" takes a nomination back, None goes by the pod's status.
+        """Nominate a pod to a node; "" removes the nomination, None takes it from the pod's status.
 
-        Does nothing for a pod that is not here, or was deleted while in flight.
+        Does nothing for a pod that is unknown or was deleted while in flight.
         """
         pod = self._contents.newest(uid)
         if pod is not None:
@@ -185,7 +185,7 @@ class SchedulingQueue(QueueView):
     # One attempt.
 
     def pop(self) -> QueuedPodInfo | None:
-        """Take out the pod to be tried next; `add_unschedulable` or `done` must follow.
+        """Remove and return the pod to be tried next; the caller must call `add_unschedulable` or `done` afterwards.
 
         When activeQ is empty, this is the pod that would leave backoffQ next, if it was rejected and did not fail
         with an error.
@@ -193,12 +193,12 @@ class SchedulingQueue(QueueView):
         return self._contents.pop(self._clock.monotonic())
 
     def pop_group(self, first: QueuedPodInfo) -> Generator[None, None, list[QueuedPodInfo]]:
-        """Take out, with a pod that was popped, all of its group that may be tried, wherever they wait; one a step.
+        """Remove all pods of a popped pod's group that may be tried, wherever they wait; one in each step.
 
-        Pods must neither come nor go between the steps.
+        Pods must not be added or removed between the steps.
 
         Returns:
-            The members, the popped one included: those of higher priority first, then by when they were to be tried first.
+            The members, including the popped pod: by descending priority, then by the time of their first attempt.
 
         Source:
             kube-scheduler v1.36, backend/queue/scheduling_queue.go, PopSpecificPod and the sorting of a pod group's pods.
@@ -227,19 +227,19 @@ class SchedulingQueue(QueueView):
     ) -> Place:
         """Take back a pod whose attempt failed; ends the attempt.
 
-        It becomes unschedulable, unless something happened during the attempt that may help it.
+        The pod becomes unschedulable, unless an event during the attempt requeues it.
 
         Args:
-            queued: what `pop` returned.
-            unschedulable_plugins: who rejected it.
-            pending_plugins: the ones among them that answered PENDING.
-            is_error: whether it failed for another reason than a rejection. Then no event can help, so it is
-                tried again after a backoff of its own; likewise if nobody is named.
-            put_aside_seconds: for an error: how long it waits instead of backing off, unless it changed meanwhile;
-                the caller has counted the attempt.
+            queued: the pod that `pop` returned.
+            unschedulable_plugins: the plugins that rejected it.
+            pending_plugins: those of them that returned PENDING.
+            is_error: whether it failed for a reason other than a rejection. No event can help then, so the pod is tried
+                again after a separate backoff. The same holds if no plugin is named.
+            put_aside_seconds: for an error: the quarantine that replaces the backoff, unless the pod changed meanwhile; the
+                caller has counted the attempt.
 
         Returns:
-            Where it is now; OUTSIDE if it was deleted in the meantime.
+            The pod's place; OUTSIDE if it was deleted meanwhile.
 
         Raises:
             AssertionError: the pod is not in flight.
@@ -271,7 +271,7 @@ class SchedulingQueue(QueueView):
             queued.consecutive_errors_count += 1
             aside = queued.put_aside_seconds
             why = f"over budget; put aside for {aside:.0f}s" if aside else "failed with an error"
-        # What happened while it was in flight.
+        # Events that happened while it was in flight.
         strategy, event = self._hints.strategy_of_all(queued, in_flight.events_since(uid))
         if event is not None:
             why = f"{why}; {event.label} happened meanwhile"
@@ -279,16 +279,16 @@ class SchedulingQueue(QueueView):
         return self._requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE, at=at, why=why)
 
     def done(self, uid: str) -> None:
-        """End an attempt that needs no other: the pod was bound or dropped. Does nothing if it has ended."""
+        """End the attempt of a pod that was bound or dropped and needs no other. Does nothing if it has ended."""
         if uid in self._contents.in_flight:
             self._contents.in_flight.end(uid)
             self._contents.drop(uid, at=self._clock.monotonic(), why="done")
 
     def ignore_events(self, uid: str) -> None:
-        """Say that an attempt goes on, but what happens from now on cannot help it.
+        """Record that an attempt continues, but that later events cannot help it.
 
-        A pod that is being bound can only fail with an error. Carrying the choice out may take minutes, for which
-        events would be kept in vain.
+        A pod that is being bound can only fail with an error. Binding may take minutes, during which events would be
+        recorded in vain.
 
         Source:
             kube-scheduler v1.36, schedule_one.go, bindingCycle, which calls Done before PreBind. Here the pod stays in
@@ -297,12 +297,12 @@ class SchedulingQueue(QueueView):
         self._contents.in_flight.ignore_events(uid)
 
     def needs_time(self, uid: str, why: str) -> None:
-        """Say that an attempt came to nothing yet and will begin again: what happens until then, it sees by itself."""
+        """Record that an attempt has no result yet and will begin again; it then sees the changes made until that time."""
         self._contents.in_flight.ignore_events(uid)
         self._contents.places.note(uid, at=self._clock.monotonic(), why=why)
 
     def begin_again(self, uid: str) -> QueuedPodInfo | None:
-        """Begin the attempt at a pod in flight again, with its newest version; None, and it ends, if it was deleted."""
+        """Restart the attempt at a pod in flight with its newest version; end it and return None if it was deleted."""
         in_flight = self._contents.in_flight
         newest = self._contents.newest(uid)
         if newest is None:
@@ -314,7 +314,7 @@ class SchedulingQueue(QueueView):
         in_flight.begin(newest)
         return queued
 
-    # What happens elsewhere.
+    # Events of other objects.
 
     def move_all(
         self,
@@ -323,16 +323,16 @@ class SchedulingQueue(QueueView):
         new: Any = None,
         pre_check: Callable[[PodInfo], bool] | None = None,
     ) -> int:
-        """Try again the pods that an event may help; pods in flight are shown it when they come back.
+        """Try again the pods that an event may help; pods in flight are checked against it when they come back.
 
         Args:
-            event: what happened.
+            event: the event.
             old: the object before; None for an addition.
             new: the object now; None for a deletion. With a wildcard event and a pod here, only that pod is meant.
-            pre_check: leaves out pods for which it says False; does not concern pods in flight.
+            pre_check: excludes pods for which it returns False; does not apply to pods in flight.
 
         Returns:
-            How many pods went to activeQ or backoffQ; those that are left for `work` are not counted.
+            The number of pods that moved to activeQ or backoffQ, without those that are left for `work`.
         """
         moved, waiting = 0, self._contents.unschedulable
         if waiting or self._backlog:
@@ -349,54 +349,53 @@ class SchedulingQueue(QueueView):
         return moved
 
     def reload(self, *, initial_backoff_seconds: float, max_backoff_seconds: float) -> None:
-        """Judge every pod anew: the plugins are others now.
+        """Evaluate every pod again with the plugins of a new configuration.
 
-        Who waits is asked about by PreEnqueue and takes the turn that QueueSort gives; the unschedulable are tried
-        again, and so are those in flight that come back. Pods of names that are served no longer must have been
-        deleted before.
+        PreEnqueue runs for each waiting pod, and QueueSort orders it. Unschedulable pods are tried again, and so are pods in
+        flight that come back. The caller must first delete the pods of schedulerNames that are no longer served.
         """
         contents, waiting = self._contents, self._contents.unschedulable
         contents.backoff.configure(initial_seconds=initial_backoff_seconds, max_seconds=max_backoff_seconds)
         if any(contents.in_flight.profiles):
             contents.in_flight.record(CONFIGURATION_RELOADED, None, None)
-        self._backlog.clear()  # whatever happened before, everybody is judged by how things are
+        self._backlog.clear()  # every pod is evaluated by the current state, whatever happened before
         waiting.events += 1
         everyone = [uid for uid, move in contents.places.inside() if move.end is not Place.IN_FLIGHT]
         recorded = RecordedEvent(CONFIGURATION_RELOADED, None, None)
         self._backlog.do(Work(self._judge_anew(everyone, waiting.events), waiting.events, recorded))
 
     def activate(self, uids: Iterable[str]) -> None:
-        """Try pods again without further backoff; those in flight, if they come back, after it."""
+        """Try pods again without further backoff; a pod in flight when it comes back."""
         at, label = self._clock.monotonic(), FORCE_ACTIVATE.label
         for uid in uids:
             place = self.place_of(uid)
             if place is Place.IN_FLIGHT:
                 pod = self._contents.in_flight.newest(uid)
                 self._contents.in_flight.record_for(uid, FORCE_ACTIVATE, None, pod)
-            elif place is Place.BACKOFF:  # was past PreEnqueue when it came there
+            elif place is Place.BACKOFF:  # it passed PreEnqueue before it entered backoffQ
                 self._contents.put(self._contents.pods[uid], Place.ACTIVE, at=at, label=label)
             elif place in {Place.UNSCHEDULABLE, Place.GATED}:
                 self._requeue(self._contents.pods[uid], Strategy.IMMEDIATELY, label, at=at)
 
     @property
     def backlog(self) -> int:
-        """How many events some of the waiting pods have not been shown yet."""
+        """The number of events that some of the waiting pods were not yet checked against."""
         return len(self._backlog)
 
     def work(self, now: float) -> None:
-        """Go on with what is to be done, for one slice: pods whose time has come, then events, in their order."""
+        """Work for one slice: first pods whose time has come, then events, in their order."""
         self.flush(now, until=self._measured() + self._slice_seconds)
         self._backlog.take_turn()
 
     def flush(self, now: float, *, until: float = inf) -> int:
-        """Move on the pods whose time has come: backoff is over, or unschedulable for too long.
+        """Move the pods whose backoff is over, and those that were unschedulable for too long.
 
         Args:
             now: the time.
-            until: when to leave the rest for another time, by the clock that measures.
+            until: when to stop and leave the rest for later, by the clock that measures slices.
 
         Returns:
-            How many pods went to activeQ or backoffQ.
+            The number of pods that moved to activeQ or backoffQ.
 
         Source:
             kube-scheduler v1.36, flushBackoffQCompleted and flushUnschedulablePodsLeftover; the latter runs there
@@ -418,18 +417,18 @@ class SchedulingQueue(QueueView):
         return moved
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when `work` next has something to do, not before `now`; None if only events can help."""
+        """Return when `work` next has something to do, not before `now`; None if only an event can requeue pods."""
         if self._backlog:
             return now
         deadlines = (self._contents.backoff.next_deadline(), self._contents.unschedulable.next_deadline())
         known = [deadline for deadline in deadlines if deadline is not None]
         return max(now, min(known)) if known else None
 
-    # Where a pod goes.
+    # Moves of a pod.
 
     def _admit(self, pod: PodInfo, label: str) -> None:
         at = self._clock.monotonic()
-        self._contents.groups.note_pending(pod)  # PreEnqueue counts it
+        self._contents.groups.note_pending(pod)  # because PreEnqueue counts it
         queued, strategy = QueuedPodInfo(pod, at), Strategy.IMMEDIATELY
         if note_putting_aside(queued, pod, at):
             strategy = Strategy.AFTER_BACKOFF
@@ -437,7 +436,7 @@ class SchedulingQueue(QueueView):
             self._nominator.add(pod)
 
     def _follow_putting_aside(self, queued: QueuedPodInfo, old: PodInfo, new: PodInfo) -> bool:
-        """Try a pod at once that was put aside and has changed; put one aside that another leader did."""
+        """Requeue a quarantined pod that changed, or take over another leader's quarantine; return whether either applied."""
         at = self._clock.monotonic()
         if queued.put_aside_seconds and is_another(old, new):
             queued.put_aside_seconds, queued.over_budget_count = 0.0, 0
@@ -458,7 +457,7 @@ class SchedulingQueue(QueueView):
         why: str = "",
         shown: int | None = None,
     ) -> Place:
-        """Put a pod where the strategy says, if PreEnqueue lets it; return the place."""
+        """Move a pod to the place of the strategy, if PreEnqueue admits it; return the place."""
         if strategy is Strategy.SKIP:
             place = Place.UNSCHEDULABLE
         elif (refusal := pre_enqueue_refusal(self._plugins, queued)) is not None:
@@ -472,23 +471,23 @@ class SchedulingQueue(QueueView):
         return self._contents.put(queued, place, at=at, label=label, why=why, flush_at=flush_at, shown=shown)
 
     def _flush_at(self, queued: QueuedPodInfo, at: float) -> float | None:
-        """Return when a pod is tried again although nothing happened.
+        """Return when a pod is tried again without an event.
 
-        A gated pod never, unless the plugin that gates it registered for everything.
+        Never for a gated pod, unless the plugin that gates it registered for all events.
         """
         if queued.is_gated and not self._waking.hears_of(queued, UNSCHEDULABLE_TIMEOUT):
             return None
         return at + self._max_in_unschedulable_seconds
 
     def _wake(self, queued: QueuedPodInfo, strategy: Strategy, event: ClusterEvent, *, shown: int) -> bool:
-        """Try a waiting pod again because of an event; whether PreEnqueue lets it."""
+        """Try a waiting pod again because of an event; return whether PreEnqueue admits it."""
         at = self._clock.monotonic()
         return self._requeue(queued, strategy, event.label, at=at, shown=shown) in _RETRIED
 
     def _wake_by_its_update(
         self, queued: QueuedPodInfo, old: PodInfo, new: PodInfo, changes: Sequence[ClusterEvent]
     ) -> None:
-        """Show a waiting pod its own changes, after what it has not been shown yet, which goes by its new version."""
+        """Check a waiting pod against the events that it missed, by its new version, and then against its own changes."""
         waiting = self._contents.unschedulable
         shown = waiting.shown(new.uid) or 0
         missed = [
@@ -505,12 +504,12 @@ class SchedulingQueue(QueueView):
         waiting.refile(queued)
 
     def _judge_anew(self, uids: Iterable[str], number: int) -> Iterator[bool]:
-        """Give pods the places that the plugins now in force say, one by one."""
+        """Move pods one by one to the places that the plugins of the active configuration determine."""
         label, waiting = CONFIGURATION_RELOADED.label, self._contents.unschedulable
         for uid in uids:
             place = self.place_of(uid)
             if place in {Place.OUTSIDE, Place.IN_FLIGHT} or (waiting.shown(uid) or 0) >= number:
-                continue  # something else happened to it since
+                continue  # another event moved it since then
             queued, at = self._contents.pods[uid], self._clock.monotonic()
             is_due = place is Place.ACTIVE or queued.put_aside_seconds > 0
             queued.put_aside_seconds, queued.over_budget_count = 0.0, 0

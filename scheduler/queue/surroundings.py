@@ -1,4 +1,4 @@
-"""What the queue asks the plugins of the profiles in force, and what it says to those who count."""
+"""What the queue needs from the plugins of the active profiles, and what it reports to an observer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class QueuePlugins(Protocol):
-    """The plugins of the profiles in force, which may be others after `SchedulingQueue.reload`. Must not raise."""
+    """The plugins of the active profiles; they may change before `SchedulingQueue.reload`. Must not raise."""
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
         """Return QueueSort's key; the smallest is tried first."""
@@ -26,24 +26,24 @@ class QueuePlugins(Protocol):
         ...
 
     def group_of(self, pod: PodInfo) -> GroupKey | None:
-        """Return the group with which a pod is tried; None where it is tried by itself."""
+        """Return the group with which a pod is tried; None if it is tried alone."""
         ...
 
     def events(self, profile: str) -> Mapping[str, Sequence[EventWithHint]]:
-        """Return what each plugin of a profile registered for.
+        """Return the registrations of each plugin of a profile.
 
-        The same object as long as nothing changes there, an empty one for a name that is no profile's.
+        The same object while they are unchanged; an empty one for an unknown profile.
         """
         ...
 
 
 class QueueObserver(Protocol):
-    """Is told of what cannot be read from the queue afterwards. Must neither raise nor call the queue."""
+    """Is notified of what cannot be read from the queue afterwards. Must neither raise nor call the queue."""
 
     def incoming(self, queue: str, event: str) -> None:
         """A pod entered "active", "backoff" or "unschedulable" because of an event."""
         ...
 
     def hint_asked(self, plugin: str, event: str, result: str, seconds: float) -> None:
-        """A plugin was asked whether an event helps a pod; the result is "Queue", "QueueSkip" or "Error"."""
+        """A hint was called; the result is "Queue", "QueueSkip" or "Error"."""
         ...

@@ -1,7 +1,7 @@
-"""The pods that wait for the cluster to change, found by what they wait for.
+"""The pods that wait for a change of the cluster, indexed by the events that they wait for.
 
-With ten thousand pods waiting, most events help none of them. So an event costs what the classes of pods cost that it
-can touch, see `waiting_classes`.
+With ten thousand waiting pods, most events help none of them. An event therefore costs time only for the classes of
+pods that it can help, see `waiting_classes`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class _Waiting(NamedTuple):
 class UnschedulablePods:
     """Unschedulable and gated pods, by profile and class.
 
-    A gated pod is kept by the plugin that gates it alone: while that one says no, nobody else's word counts.
+    A gated pod waits only for the plugin that gates it; the other plugins do not matter until that one admits the pod.
 
     Attributes:
-        events: how many events there were; they are numbered from 1.
+        events: the number of events so far; events are numbered from 1.
     """
 
     def __init__(self, plugins: QueuePlugins) -> None:
@@ -42,12 +42,12 @@ class UnschedulablePods:
         self._deadlines = KeyedHeap()
 
     def put(self, queued: QueuedPodInfo, flush_at: float | None, *, shown: int | None = None) -> None:
-        """Add a pod, or note anew whom it waits for.
+        """Add a pod, or update the plugins that it waits for.
 
         Args:
             queued: the pod.
-            flush_at: when it is tried again although nothing happened; None for never.
-            shown: the number of the event up to which it was shown all; None for all there were.
+            flush_at: when it is tried again without an event; None for never.
+            shown: the number of the last event that it was checked against; None for the latest event.
         """
         uid = queued.pod.uid
         self.remove(uid)
@@ -56,33 +56,33 @@ class UnschedulablePods:
             self._deadlines.put(uid, (flush_at,))
 
     def refile(self, queued: QueuedPodInfo) -> None:
-        """Note that a pod has another version, and was shown all events."""
+        """Record that a pod has a new version and was checked against all events."""
         self._take(queued.pod.uid)
         self._file(queued, self.events)
 
     def remove(self, uid: str) -> None:
-        """Take a pod out, if it is there."""
+        """Remove a pod, if present."""
         if uid in self._waiting:
             self._deadlines.remove(uid)
             self._take(uid)
 
     def shown(self, uid: str) -> int | None:
-        """Return the number of the event up to which a pod was shown all; None if it is not here."""
+        """Return the number of the last event that a pod was checked against; None if it is absent."""
         waiting = self._waiting.get(uid)
         return None if waiting is None else waiting.found.members[uid]
 
     def in_turn(self) -> list[str]:
-        """Return all, class by class, as an event would come to them."""
+        """Return all pods, class by class, in the order in which an event reaches them."""
         return [
             uid for classes in self._profiles.values() for found in classes.all() for uid in found.members
         ]
 
     def flushes(self) -> list[tuple[str, float]]:
-        """Return the pods that are tried again although nothing happens, and when, the first first."""
+        """Return the pods that are tried again without an event, and when, in order of time."""
         return [(uid, key[0]) for uid, key in self._deadlines.in_turn()]
 
     def flush_at(self, uid: str, at: float) -> None:
-        """Have a pod here tried again then."""
+        """Set the time at which a pod here is tried again."""
         self._deadlines.put(uid, (at,))
 
     @property
@@ -91,7 +91,7 @@ class UnschedulablePods:
         return list(self._profiles)
 
     def classes(self, profile: str) -> WaitingClasses | None:
-        """Return the classes of a profile, by what its plugins have registered for now; None if there are none."""
+        """Return the classes of a profile by the current registrations of its plugins; None if there are none."""
         classes = self._profiles.get(profile)
         if classes is None or classes.registered is self._plugins.events(profile):
             return classes
@@ -104,13 +104,13 @@ class UnschedulablePods:
         return self._profiles[profile]
 
     def due(self, now: float) -> Iterator[str]:
-        """Yield the pods that are to be tried again although nothing happened, each once; they stay here."""
+        """Yield the pods that are due to be tried again without an event, each once; they stay here."""
         while (first := self._deadlines.peek()) is not None and first[0][0] <= now:
             self._deadlines.pop()
             yield first[1]
 
     def next_deadline(self) -> float | None:
-        """Return when `due` next has something to yield; None for never."""
+        """Return when `due` next has a pod to yield; None for never."""
         first = self._deadlines.peek()
         return None if first is None else first[0][0]
 
@@ -142,7 +142,7 @@ class UnschedulablePods:
                 del self._profiles[profile]
 
     def check(self) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         members: Iterable[str] = ()
         for profile, classes in self._profiles.items():
             assert classes, f"profile {profile} is kept without pods"

@@ -1,4 +1,4 @@
-"""What can be read of the queue: by metrics, by explanations, by people."""
+"""The readable state of the queue, for metrics, explanations and people."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
 
 
 class QueueView:
-    """The readable side of the scheduling queue."""
+    """The read-only side of the scheduling queue."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
 
     def count(self, place: Place) -> int:
-        """Return how many pods are there; OUTSIDE is not counted."""
+        """Return the number of pods in a place; OUTSIDE is not counted."""
         return self._contents.places.count(place)
 
     @property
     def in_flight_events(self) -> Mapping[str, int]:
-        """Event label -> how many are kept for pods in flight; those count as PodPopped."""
+        """Event label -> number of events recorded for pods in flight; PodPopped is the number of those pods."""
         return self._contents.in_flight.counts()
 
     @property
     def rejections(self) -> Mapping[tuple[str, str], int]:
-        """(plugin, profile) -> how many waiting pods it rejected or gates; 0 for those that had some."""
+        """(plugin, profile) -> number of waiting pods that it rejected or gates; 0 for plugins that had some."""
         return self._contents.rejections.counts
 
     def place_of(self, uid: str) -> Place:
-        """Return where a pod is; OUTSIDE if it is not known."""
+        """Return the place of a pod; OUTSIDE if it is unknown."""
         return self._contents.places.of(uid)
 
     def story(self, uid: str) -> tuple[Move, ...]:
-        """Return what happened to a pod, oldest first; also of one that left not long ago."""
+        """Return the history of a pod, oldest entry first; also of a pod that left recently."""
         return self._contents.places.story(uid)
 
     def get(self, uid: str) -> QueuedPodInfo | None:
@@ -46,37 +46,37 @@ class QueueView:
         return self._contents.pods.get(uid)
 
     def newest(self, uid: str) -> PodInfo | None:
-        """Return a pod's newest version; None if it is not here or was deleted while in flight."""
+        """Return a pod's newest version; None if it is unknown or was deleted while in flight."""
         return self._contents.newest(uid)
 
     def turn_of(self, uid: str) -> int | None:
-        """Return how many pods of activeQ are tried before this one; None for a pod that is elsewhere."""
+        """Return the number of pods of activeQ that are tried before this one; None if it is not in activeQ."""
         return self._contents.active.turn_of(uid)
 
     def backoff_left(self, uid: str, now: float) -> float | None:
-        """Return how many seconds a pod of backoffQ still waits there; None for a pod that is elsewhere."""
+        """Return how many seconds a pod of backoffQ still waits there; None if it is not in backoffQ."""
         backoff = self._contents.backoff
         return max(0.0, backoff.leaves_at(self._contents.pods[uid]) - now) if uid in backoff else None
 
     def holds(self, uid: str) -> bool:
-        """Say whether a pod is whole where `place_of` says it is; false is a mistake of ours."""
+        """Return whether a pod is consistent with `place_of`; False indicates a bug."""
         return self._contents.holds(uid)
 
     def pods(self) -> Iterable[QueuedPodInfo]:
-        """Return all pods of the queue, those in flight too; nothing may be changed until the last was taken."""
+        """Return all pods of the queue, including pods in flight; the queue must not change during the iteration."""
         return self._contents.pods.values()
 
     def in_turn(self) -> Iterator[QueuedPodInfo]:
-        """Yield all pods but those in flight: of each place, who came or is tried first comes first."""
+        """Yield all pods that are not in flight, place by place, each in its order."""
         contents = self._contents
         active = [uid for uid, _ in contents.active.in_turn()]
         for uid in (*active, *contents.backoff.in_turn(), *contents.unschedulable.in_turn()):
             yield contents.pods[uid]
 
     def flushes(self) -> list[tuple[str, float]]:
-        """Return the pods that are tried again although nothing happens, and when, the first first."""
+        """Return the pods that are tried again without an event, and when, in order of time."""
         return self._contents.unschedulable.flushes()
 
     def check(self) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         self._contents.check()

@@ -1,8 +1,8 @@
-"""The pods of one profile that wait for the cluster to change, by what could help them.
+"""The waiting pods of one profile, indexed by the events that could help them.
 
-Pods of which every hint says the same are a class, and a class is asked about once: twenty thousand pods of one
-Deployment are one question. Classes are found by the plugins whose word could wake them and, where a plugin says what
-an event brings, by that: a changed label leads to the classes that select it, and to no others.
+Pods for which every hint returns the same are one class, and hints are called once for a class: twenty thousand pods
+of one Deployment need one call. Classes are indexed by the plugins that could requeue them. Where a plugin returns the
+keys of an event, they are also indexed by key: a changed label leads only to the classes that select it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MOST_KEYS = 64
-"""A class that awaits more is asked about at every event: a pod may name any number."""
+"""A class that waits for more keys is checked at every event: a pod may name any number of them."""
 
 
 class WaitingClass:
-    """Pods that wait for the same.
+    """Pods that wait for the same events.
 
     Attributes:
-        key: what they have in common.
-        plugins: whose word could wake them.
-        members: uid -> up to which event the pod has been shown all.
-        places: where else the class is filed: the wish of a plugin, and the keys, None being all.
+        key: the values that they have in common.
+        plugins: the plugins that could requeue them.
+        members: uid -> number of the last event that the pod was checked against.
+        places: the indexes that contain the class: a plugin's registration, and the keys; None for all events.
     """
 
     __slots__ = ("key", "members", "places", "plugins")
@@ -47,11 +47,11 @@ _Classes = dict[WaitingClass, None]  # an ordered set
 
 
 class _Wish:
-    """The classes that a plugin's wish can wake by what they await.
+    """The classes that one registration of a plugin can requeue.
 
     Attributes:
-        by_key: those that await one of some keys.
-        of_any: those that any event may help.
+        by_key: key -> classes that wait for the key.
+        of_any: classes that any event may help.
     """
 
     __slots__ = ("by_key", "of_any")
@@ -62,11 +62,11 @@ class _Wish:
 
 
 class _Kind(NamedTuple):
-    """What pods with the same rejectors have in common.
+    """The common values of pods with the same rejecting plugins.
 
     Attributes:
-        plugins: whose word could wake them.
-        alike: all that is read of the pod by hints of its rejectors; None if one of them does not say.
+        plugins: the plugins that could requeue them.
+        alike: functions that return all that the hints of these plugins read of a pod; None if one has none.
     """
 
     plugins: frozenset[str]
@@ -77,7 +77,7 @@ class WaitingClasses:
     """The classes of one profile.
 
     Args:
-        registered: what its plugins registered for.
+        registered: the registrations of its plugins.
     """
 
     def __init__(self, registered: Registered) -> None:
@@ -86,10 +86,10 @@ class WaitingClasses:
         self._by_plugin: dict[str, _Classes] = {}
         self._wishes: dict[int, _Wish] = {}  # id of a wish of `registered`
         self._kinds: dict[Hashable, _Kind] = {}
-        self._failed: set[int] = set()  # ids of what failed: it was told once
+        self._failed: set[int] = set()  # ids of failed registrations, each logged once
 
     def key_of(self, queued: QueuedPodInfo) -> tuple[Hashable, frozenset[str]]:
-        """Return which class a pod belongs to as it is now, and whose word could wake it."""
+        """Return the class key of a pod as it is now, and the plugins that could requeue it."""
         rejectors, pending = queued.unschedulable_plugins, queued.pending_plugins
         who = (rejectors, pending, queued.gating_plugin)
         kind = self._kinds.get(who)
@@ -98,7 +98,7 @@ class WaitingClasses:
         return (who, self._read(kind, queued)), kind.plugins
 
     def of(self, queued: QueuedPodInfo) -> WaitingClass:
-        """Return the class of a pod, which is to be a member then."""
+        """Return the class of a pod; the caller must add the pod to its members."""
         key, plugins = self.key_of(queued)
         found = self._classes.get(key)
         if found is None:
@@ -111,7 +111,7 @@ class WaitingClasses:
         return found
 
     def drop(self, found: WaitingClass) -> None:
-        """Forget a class that has no members any more."""
+        """Remove a class without members."""
         del self._classes[found.key]
         for plugin in found.plugins:
             classes = self._by_plugin[plugin]
@@ -180,7 +180,7 @@ class WaitingClasses:
         found.places.append((filed, keys))
 
     def _read(self, kind: _Kind, queued: QueuedPodInfo) -> Hashable:
-        """Return all that hints read of a pod; the pod itself where that is not known."""
+        """Return all that hints read of a pod; its uid if that is unknown."""
         pod = queued.pod
         if kind.alike is None:
             return pod.uid
@@ -226,7 +226,7 @@ class WaitingClasses:
             return None
 
     def check(self) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         for key, found in self._classes.items():
             assert found.key == key
             assert found.members, f"class {key} is kept without pods"

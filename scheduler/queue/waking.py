@@ -1,8 +1,8 @@
-"""What an event means for the pods that wait: class by class, pod by pod, in steps between which others may have a turn.
+"""Evaluates an event for the waiting pods: class by class, pod by pod, in steps between which other work can run.
 
-A pod sees every event once. One that begins to wait after an event has seen it before: in the cluster that it was tried
-on, or when it came back; by the numbers of events both are told apart. So it does not matter that an event is worked
-later than it happened.
+A pod is checked against every event once. A pod that begins to wait after an event has already been checked against
+it: in the snapshot of its attempt, or when it came back. The numbers of events tell the two apart, so an event may be
+evaluated later than it happens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Requeue(Protocol):
-    """Takes a waiting pod where a strategy says, because of an event; returns whether it is tried again."""
+    """Moves a waiting pod according to a strategy because of an event; returns whether the pod is tried again."""
 
     def __call__(
         self, queued: QueuedPodInfo, strategy: Strategy, event: ClusterEvent, *, shown: int
@@ -34,12 +34,12 @@ class Requeue(Protocol):
 
 
 class Waking:
-    """Shows events to the pods that wait.
+    """Evaluates events for the waiting pods.
 
     Args:
-        contents: where they are.
-        hints: what plugins say.
-        requeue: tries them again.
+        contents: the pods of the queue.
+        hints: the hints of plugins.
+        requeue: moves the pods.
     """
 
     def __init__(self, contents: Contents, hints: Hints, requeue: Requeue) -> None:
@@ -48,19 +48,19 @@ class Waking:
         self._requeue = requeue
 
     def steps(self, recorded: RecordedEvent, number: int, pre_check: PreCheck | None) -> Iterator[bool]:
-        """Show an event to all pods that waited when it happened; yield after each step whether a pod is tried again.
+        """Evaluate an event for all pods that waited when it happened; yield after each step whether a pod is tried again.
 
         Args:
             recorded: the event.
             number: its number.
-            pre_check: leaves out pods for which it says False.
+            pre_check: excludes pods for which it returns False.
         """
         event = recorded.event
         if event.is_wildcard:
             yield from self._each(list(self._waiting), recorded, number, pre_check)
             return
         about = _uid_in(recorded)
-        if about in self._waiting:  # hints may say of it what they say of no other
+        if about in self._waiting:  # hints may return another result for it than for other pods of its class
             yield from self._each([about], recorded, number, pre_check)
         for profile in self._waiting.profiles:
             listeners = self._hints.listeners(profile, event)
@@ -70,7 +70,7 @@ class Waking:
                     yield from self._members(found, recorded, number, pre_check, about)
 
     def hears_of(self, queued: QueuedPodInfo, event: ClusterEvent) -> bool:
-        """Say whether an event is worth a question about a pod: a plugin that could wake it registered for it."""
+        """Return whether a plugin that could requeue the pod registered for the event."""
         listeners = self._hints.listeners(queued.pod.scheduler_name, event)
         if queued.is_gated:
             return queued.gating_plugin in listeners
@@ -80,7 +80,7 @@ class Waking:
     def _each(
         self, uids: Iterable[str], recorded: RecordedEvent, number: int, pre_check: PreCheck | None
     ) -> Iterator[bool]:
-        """Ask about each pod."""
+        """Call the hints for each pod."""
         for uid in uids:
             shown = self._waiting.shown(uid)
             if shown is None or shown >= number:
@@ -103,7 +103,7 @@ class Waking:
         pre_check: PreCheck | None,
         but: str,
     ) -> Iterator[bool]:
-        """Ask about one pod of a class, and do with all, but one, what is said of it."""
+        """Call the hints for one pod of a class, and apply the result to all its pods except `but`."""
 
         def waits(uid: str, shown: int | None) -> bool:
             return (
@@ -121,12 +121,12 @@ class Waking:
         if strategy is Strategy.SKIP:
             return
         for uid in list(found.members):
-            # Others had a turn since: a pod may be elsewhere by now, or another version of it was shown the event.
+            # Other work ran since: a pod may have moved, or its new version was checked against the event.
             if waits(uid, found.members.get(uid)):
                 yield self._requeue(self._contents.pods[uid], strategy, recorded.event, shown=number)
 
 
 def _uid_in(recorded: RecordedEvent) -> str:
-    """Return the uid of the pod that an event is about; "" for another object."""
+    """Return the uid of the pod that an event concerns; "" for another object."""
     about = recorded.old if recorded.new is None else recorded.new
     return about.uid if isinstance(about, PodInfo) else ""

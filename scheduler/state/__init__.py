@@ -1,1 +1,1 @@
-"""What the scheduler believes of the cluster: nodes, and the pods that are on them or soon will be."""
+"""The scheduler's state of the cluster: nodes, and the pods that are on them or assumed to be."""

@@ -1,7 +1,7 @@
-"""Nodes whose kubelets rejected pods of ours lately: they rest for a while, since they know something we do not.
+"""Nodes whose kubelets rejected this scheduler's pods recently: they are paused, since the kubelet knows more.
 
-Another scheduler may be filling the node at this moment, or pods that are gone for the API server still hold its room.
-A pause only changes which feasible node is taken: where no other can run the pod, a paused one does.
+Another scheduler may be filling the node, or deleted pods still use its capacity. A pause only changes the choice among
+feasible nodes: if no other node can run the pod, a paused node does.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ class _Pause:
 
 
 class NodePauses:
-    """Which nodes rest, how long and why.
+    """The paused nodes, with duration and reason.
 
-    A node that rejects again, at the latest the longest pause after its last one, rests twice as long as before.
-    What it rejects while it rests was bound before, or had nowhere else to go, and lengthens nothing.
+    A node that rejects a pod again, at most the longest pause after its last pause, is paused twice as long as before.
+    Rejections during a pause do not lengthen it: these pods were bound before, or had no other node.
 
     Args:
-        initial_seconds: the first pause; 0 for none ever.
-        max_seconds: the longest.
+        initial_seconds: the first pause; 0 disables pauses.
+        max_seconds: the longest pause.
     """
 
     def __init__(self, *, initial_seconds: float = 5.0, max_seconds: float = 60.0) -> None:
         self._initial_seconds = initial_seconds
         self._max_seconds = max_seconds
-        self._pauses: dict[str, _Pause] = {}  # node name -> its last pause, also for a while after
+        self._pauses: dict[str, _Pause] = {}  # node name -> its last pause, kept for a while after its end
 
     def configure(self, *, initial_seconds: float, max_seconds: float) -> None:
-        """Give pauses that begin from now on another length; none at all ends those there are."""
+        """Change the duration of pauses that begin from now on; 0 ends the current ones."""
         self._initial_seconds, self._max_seconds = initial_seconds, max_seconds
         if not initial_seconds:
             self._pauses.clear()
 
     def rejected(self, node_name: str, why: str, *, at: float) -> float:
-        """Note that a node's kubelet rejected a pod, and return for how many more seconds the node rests."""
+        """Record that a node's kubelet rejected a pod; return for how many more seconds the node is paused."""
         if not self._initial_seconds:
             return 0.0
         last = self._remembered(at).get(node_name)
@@ -63,32 +63,32 @@ class NodePauses:
         return seconds
 
     def end(self, node_name: str) -> None:
-        """End a node's pause, since it changed; should it reject again soon, it still rests longer."""
+        """End a node's pause because the node changed; another rejection soon after still doubles the pause."""
         pause = self._pauses.get(node_name)
         if pause is not None:
             pause.is_over = True
 
     def forget(self, node_name: str) -> None:
-        """Forget a node that is gone."""
+        """Forget a deleted node."""
         self._pauses.pop(node_name, None)
 
     def kept(self) -> list[tuple[str, float, float, str, bool]]:
-        """Return the pauses that are remembered: node, until when, how long, why, and whether it was ended."""
+        """Return the remembered pauses: node, end time, duration, reason, and whether it was ended early."""
         return [
             (name, pause.until, pause.seconds, pause.why, pause.is_over)
             for name, pause in self._pauses.items()
         ]
 
     def resume(self, name: str, until: float, seconds: float, why: str, is_over: bool) -> None:
-        """Remember a pause as `kept` returned it."""
+        """Restore a pause that `kept` returned."""
         self._pauses[name] = _Pause(until, seconds, why, is_over)
 
     def names(self) -> list[str]:
-        """Return the nodes of which a pause is remembered."""
+        """Return the nodes with a remembered pause."""
         return list(self._pauses)
 
     def rows(self, snapshot: Snapshot, *, at: float) -> Mapping[int, str]:
-        """Return row -> why, of the nodes of a snapshot that rest now."""
+        """Return row -> reason of the nodes of a snapshot that are paused now."""
         if not self._pauses:
             return _NONE
         resting = {
@@ -99,11 +99,11 @@ class NodePauses:
         return {row: why for row, why in resting.items() if row is not None}
 
     def resting(self, *, at: float) -> int:
-        """Return how many nodes rest now."""
+        """Return the number of nodes that are paused now."""
         return sum(pause.holds(at) for pause in self._pauses.values())
 
     def _remembered(self, at: float) -> Mapping[str, _Pause]:
-        """Drop what is too long ago to count, and return the rest."""
+        """Drop pauses that are too old to count, and return the rest."""
         for name in [name for name, pause in self._pauses.items() if at >= pause.until + self._max_seconds]:
             del self._pauses[name]
         return self._pauses

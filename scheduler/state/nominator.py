@@ -1,4 +1,4 @@
-"""Pods that preemption made room for, and the nodes where: others must leave that room alone."""
+"""Nominated pods and their nodes: the capacity that preemption freed is kept for them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class Nominator:
-    """Which pending pods are nominated to which nodes.
+    """The nominations of pending pods.
 
-    What is noted here may be ahead of the pods' status, which is patched afterwards. Pods of other schedulers are noted as
-    well, by their status.
+    A nomination here may be newer than the pod's status, which is patched afterwards. Nominations of other schedulers' pods
+    are taken from their status.
 
     Attributes:
-        generation: another number after every change.
+        generation: changes with every nomination.
 
     Source:
         kube-scheduler v1.36, backend/queue/nominator.go.
@@ -29,11 +29,11 @@ class Nominator:
         self._pods: dict[str, dict[str, PodInfo]] = {}  # node name -> pod uid -> pod
 
     def add(self, pod: PodInfo, node_name: str | None = None) -> None:
-        """Nominate a pod, instead of what it was nominated to.
+        """Nominate a pod, replacing an earlier nomination.
 
         Args:
             pod: its newest version.
-            node_name: where to; "" takes the nomination back; None goes by the pod's status.
+            node_name: the node; "" removes the nomination; None takes it from the pod's status.
         """
         if node_name is None:
             node_name = pod.pod.status.nominated_node_name
@@ -46,16 +46,16 @@ class Nominator:
             self.generation += 1
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
-        """Take over a pod's new version.
+        """Store a pod's new version.
 
-        An update whose status names no node, before and after, says nothing: it may be older than a nomination
-        that was noted here and not yet patched. Any other goes by its status.
+        An update whose status names no node, before and after, is ignored: it may be older than a nomination that is stored
+        here and not yet patched. Any other update is applied by its status.
         """
         unsaid = not old.pod.status.nominated_node_name and not new.pod.status.nominated_node_name
         self.add(new, self._nodes.get(old.uid, "") if unsaid else None)
 
     def delete(self, uid: str) -> None:
-        """Forget a pod's nomination, if it has one."""
+        """Remove a pod's nomination, if any."""
         node_name = self._nodes.pop(uid, None)
         if node_name is None:
             return
@@ -66,27 +66,27 @@ class Nominator:
         self.generation += 1
 
     def node_of(self, uid: str) -> str:
-        """Return where a pod is nominated to; "" for nowhere."""
+        """Return the node that a pod is nominated to; "" if none."""
         return self._nodes.get(uid, "")
 
     def nominated_pods_for_node(self, node_name: str) -> tuple[PodInfo, ...]:
-        """Return the pods nominated to a node, by when they were."""
+        """Return the pods nominated to a node, in order of nomination."""
         return tuple(self._pods.get(node_name, {}).values())
 
     def pods(self) -> Iterator[PodInfo]:
-        """Yield every nominated pod, as it was when that was noted; nothing may change until the last was taken."""
+        """Yield every nominated pod, in its version at nomination; nothing may change during the iteration."""
         return (pod for pods in self._pods.values() for pod in pods.values())
 
     @property
     def nominated_nodes(self) -> frozenset[str]:
-        """The names of all nodes that have nominated pods."""
+        """The names of all nodes with nominated pods."""
         return frozenset(self._pods)
 
     def check(self) -> None:
-        """Assert what always holds.
+        """Assert the invariants.
 
         Raises:
-            AssertionError: it does not.
+            AssertionError: one does not hold.
         """
         by_node = {uid: node for node, pods in self._pods.items() for uid in pods}
         assert by_node == self._nodes, f"{by_node} by node, {self._nodes} by pod"

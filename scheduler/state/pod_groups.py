@@ -1,4 +1,4 @@
-"""Who belongs to which group: pending pods of ours, and all pods on nodes.
+"""Membership of pod groups: this scheduler's pending pods, and all pods on nodes.
 
 Source:
     kube-scheduler v1.36, backend/cache/podgroupstate.go.
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class _Members:
-    """The pods of one group: pending ones by uid, in the order they came, and those on nodes.
+    """The pods of one group: pending ones by uid, in arrival order, and those on nodes.
 
-    `away` has the uids of those on nodes that a trial leaves out. They exist, so they count.
+    `away` has the uids of those on nodes that a simulation excludes. They exist, so they count.
     """
 
     __slots__ = ("away", "count", "pending", "placed")
@@ -34,9 +34,9 @@ class _Members:
 
 
 class PodGroups:
-    """The members of every group, for as long as it has any; fulfils `PodGroupMembers`.
+    """The members of every group, as long as it has any; implements `PodGroupMembers`.
 
-    The queue and the cache say who comes and goes; a pod that is being bound is with both.
+    The queue and the cache add and remove members; a pod that is being bound is in both.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class PodGroups:
         self._pending: dict[str, GroupKey] = {}  # uid -> group, of pending pods
 
     def pending(self, key: GroupKey) -> Collection[str]:
-        """Return the uids of a group's pods in the queue, in the order they came."""
+        """Return the uids of a group's pods in the queue, in arrival order."""
         members = self._groups.get(key)
         return () if members is None else members.pending.keys()
 
@@ -63,7 +63,7 @@ class PodGroups:
         return 0 if members is None else members.count
 
     def note_pending(self, pod: PodInfo) -> None:
-        """Note that a pod is in the queue, or its new version, which may belong to another group."""
+        """Record that a pod is in the queue, or its new version, which may belong to another group."""
         uid, key = pod.uid, pod.group
         before = self._pending.get(uid)
         if before == key:
@@ -77,7 +77,7 @@ class PodGroups:
             self._pending[uid] = key
 
     def drop_pending(self, uid: str) -> None:
-        """Note that a pod has left the queue."""
+        """Record that a pod has left the queue."""
         key = self._pending.pop(uid, None)
         if key is not None:
             members = self._groups[key]
@@ -86,7 +86,7 @@ class PodGroups:
             self._forget_if_empty(key, members)
 
     def note_placed(self, pod: PodInfo) -> None:
-        """Note that a pod is on a node, or its new version there."""
+        """Record that a pod is on a node, or its new version there."""
         key = pod.group
         if key is not None:
             members = self._groups.setdefault(key, _Members())
@@ -95,7 +95,7 @@ class PodGroups:
             members.away.discard(pod.uid)
 
     def drop_placed(self, pod: PodInfo) -> None:
-        """Note that a pod is on a node no more; `pod` is as it was noted."""
+        """Record that a pod is no longer on a node; `pod` is the recorded version."""
         key = pod.group
         if key is not None:
             members = self._groups[key]
@@ -104,7 +104,7 @@ class PodGroups:
             self._forget_if_empty(key, members)
 
     def leave_out(self, pod: PodInfo) -> None:
-        """Have a pod on no node for a trial, and a member all the same; `note_placed` puts it back."""
+        """Exclude a pod from its node for a simulation; it stays a member, and `note_placed` puts it back."""
         key = pod.group
         if key is not None:
             members = self._groups[key]
@@ -116,10 +116,10 @@ class PodGroups:
             del self._groups[key]
 
     def check(self) -> None:
-        """Assert what always holds.
+        """Assert the invariants.
 
         Raises:
-            AssertionError: it does not.
+            AssertionError: one does not hold.
         """
         pending = {uid: key for key, members in self._groups.items() for uid in members.pending}
         assert pending == self._pending, f"{pending} by group, {self._pending} by pod"

@@ -1,4 +1,4 @@
-"""How the cache holds a pod, and every legal move between the ways.
+"""The state of a pod in the cache, and every legal change of it.
 
 OUTSIDE --assume--> ASSUMED --the watch shows it on a node--> CONFIRMED --deleted or ended--> OUTSIDE
    |                   |                                          ^
@@ -12,14 +12,14 @@ from enum import Enum
 
 
 class PodState(Enum):
-    """How the cache holds a pod."""
+    """The state of a pod in the cache."""
 
     OUTSIDE = "outside"
-    """Not at all."""
+    """Unknown to the cache."""
     ASSUMED = "assumed"
-    """Counted on the node we chose, though the API server has not confirmed it yet."""
+    """Counted on the chosen node, but not yet confirmed by the API server."""
     CONFIRMED = "confirmed"
-    """Counted on the node the API server says."""
+    """Counted on the node that the API server reports."""
 
 
 MOVES: dict[PodState, frozenset[PodState]] = {
