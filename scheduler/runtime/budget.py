@@ -1,17 +1,17 @@
-"""How long an attempt may hold the loop at a stretch, and how somebody else's plugin that goes on and on is stopped.
+"""How long an attempt may hold the event loop in one time slice, and how an external plugin that exceeds it is stopped.
 
-A clock of the kernel (ITIMER_REAL) looks after the main thread. When a stretch has taken longer than its budget, the
-attempt ends before the next plugin is called. A plugin that is not ours is stopped where it is: an exception is raised in
-the main thread. It may land nowhere but in the plugin's own code, called by the runtime: not in ours, which may be changing
-the queue, the cache or a column; not where the plugin called ours, or a library that called back. While the plugin is in a
-library, that is waited for a little, for its locks' sake. So to the runtime it is a plugin that raised, which may happen
-at any time.
+A timer of the kernel (ITIMER_REAL) watches the main thread. When a slice exceeds its budget, the attempt ends before
+the next plugin is called. An external plugin is stopped immediately: an exception is raised in the main thread. It is
+raised only in the plugin's own code, called by the runtime. It is not raised in the scheduler's code, which may be
+changing the queue, the cache or a column; nor in scheduler or library code that the plugin called. If the plugin is in a
+library, the timer waits briefly, because of the library's locks. The runtime sees a plugin that raised an exception,
+which can happen at any time.
 
-Time that is awaited belongs to no stretch. Without the clock, off the main thread, the time is looked at between plugins.
+Awaited time belongs to no slice. Without the timer, off the main thread, the time is checked between plugins.
 
-A stretch is charged for its own time only. Of plugins of ours that is what the thread has used of the processor, without
-garbage collection. Somebody else's plugin may also sleep, so all time counts while it runs, unless the process stood still or
-waited for the processor meanwhile.
+A slice is charged for its own time only. For in-tree plugins that is the thread's processor time without garbage
+collection. An external plugin may also sleep, so all time counts while it runs, unless the process was stopped or waited
+for the processor.
 """
 
 from __future__ import annotations
@@ -45,20 +45,21 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEFAULT_SECONDS: Final = 0.75
-"""What is left of a second is for what cannot be stopped: the plugin of ours that is at work, and the end of the attempt."""
+"""The rest of a second is for work that cannot be stopped: the current in-tree plugin, and the end of the attempt."""
 LONG_SECONDS: Final = 10.0
-"""What an attempt may use in all its stretches, those of its long work included. As long as DynamicResources may look for
-devices by default (filterTimeout): more than that no pod of the usual kind needs."""
+"""The limit of an attempt over all its slices, including sliced work. DynamicResources may search for devices for the
+same time by default (filterTimeout); no usual pod needs more."""
 _CLEANUP_SECONDS: Final = 0.2
-"""What Unreserve has, when the attempt's own budget is spent."""
+"""The time for Unreserve after the attempt's own budget is spent."""
 _AGAIN_SECONDS: Final = 0.001
-"""How soon the clock looks again where it must not stop a plugin; how often one that catches everything is stopped again."""
+"""The next alarm after one that must not stop a plugin, and between two stops of a plugin that catches everything."""
 _PATIENCE_SECONDS: Final = 0.2
-"""How long a plugin is waited for that is in a library when its budget is spent."""
+"""How long the timer waits for a plugin that is in a library when its budget is spent."""
 _MANY: Final = 3
-"""A plugin that was stopped so many times in a row rests; where one event may bring thousands of calls, once is enough."""
+"""A plugin that was stopped this many times in a row is suspended; once is enough where one event may bring thousands of
+calls."""
 _SAMPLE_SECONDS: Final = 0.02
-"""How long somebody else's plugin that uses little of the processor is looked at: it sleeps, or others have the machine."""
+"""How long an external plugin that uses little processor time is sampled: it sleeps, or other processes run."""
 _OLDEST_GENERATION: Final = 2
 _FIRST_REST_SECONDS: Final = 60.0
 _LONGEST_REST_SECONDS: Final = 1800.0
@@ -79,15 +80,15 @@ _NEVER: Final = frozenset(
         "contextlib",
     }
 )
-"""Libraries in which nothing is stopped: their locks are others' as well."""
+"""Libraries in which nothing is stopped, because other code shares their locks."""
 
 
 class OverBudgetError(SchedulerError):
-    """An attempt, or another call of a plugin, did not end within its budget.
+    """An attempt, or another call of a plugin, exceeded its budget.
 
     Attributes:
-        rest_seconds: None where the plugin was asked; else it was not, and rests for so long.
-        used_by: the plugin that used the time, where that is not the one whose call ended with this.
+        rest_seconds: remaining suspension of a plugin that was not called; None if it was called.
+        used_by: the plugin that used the time, if it is not the one whose call ended with this error.
     """
 
     def __init__(
@@ -99,22 +100,22 @@ class OverBudgetError(SchedulerError):
 
 
 class PluginEndError(Exception):
-    """A plugin raised what would have ended the task it was called in, or the process; the cause is what it raised."""
+    """A plugin raised an error that would have ended the calling task or the process; `__cause__` is that error."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(f"{type(cause).__name__}: {cause}")
 
 
 class _StoppedError(BaseException):
-    """Raised in a plugin; no `except Exception` of its author holds it up."""
+    """Raised in a plugin; an `except Exception` in the plugin does not catch it."""
 
 
 @dataclass(slots=True)
 class _Record:
-    """A plugin that was stopped; kept with it, since ids are used again.
+    """A plugin that was stopped; the record holds a reference to it, because ids are reused.
 
     Attributes:
-        at: the call that was stopped last; only a success of that call ends the row.
+        at: the call that was stopped last; only a success of that call ends the series.
     """
 
     plugin: Plugin
@@ -126,13 +127,13 @@ class _Record:
 
 @dataclass(slots=True)
 class Usage:
-    """What one attempt has used.
+    """The time that one attempt has used.
 
     Attributes:
-        limit: how many seconds all its stretches may take together.
-        seconds: of the thread's processor time in all stretches but the first.
-        longest: the longest stretch that went over its budget, in seconds; 0 if none did.
-        has_begun: whether the first stretch has begun.
+        limit: the limit for all its slices together, in seconds.
+        seconds: the thread's processor time in all slices except the first.
+        longest: the longest slice that exceeded its budget, in seconds; 0 if none did.
+        has_begun: whether the first slice has begun.
     """
 
     limit: float = inf
@@ -142,20 +143,20 @@ class Usage:
 
 
 class LoopBudget:
-    """The budget of the loop that it is used in; at most one of a process has the clock.
+    """The budget of one event loop; at most one in a process has the timer.
 
     Args:
         now: seconds of a monotonic clock.
-        seconds: how long a stretch may take.
-        stopped: is told whenever somebody is stopped, or not asked, for want of time.
-        used: seconds of the processor that this thread has used.
+        seconds: the budget of a slice.
+        stopped: called whenever a plugin is stopped, or not called, for lack of time.
+        used: seconds of processor time that this thread has used.
 
     Attributes:
-        seconds: likewise; may be changed.
-        checks: whether `call` must be used for every plugin; else for those that are not ours.
-        running: the plugin that was called last in this stretch.
-        usage: of the attempt that the stretch belongs to; None where it belongs to none.
-        is_spent: whether the stretch has used up its budget: the next plugin is not called.
+        seconds: the budget of a slice; may be changed.
+        checks: whether `call` must be used for every plugin; otherwise only for external plugins.
+        running: the plugin that was called last in this slice.
+        usage: usage of the attempt that the slice belongs to; None if it belongs to none.
+        is_spent: whether the slice has used up its budget, so that no further plugin is called.
     """
 
     def __init__(
@@ -173,12 +174,16 @@ class LoopBudget:
         self._now, self._used = now, used
         self._has_clock = False
         self._is_ticking = False
-        self._armed = (0.0, 0.0, 0.0)  # when, CPU time of the thread then, for how long
+        self._armed = (
+            0.0,
+            0.0,
+            0.0,
+        )  # time and CPU time of the thread when the timer was set, and its seconds
         self._began: float | None = None
-        self._own = 0.0  # seconds of the processor that the stretch has used for sure, up to the last alarm
+        self._own = 0.0  # processor seconds that the slice has certainly used, up to the last alarm
         self._sample: tuple[float, float, float] | None = None  # see `_is_its_own`
-        self._waits: int | None = None  # a file that says how long the thread has waited for the processor
-        self._collecting_since = self._collected = 0.0  # by the oldest generation, since the clock was armed
+        self._waits: int | None = None  # a file with the time that the thread has waited for the processor
+        self._collecting_since = self._collected = 0.0  # by the oldest generation, since the timer was set
         self._limit = seconds
         self.is_spent = False
         self._used_by: Plugin | None = None
@@ -187,10 +192,10 @@ class LoopBudget:
         self._may_stop = False
         self._records: dict[tuple[int, str], _Record] = {}
 
-    # The clock.
+    # The timer.
 
     def take_clock(self) -> None:
-        """Stop plugins from now on; to be called in the main thread.
+        """Stop plugins from now on; must be called in the main thread.
 
         Raises:
             ValueError: this is another thread.
@@ -198,11 +203,11 @@ class LoopBudget:
         signal.signal(signal.SIGALRM, self._on_alarm)
         self._has_clock = True
         gc.callbacks.append(self._on_collection)
-        with suppress(OSError):  # no Linux, or none that counts this
+        with suppress(OSError):  # not Linux, or a kernel without this statistic
             self._waits = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
 
     def give_clock_back(self) -> None:
-        """Stop nothing any more."""
+        """Stop no plugins any more."""
         if self._has_clock:
             self._has_clock = self._is_ticking = False
             signal.setitimer(signal.ITIMER_REAL, 0.0)
@@ -225,7 +230,7 @@ class LoopBudget:
         now = self._now()
         armed_at, before, planned = self._armed
         used = self._used()
-        # What was used before the stretch began was used by others: at most all the time until then.
+        # Processor time before the slice began belongs to other work: at most all the time until then.
         self._own += max(0.0, used - before - self._collected - max(0.0, self._began - armed_at))
         self._armed, self._collected = (now, used, planned), 0.0
         left = self._limit - max(self._own, (now - self._began) if self._may_stop else 0.0)
@@ -243,9 +248,9 @@ class LoopBudget:
                     raise _StoppedError
 
     def _is_its_own(self, now: float, late: float) -> bool:
-        """Whether somebody else's plugin took the time: it ran, or it sleeps. If not, or not known yet, the clock is armed.
+        """Return whether the external plugin took the time: it ran, or it sleeps. If not, or not yet known, set the timer.
 
-        An alarm that comes late comes after a call of C, which uses the processor, or after the process was stopped.
+        A late alarm follows a call into C, which uses the processor, or a stop of the process.
         """
         if self._own >= self._limit:
             return True
@@ -261,13 +266,13 @@ class LoopBudget:
             seconds, used, waited = (after - before for after, before in zip(at, self._sample, strict=True))
             if seconds - used - waited > seconds / 2:
                 return True
-        # Only what it has used of the processor counts up to now.
+        # Up to now only its processor time counts.
         self._began, self._sample = now, None
         self._tick_in(self._limit - self._own)
         return False
 
     def _waited(self) -> float | None:
-        """Return how many seconds the thread has waited for the processor, since it began; None if nobody knows."""
+        """Return the seconds that the thread has waited for the processor since it began; None if unknown."""
         if self._waits is None:
             return None
         try:
@@ -276,17 +281,17 @@ class LoopBudget:
             return None
 
     def _on_collection(self, phase: str, info: dict[str, int]) -> None:
-        """Note how long the garbage collector takes, who ever made the garbage: a `gc.callbacks`."""
+        """Measure the time of the garbage collector, whatever code created the garbage: a `gc.callbacks` entry."""
         if info["generation"] == _OLDEST_GENERATION:
             if phase == "start":
                 self._collecting_since = self._used()
             else:
                 self._collected += self._used() - self._collecting_since
 
-    # Stretches.
+    # Time slices.
 
     def begin(self) -> None:
-        """Begin a stretch."""
+        """Begin a slice."""
         self._own, self._sample = 0.0, None
         self._began, self._limit, self.is_spent, self.running = self._now(), self.seconds, False, None
         if not self._has_clock:
@@ -295,16 +300,16 @@ class LoopBudget:
             self._tick_in(self._limit)
 
     def end(self) -> None:
-        """End the stretch."""
+        """End the slice."""
         if self._overran_since is not None:
             self._longest = max(self._longest, self._now() - self._overran_since)
             self._overran_since = self._used_by = None
         self._began, self.is_spent, self.checks, self.running = None, False, False, None
 
     def begin_cleanup(self) -> None:
-        """Let what must be undone have a little time of its own, whatever was spent."""
+        """Give cleanup a short time of its own, whatever was spent."""
         if self._began is not None:
-            self._began = None  # until all of this is set, an alarm means nothing
+            self._began = None  # an alarm has no effect until all of this is set
             self._own, self._sample, self._limit, self.is_spent = 0.0, None, _CLEANUP_SECONDS, False
             self._began = self._now()
             self.checks = not self._has_clock
@@ -312,12 +317,12 @@ class LoopBudget:
                 self._tick_in(self._limit)
 
     def end_cleanup(self) -> None:
-        """Let what goes on after something was undone have the whole time again."""
+        """Restore the full budget for the work after a cleanup."""
         if self._began is not None:
             self.begin()
 
     def stretch(self, function: Callable[..., T], *args: object) -> T:
-        """Call a function in a stretch of its own."""
+        """Call a function in a slice of its own."""
         self.begin()
         try:
             return function(*args)
@@ -325,17 +330,17 @@ class LoopBudget:
             self.end()
 
     def in_stretches(self, awaitable: Awaitable[T], usage: Usage | None = None) -> Awaitable[T]:
-        """Return what is awaited instead: what it does between two waits is a stretch.
+        """Return an awaitable that runs the given one in slices: each step between two waits is one slice.
 
         Args:
-            awaitable: what is awaited.
-            usage: of the attempt that this is; a stretch of one that has used up its limit is over as it begins.
+            awaitable: the awaitable to run.
+            usage: usage of its attempt; a slice that begins after the limit was used up is over at once.
         """
         by_way_of = self.stretch if usage is None else partial(self.stretch_of, usage)
         return _Steps(by_way_of, awaitable)
 
     def stretch_of(self, usage: Usage, function: Callable[..., T], *args: object) -> T:
-        """Call a function in a stretch of an attempt; the first, which mostly is the only one, is not measured."""
+        """Call a function in a slice of an attempt; the first slice, usually the only one, is not measured."""
         self.begin()
         self.usage = usage
         is_first, usage.has_begun = not usage.has_begun, True
@@ -358,18 +363,18 @@ class LoopBudget:
     def call(
         self, plugin: Plugin, function: Callable[..., T], *args: object, often: str = "", at: str = ""
     ) -> T:
-        """Call a plugin within the stretch, or in one of its own where there is none.
+        """Call a plugin within the slice, or in a slice of its own if there is none.
 
         Args:
-            plugin: whom.
+            plugin: the plugin.
             function: its method, or a function that calls it.
-            args: handed on.
-            often: names a call that one event may bring thousands of, as "hint". It rests apart from others, and
-                after it was stopped once.
-            at: names the call, as "Filter"; a plugin that was stopped there is stopped in a row until this call ends.
+            args: arguments of the function.
+            often: name of a call that one event may bring thousands of, as "hint". Such a call is suspended separately,
+                after a single stop.
+            at: name of the call, as "Filter"; stops count as a series until this call succeeds.
 
         Raises:
-            OverBudgetError: the stretch is over; the plugin was stopped, or not asked. Beside what it raises itself.
+            OverBudgetError: the slice is over; the plugin was stopped, or not called. The plugin's own errors pass through.
         """
         if self._began is not None:
             return self._call(plugin, often, at, function, *args)
@@ -377,10 +382,10 @@ class LoopBudget:
         return result
 
     async def awaited(self, plugin: Plugin, function: Callable[..., Any], *args: object, at: str = "") -> Any:
-        """Call a plugin, and await what it answers, if that is to be awaited; what it waits for is not counted.
+        """Call a plugin, and await its result if it is awaitable; the time of waiting is not counted.
 
         Raises:
-            OverBudgetError: as `call`; what was begun goes on whatever was spent, so that it can end, or be cancelled.
+            OverBudgetError: as `call`; work that has begun continues beyond the budget, so that it can end or be cancelled.
         """
         answer = self.call(plugin, function, *args, at=at)
         if isinstance(answer, Awaitable):
@@ -395,12 +400,12 @@ class LoopBudget:
             return self._stoppable(plugin, often, at, function, *args)
         self._refuse_resting(self._records[key])
         result = self._stoppable(plugin, often, at, function, *args)
-        if not isinstance(result, Awaitable):  # which has yet to be awaited
+        if not isinstance(result, Awaitable):  # an awaitable has not ended yet
             self._ended(plugin, often, at)
         return result
 
     def _ended(self, plugin: Plugin, often: str, at: str) -> None:
-        """Forget that a plugin was stopped in a call that now came to its end."""
+        """Drop the record of a plugin that was stopped in a call that has now succeeded."""
         record = self._records.get((id(plugin), often))
         if record is not None and record.at == at:
             del self._records[id(plugin), often]
@@ -431,10 +436,10 @@ class LoopBudget:
         return result
 
     def refuse_spent(self) -> None:
-        """Do nothing while the stretch may go on.
+        """Check that the slice may continue.
 
         Raises:
-            OverBudgetError: it has used up its budget; who used it is named in the error.
+            OverBudgetError: it has used up its budget; the error names the plugin that used it.
         """
         if not self.is_spent and not self._has_clock and self._began is not None:
             self.is_spent = self._now() - self._began > self._limit
@@ -471,7 +476,7 @@ class LoopBudget:
 
     @property
     def resting(self) -> list[str]:
-        """The names of plugins that rest, and without which no attempt succeeds."""
+        """The names of suspended plugins without which no attempt succeeds."""
         now = self._now()
         return sorted(
             record.plugin.name
@@ -480,12 +485,12 @@ class LoopBudget:
         )
 
     def forget(self) -> None:
-        """Let all plugins be asked again, as after a change of the configuration."""
+        """Lift all suspensions, as after a change of the configuration."""
         self._records.clear()
 
 
 class _Steps(Generic[T]):
-    """Awaits something, and does each step of it by way of a function."""
+    """Awaits an awaitable, and runs each of its steps through a function."""
 
     def __init__(self, by_way_of: Callable[..., Any], awaitable: Awaitable[T]) -> None:
         self._by_way_of = by_way_of
@@ -504,14 +509,14 @@ class _Steps(Generic[T]):
 
 
 def ends_others(error: BaseException) -> bool:
-    """Whether a plugin's error would end more than the plugin, and nobody but the plugin wants that."""
+    """Return whether a plugin's error would end more than the plugin, without a request from outside the plugin."""
     if isinstance(error, asyncio.CancelledError):
-        return not is_being_cancelled()  # but something that the plugin asked is
+        return not is_being_cancelled()  # otherwise the plugin itself cancelled something
     return not isinstance(error, Exception | KeyboardInterrupt | GeneratorExit)
 
 
 def is_being_cancelled() -> bool:
-    """Whether somebody cancels the task that this is called in."""
+    """Return whether the current task is being cancelled."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no loop runs
@@ -520,17 +525,17 @@ def is_being_cancelled() -> bool:
 
 
 def is_ours(plugin: Plugin) -> bool:
-    """Whether a plugin came with the scheduler; WebAssembly guests are run by ours, and stopped by their own clock."""
+    """Return whether a plugin is in-tree; WebAssembly guests run in an in-tree plugin with a time limit of their own."""
     return _root(type(plugin).__module__) in _OURS
 
 
 def may_rest(plugin: Plugin) -> bool:
-    """Whether a plugin can be stopped, by the budget or by its own time limit, and so must be called through `call`."""
+    """Return whether the budget or the plugin's own time limit can stop it, so that `call` must be used."""
     return not is_ours(plugin) or isinstance(plugin, SlowPlugin)
 
 
 def over_budget(error: BaseException | None) -> OverBudgetError | None:
-    """Return the error of that kind that an error is, or is due to."""
+    """Return the OverBudgetError that an error is or results from."""
     seen = 0
     while error is not None and seen < 10:
         if isinstance(error, OverBudgetError):
@@ -542,28 +547,28 @@ def over_budget(error: BaseException | None) -> OverBudgetError | None:
 
 
 def _time_limit_error(error: BaseException) -> TimeLimitError | None:
-    """Return the error of that kind that an error is, or that it tells of for one node."""
+    """Return the TimeLimitError that an error is, or that it wraps for one node."""
     if not isinstance(error, TimeLimitError):
         error = getattr(error, "cause", None) or error
     return error if isinstance(error, TimeLimitError) else None
 
 
 def _may_land(frame: FrameType | None, *, is_patient: bool) -> bool:
-    """Whether an exception may be raised in a frame: the runtime called the plugin, which called all up to there.
+    """Return whether an exception may be raised in a frame: the runtime called the plugin, and the plugin called the rest.
 
     Args:
-        frame: what runs.
-        is_patient: not in libraries.
+        frame: the current frame.
+        is_patient: whether to exclude libraries.
     """
     above = ""  # the root of the module that the frame before called
     collecting = {_code_of(callback) for callback in gc.callbacks}
     while frame is not None:
         if frame.f_code in collecting:
-            return False  # what is raised there goes nowhere, and the plugin goes on
+            return False  # an exception is ignored there, and the plugin would continue
         module = frame.f_globals.get("__name__") or ""
         root = _root(module)
         if root in _OURS:
-            # What ours call as well may have been called by ours.
+            # The scheduler's code may have called what the plugin calls too.
             return bool(above) and module.startswith(_BOUNDARY) and not _is_library(above)
         if root in _NEVER or (is_patient and not above and _is_library(root)):
             return False

@@ -1,7 +1,6 @@
-"""The nodes, and the pods counted on them: assumed by us, confirmed by the API server, forgotten, removed.
+"""The nodes, and the pods counted on them: assumed, confirmed by the API server, forgotten, removed.
 
-Every change goes straight into the columns. A pod may come before its node does; it is counted once both are
-there.
+Every change is applied to the columns at once. A pod may arrive before its node; it is counted once both are present.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ logger = logging.getLogger(__name__)
 
 
 class Cache:
-    """Our picture of the cluster; `snapshot` is what decisions are made on.
+    """The state of the cluster; decisions use its `snapshot`.
 
     Args:
-        in_slices: whether the affinity terms of pods that have very many are left for `work`.
+        in_slices: whether the affinity terms of pods with very many terms are left for `work`.
 
     Attributes:
         table: the columns.
-        pauses: the nodes that had better be avoided for a while.
-        groups: who belongs to which group; of the pods here the cache says who comes and goes.
+        pauses: the nodes to avoid for a while.
+        groups: group membership; the cache adds and removes its pods.
     """
 
     def __init__(self, *, in_slices: bool = False) -> None:
@@ -53,12 +52,12 @@ class Cache:
         self.pauses = NodePauses()
         self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
         self._states: dict[str, PodState] = {}  # pod uid -> ASSUMED or CONFIRMED
-        self._placed: set[str] = set()  # uids of those that we put where they are
+        self._placed: set[str] = set()  # uids of the pods that this scheduler placed
         self._disturbances: dict[
             str, int
-        ] = {}  # node name -> which change was the last that was not our choice
+        ] = {}  # node name -> number of the last change that this scheduler did not make
         self._changes = itertools.count(1)
-        self._homeless: dict[str, dict[str, PodInfo]] = {}  # name of a node we do not know -> pod uid -> pod
+        self._homeless: dict[str, dict[str, PodInfo]] = {}  # name of an unknown node -> pod uid -> pod
 
     def snapshot(self) -> Snapshot:
         """Return the cluster as it is; valid until the next change here."""
@@ -70,13 +69,13 @@ class Cache:
         return self.table.is_behind
 
     def work(self) -> Sequence[PodInfo]:
-        """Go on with counting what is left, for one slice, and return the pods of which it begins to count the terms."""
+        """Count remaining terms for one slice; return the pods whose terms it begins to count."""
         return self.table.work()
 
     # Nodes.
 
     def add_node(self, node: NodeObject) -> None:
-        """Take a node in, or its newer version."""
+        """Add a node, or its newer version."""
         if self.table.row_of(node.name) is not None:
             if self.table.update_node(node):
                 self._disturb(node.name)
@@ -87,7 +86,7 @@ class Cache:
             self.table.add_pod(row, pod)
 
     def remove_node(self, node_name: str) -> None:
-        """Take a node out; the pods on it are kept until they go themselves."""
+        """Remove a node; the pods on it are kept until they are removed themselves."""
         row = self.table.row_of(node_name)
         if row is None:
             return
@@ -99,7 +98,7 @@ class Cache:
         del self._disturbances[node_name]
 
     def disturbances(self, node_name: str) -> int:
-        """Return a number that is another after a node changed, or after others put a pod there or changed one."""
+        """Return the node's generation: it changes with the node, and when another client adds or changes a pod there."""
         return self._disturbances.get(node_name, 0)
 
     def _disturb(self, node_name: str) -> None:
@@ -109,7 +108,7 @@ class Cache:
     # Pods.
 
     def state_of(self, uid: str) -> PodState:
-        """Return how the cache holds a pod."""
+        """Return the state of a pod in the cache."""
         return self._states.get(uid, PodState.OUTSIDE)
 
     def pod(self, uid: str) -> PodInfo | None:
@@ -117,10 +116,10 @@ class Cache:
         return self._pods.get(uid)
 
     def assume(self, pod: PodInfo, node_name: str) -> PodInfo:
-        """Count a pod on the node chosen for it, and return it as it is counted.
+        """Count a pod on the node chosen for it, and return the pod with that node.
 
         Raises:
-            AssertionError: it is counted already.
+            AssertionError: it is already counted.
         """
         placed = pod.placed_on(node_name)
         self._put(placed, PodState.ASSUMED)
@@ -128,26 +127,26 @@ class Cache:
         return placed
 
     def placed_by_us(self) -> Collection[str]:
-        """Return the uids of the pods that are where we put them."""
+        """Return the uids of the pods that are where this scheduler placed them."""
         return self._placed
 
     def note_placed_by_us(self, uids: Iterable[str]) -> None:
-        """Take note of pods here that an earlier one of us put where they are."""
+        """Record pods that an earlier process of this scheduler placed."""
         self._placed.update(uid for uid in uids if uid in self._pods)
 
     def was_assumed(self, uid: str) -> bool:
-        """Say whether a pod is where we put it, and not where somebody else did."""
+        """Return whether this scheduler placed the pod where it is."""
         return uid in self._placed
 
     def forget(self, uid: str) -> PodInfo | None:
-        """Stop counting an assumed pod; one that was confirmed in the meantime stays, and None is returned."""
+        """Stop counting an assumed pod; if it was confirmed meanwhile, keep it and return None."""
         if self.state_of(uid) is not PodState.ASSUMED:
-            self._placed.discard(uid)  # somebody else had the same idea
+            self._placed.discard(uid)  # another client bound it too
             return None
         return self._take(uid)
 
     def add_pod(self, pod: PodInfo) -> None:
-        """Count a pod where the API server says it is: one we assumed, one we knew, or a new one."""
+        """Count a pod where the API server reports it: an assumed pod, a known one, or a new one."""
         known = self._pods.get(pod.uid)
         if known is None:
             self._disturb(pod.node_name)
@@ -167,7 +166,7 @@ class Cache:
             self._put(pod, PodState.CONFIRMED)
 
     def _replace(self, known: PodInfo, pod: PodInfo) -> None:
-        """Take over another version of a pod that is counted already; that we were right about it is no news."""
+        """Store another version of a counted pod; the confirmation of an assumed pod invalidates nothing."""
         has_changed = bool(pod.annotations) and pod.annotations != known.annotations
         is_news = has_changed or self._states[pod.uid] is PodState.CONFIRMED
         self._pods[pod.uid], self._states[pod.uid] = pod, PodState.CONFIRMED
@@ -181,19 +180,19 @@ class Cache:
             self.table.replace_pod(row, pod, is_news=is_news)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
-        """Stop counting a pod that is gone or has ended, and return it; None if it was not counted."""
+        """Stop counting a pod that was deleted or has ended, and return it; None if it was not counted."""
         return self._take(uid) if uid in self._pods else None
 
     @asynccontextmanager
     async def without(
         self, pods: Iterable[PodInfo], give_way: Callable[[], Awaitable[None]]
     ) -> AsyncIterator[None]:
-        """Leave out pods that are counted, to see how things would be; no pod may come, change or go meanwhile.
+        """Exclude counted pods for a simulation; no pod may be added, changed or removed meanwhile.
 
         They are on no node, and stay members of their groups.
 
         Args:
-            pods: which; those that are not counted any more do not matter.
+            pods: the pods; those that are no longer counted are ignored.
             give_way: awaited after each pod.
         """
         left_out: deque[PodInfo] = deque()
@@ -214,21 +213,21 @@ class Cache:
                     self._count(pod)
 
     def pods(self) -> Collection[PodInfo]:
-        """Return every pod that is counted, also on nodes we do not know; nothing may change until the last was taken."""
+        """Return every counted pod, also on unknown nodes; the cache must not change during the iteration."""
         return self._pods.values()
 
     def homeless(self) -> Mapping[str, Collection[PodInfo]]:
-        """Return name of a node that we do not know -> the pods that are there."""
+        """Return name of an unknown node -> the pods on it."""
         return {name: pods.values() for name, pods in self._homeless.items()}
 
     def holds_where_it_says(self, pod: PodInfo) -> bool:
-        """Say whether a pod that is counted is found on the node that it names, and how it is held is known."""
+        """Return whether a counted pod is on the node that it names, and its state is known."""
         row = self.table.row_of(pod.node_name)
         there = self._homeless.get(pod.node_name, {}) if row is None else self.table.pods_on(row)
         return there.get(pod.uid) is pod and pod.uid in self._states
 
     def count_anew(self) -> None:
-        """Put every pod where it says it is, and count everything anew; for when that was found to be wrong."""
+        """Insert every pod again on the node that it names, and recount everything; repairs an inconsistent cache."""
         pods, states = self._pods, self._states
         self._homeless = {}
         self.table.start_anew()
@@ -237,7 +236,7 @@ class Cache:
             self._put(pod, states.get(uid, PodState.CONFIRMED))
 
     def counts(self) -> dict[str, int]:
-        """Return what is held: `nodes`, `pods`, and `assumed_pods` among them."""
+        """Return the numbers of `nodes`, `pods`, and `assumed_pods` among them."""
         states = Counter(self._states.values())
         return {
             "nodes": self.table.n_nodes,
@@ -246,10 +245,10 @@ class Cache:
         }
 
     def check(self) -> None:
-        """Assert what always holds: each pod is counted once, on the node it names.
+        """Assert the invariant: each pod is counted once, on the node it names.
 
         Raises:
-            AssertionError: it does not.
+            AssertionError: it does not hold.
         """
         assert all(self._homeless.values()), "a node we do not know is kept without pods"
         counted = {uid: pod for pods in self._homeless.values() for uid, pod in pods.items()}
