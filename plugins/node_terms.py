@@ -19,7 +19,7 @@ _MOST_LABELS: Final = 128
 
 
 def has_many_terms(pod: PodInfo) -> bool:
-    """Say whether a pod's nodeSelector and node affinity may take longer than one call may."""
+    """Return whether a pod's nodeSelector and node affinity may take longer than one call may."""
     return len(pod.written_node_affinity) > _MOST_BYTES or len(pod.pod.spec.node_selector) > _MOST_LABELS
 
 

@@ -1,1 +1,1 @@
-"""DynamicResources: `plugin` is the plugin; `structured` finds devices, `cel` judges them."""
+"""DynamicResources: `plugin` is the plugin; `structured` allocates devices; `cel` evaluates device selectors."""

@@ -18,8 +18,8 @@ class DynamicResourcesArgs(PluginArgs, frozen=True):
     """Arguments of DynamicResources.
 
     Attributes:
-        filter_timeout: how long the nodes are searched for the devices of one pod; 0 is for ever.
-        binding_timeout: how long a pod waits for its devices to be ready.
+        filter_timeout: time limit of the search for the devices of one pod over all nodes; 0 means no limit.
+        binding_timeout: how long a pod waits until its devices are ready.
 
     Source:
         kube-scheduler v1.36, apis/config/validation/validation_pluginargs.go, ValidateDynamicResourcesArgs.

@@ -1,4 +1,4 @@
-"""PreBind: what Reserve gave a pod is written, and the pod waits until its devices are ready.
+"""PreBind: writes what Reserve allocated to a pod and waits until its devices are ready.
 
 Source:
     kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, PreBind and bindClaim.
@@ -47,7 +47,7 @@ class DeviceTimeoutError(SchedulerError):
 
 
 class ClaimBinding:
-    """Carries out for one pod after another what Reserve decided.
+    """Writes and awaits, for each pod, what Reserve decided.
 
     Args:
         timeout_seconds: how long a pod waits for its devices to be ready.
@@ -97,12 +97,12 @@ class ClaimBinding:
         in_flight = held.claim
         is_special = in_flight is its.special
         if is_special and allocation is None:
-            return held  # the node's device plugin gives it all
+            return held  # the node's device plugin provides all of them
         is_settled = False
         try:
             if is_special:
                 held = its.held[place] = await self._created(its, pod)
-            # Else all of a group but one would find that the claim they share had changed.
+            # Without the lock, all pods of a group but one would find that the shared claim has changed.
             async with self._turns.turn_at(held.claim.metadata.uid):
                 written = await self._writes.reserve(*self._as_written(held, pod, allocation))
                 if not is_special:
@@ -127,7 +127,7 @@ class ClaimBinding:
     def _as_written(
         self, held: HeldClaim, pod: PodInfo, allocation: AllocationResult | None
     ) -> tuple[HeldClaim, PodInfo, AllocationResult | None]:
-        """Return what is to be written where another one of a group has written what the claim was given: no more than the pod."""
+        """Return what to write if another pod of the group has written the allocation already: only the pod's reservation."""
         claim = held.claim
         newest = self._devices.claims.typed(ResourceClaim, claim.key)
         is_written = (
@@ -153,14 +153,14 @@ class ClaimBinding:
         return created
 
     async def _until_shown(self, claim: ResourceClaim) -> None:
-        """Wait until the watch shows a new claim: only then can it be shown as it is by now."""
+        """Wait until the watch shows a new claim, so that its latest version can be shown."""
         if claim.key not in self._devices.claims:
             await self._happenings.wait_for_change_of(
                 [(EventResource.RESOURCE_CLAIM, claim.key)], timeout_seconds=_UNTIL_SHOWN_SECONDS
             )
 
     def _settle_later(self, in_flight: ResourceClaim, claim: ResourceClaim, pod: PodInfo) -> None:
-        """Find out what became of a write that nobody waits for any more; until then the devices stay taken."""
+        """Find out the result of a write whose caller was cancelled; the devices stay allocated until then."""
         both = (in_flight.metadata.uid, pod.uid)
 
         async def settle() -> None:
@@ -221,8 +221,8 @@ class ClaimBinding:
         """Look at the claims as they are now.
 
         Raises:
-            DeviceBindingError: a driver says that a device failed.
-            ClaimError: a claim is gone.
+            DeviceBindingError: a driver reports that a device failed.
+            ClaimError: a claim was deleted.
         """
         claims = self._devices.claims
         for place, held in enumerate(its.held):

@@ -28,15 +28,15 @@ class DeviceBindingError(SchedulerError):
 
 
 def waits_for_conditions(claim: ResourceClaim) -> bool:
-    """Say whether a claim has a device that must be made ready."""
+    """Return whether a claim has a device with binding conditions."""
     return any(device.binding_conditions for device in devices_of(claim))
 
 
 def is_ready(claim: ResourceClaim) -> bool:
-    """Say whether all devices of a claim are ready; one that is not allocated is not.
+    """Return whether all devices of a claim are ready; a claim without an allocation is not ready.
 
     Raises:
-        DeviceBindingError: a driver says that it failed.
+        DeviceBindingError: a driver reports that a device failed.
     """
     if claim.status.allocation is None:
         return False
@@ -63,7 +63,7 @@ def is_ready(claim: ResourceClaim) -> bool:
 
 
 def deadline_of(claim: ResourceClaim, timeout_seconds: float) -> datetime | None:
-    """Return until when the devices of a claim must be ready; None if no device has to be made ready."""
+    """Return the deadline for the devices of a claim to be ready; None if no device has binding conditions."""
     allocation = claim.status.allocation
     if allocation is None or not allocation.allocation_timestamp or not waits_for_conditions(claim):
         return None
@@ -71,12 +71,12 @@ def deadline_of(claim: ResourceClaim, timeout_seconds: float) -> datetime | None
 
 
 def devices_of(claim: ResourceClaim) -> Iterable[DeviceRequestAllocationResult]:
-    """Return the devices that a claim was given."""
+    """Return the devices that are allocated to a claim."""
     return () if claim.status.allocation is None else claim.status.allocation.devices.results
 
 
 def drivers_with_conditions(claim: ResourceClaim) -> Iterator[str]:
-    """Yield the driver of each device of a claim that has to be made ready."""
+    """Yield the driver of each device of a claim that has binding conditions."""
     return (device.driver for device in devices_of(claim) if device.binding_conditions)
 
 

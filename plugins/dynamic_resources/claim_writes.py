@@ -1,4 +1,4 @@
-"""What is written about claims: an allocation, a reservation, that they are given back; with every answer there can be.
+"""Writes to claims: allocation, reservation and their release, with the handling of every possible response.
 
 Source:
     kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, bindClaim and Unreserve, and
@@ -28,16 +28,16 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 CLAIM_RIGHTS: Final = frozenset(
     {
         *(f"{verb} {CLAIMS}" for verb in ("get", "create", "update", "delete")),
-        # The API server asks for the second as well where devices are given out.
+        # For allocations the API server requires the second right as well.
         *(f"{verb} {CLAIMS}/{part}" for verb in ("update", "patch") for part in ("status", "binding")),
         "patch v1/pods/status",
     }
 )
-"""What all of that takes, in the words of `Needs.rights`."""
+"""The rights that these writes need, in the form of `Needs.rights`."""
 
 _STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 _UNCLEAR = frozenset({0, 500, 502, 503, 504})
-"""Answers after which a write may have taken effect all the same."""
+"""Errors after which a write may nevertheless have taken effect."""
 _NO_ANSWER = frozenset({0, 429, 500, 502, 503, 504})
 _TRIES = 5
 _BETWEEN_TRIES_SECONDS = 0.01
@@ -45,11 +45,11 @@ _ASK_AGAIN_SECONDS = 1.0
 
 
 class ClaimError(SchedulerError):
-    """A write about a claim that did not come about."""
+    """A write to a claim failed."""
 
 
 class ClaimWrites:
-    """Writes claims, and shows what the API server answered to everybody at once."""
+    """Writes claims and immediately adds the API server's response to the cache."""
 
     def __init__(
         self, *, api: ApiWrite, reads: ApiGet, objects: ClusterObjects, sleep: Sleep, clock: Clock
@@ -61,13 +61,13 @@ class ClaimWrites:
         self._clock = clock
 
     async def reserve(self, held: HeldClaim, pod: PodInfo, allocation: AllocationResult | None) -> HeldClaim:
-        """Write that a pod uses a claim and, where it was given something, what; return the claim as it is then.
+        """Write that a pod uses a claim, with the allocation if there is one; return the claim as written.
 
-        A claim that changed meanwhile is read again, some times. Where there is no answer, the API server is asked what
-        became of the write until it says.
+        After a conflict the claim is read again and the write is retried, a limited number of times. If a response is
+        lost, the claim is read until the API server reports the result of the write.
 
         Raises:
-            ClaimError: refused, or somebody else allocated, deallocated or deleted the claim.
+            ClaimError: the write was rejected, or another client allocated, deallocated or deleted the claim.
         """
 
         async def write(claim: HeldClaim) -> HeldClaim:
@@ -88,7 +88,7 @@ class ClaimWrites:
         if claim.metadata.deletion_timestamp:
             raise ClaimError(f"claim {claim.key} got deleted in the meantime")
         if _has_come_about(claim, pod, allocation):
-            return held  # a conflict may be with our own write, sent again when its answer was lost
+            return held  # the conflict may be with this write itself, sent again after its response was lost
         if allocation is not None:
             if claim.status.allocation is not None:
                 raise ClaimError(f"claim {claim.key} got allocated elsewhere in the meantime")
@@ -97,7 +97,7 @@ class ClaimWrites:
                 protected = _changed(held.obj, finalizers=[*finalizers, FINALIZER])
                 held = await self._put(protected, claim, "", f"add finalizer to claim {claim.key}")
                 status = {**(held.obj.get("status") or {})}
-            # Only now: what is allocated may not be changed any more, not even by a time that it lacks.
+            # The timestamp is set only now, because an allocation is immutable once it is written.
             timestamp = rfc3339(self._clock.utc_now())
             status["allocation"] = {**msgspec.to_builtins(allocation), "allocationTimestamp": timestamp}
         elif claim.status.allocation is None:
@@ -113,7 +113,7 @@ class ClaimWrites:
         """Create the claim for a pod's extended resources.
 
         Raises:
-            ClaimError: refused, or without an answer.
+            ClaimError: the write was rejected, or there was no response.
         """
         metadata = claim.metadata
         obj = {
@@ -136,10 +136,10 @@ class ClaimWrites:
     async def tell_pod(
         self, pod: PodInfo, claim: ResourceClaim, mappings: Sequence[ContainerExtendedResourceRequest]
     ) -> None:
-        """Write into a pod's status which claim its extended resources come from.
+        """Write into a pod's status which claim provides its extended resources.
 
         Raises:
-            ClaimError: refused, or without an answer several times.
+            ClaimError: the write was rejected, or there was no response after several attempts.
         """
         told = {"resourceClaimName": claim.metadata.name, "requestMappings": msgspec.to_builtins(mappings)}
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
@@ -158,10 +158,10 @@ class ClaimWrites:
                 return
 
     async def unreserve(self, claim: ResourceClaim, pod: PodInfo) -> None:
-        """Take a pod from those that use a claim.
+        """Remove a pod from a claim's `reservedFor`.
 
         Raises:
-            ApiError: refused, or without an answer.
+            ApiError: the write was rejected, or there was no response.
         """
         gone = {"$patch": "delete", "uid": pod.uid}
         patch = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": [gone]}}
@@ -170,10 +170,10 @@ class ClaimWrites:
         self.show(HeldClaim.of(answer))
 
     async def deallocate(self, held: HeldClaim) -> None:
-        """Give all devices of a claim back.
+        """Release all devices of a claim.
 
         Raises:
-            ApiError: refused, or without an answer.
+            ApiError: the write was rejected, or there was no response.
         """
         left = {"allocation", "reservedFor", "devices"}
         status = {name: value for name, value in held.obj["status"].items() if name not in left}
@@ -181,10 +181,10 @@ class ClaimWrites:
         self.show(HeldClaim.of(await self._api.api_write("PUT", f"{_path(held.claim)}/status", body)))
 
     async def delete(self, held: HeldClaim) -> None:
-        """Delete a claim, which nothing protects any more.
+        """Delete a claim after its finalizer is removed.
 
         Raises:
-            SchedulerError: refused, or without an answer.
+            SchedulerError: the request was rejected, or there was no response.
         """
 
         async def unprotect(claim: HeldClaim) -> HeldClaim:
@@ -196,7 +196,7 @@ class ClaimWrites:
         await self._api.api_write("DELETE", _path(held.claim))
 
     async def read(self, claim: ResourceClaim) -> HeldClaim | None:
-        """Return a claim as the API server has it, None if it is gone or may not be read; ask until it answers."""
+        """Return a claim from the API server, None if it does not exist or may not be read; retry until there is a response."""
         while True:
             try:
                 return await self._read(claim)
@@ -206,7 +206,7 @@ class ClaimWrites:
                 await self._sleep.sleep(_ASK_AGAIN_SECONDS)
 
     def show(self, held: HeldClaim) -> None:
-        """Let everybody see a claim as the API server answered it, unless it is gone by now."""
+        """Add a claim to the cache as the API server returned it, unless it has been deleted since."""
         known = self._objects.objects(CLAIMS).get(held.claim.key)
         if known is not None and known["metadata"].get("uid") == held.claim.metadata.uid:
             self._objects.assume(CLAIMS, held.obj)
@@ -214,7 +214,7 @@ class ClaimWrites:
     async def _retried(
         self, held: HeldClaim, write: Callable[[HeldClaim], Awaitable[HeldClaim]]
     ) -> HeldClaim:
-        """Write; a claim that changed meanwhile is read anew, as often as client-go does."""
+        """Write a claim; after a conflict, read it again and retry as often as client-go does."""
         for _ in range(_TRIES - 1):
             try:
                 return await write(held)
@@ -223,13 +223,13 @@ class ClaimWrites:
             newest = await self._newest(held.claim)
             if newest is None:
                 raise ClaimError(
-                    f"get updated claim {held.claim.key} after conflict: it is gone, or may not be read"
+                    f"get updated claim {held.claim.key} after conflict: it was deleted, or may not be read"
                 )
             held = newest
         return await write(held)
 
     async def _newest(self, claim: ResourceClaim) -> HeldClaim | None:
-        """Read a claim of which the watch may not have told the last: the devices it has by now are nobody else's."""
+        """Read a claim whose last change the watch may not have delivered, so that its devices count as allocated."""
         found = await self.read(claim)
         if found is not None:
             self.show(found)
@@ -255,11 +255,11 @@ class ClaimWrites:
 
 
 class _ConflictError(ClaimError):
-    """Somebody else changed the claim."""
+    """Another client changed the claim."""
 
 
 class _UnansweredError(ClaimError):
-    """Nobody knows whether it was written."""
+    """It is unknown whether the write took effect."""
 
 
 def _path(claim: ResourceClaim) -> str:
@@ -268,7 +268,7 @@ def _path(claim: ResourceClaim) -> str:
 
 
 def _changed(obj: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
-    """Return a claim as it is sent, with other metadata."""
+    """Return a claim as a request body, with other metadata."""
     return {
         **obj,
         "apiVersion": "resource.k8s.io/v1",
@@ -278,7 +278,7 @@ def _changed(obj: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
 
 
 def _has_come_about(claim: ResourceClaim, pod: PodInfo, allocation: AllocationResult | None) -> bool:
-    """Say whether a reservation that was not answered was written."""
+    """Return whether a reservation without a response was written."""
     found = claim.status.allocation
     is_ours = allocation is None or (
         found is not None and found.devices.results == allocation.devices.results

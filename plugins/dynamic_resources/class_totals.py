@@ -1,4 +1,4 @@
-"""How many devices of a class the nodes have: what scores of extended resources that devices stand for are made of.
+"""How many devices of a class the nodes have, for the scores of extended resources that device classes provide.
 
 Source:
     kube-scheduler v1.36, plugins/noderesources/resource_allocation.go, calculateDRAResourceTotals.
@@ -42,8 +42,8 @@ class Totals(NamedTuple):
     """The devices behind one extended resource.
 
     Attributes:
-        capacity: int64 (n_nodes,), how many a node can use.
-        taken: the same, those that claims hold.
+        capacity: int64 (n_nodes,), how many devices a node can use.
+        taken: int64 (n_nodes,), how many of them are allocated to claims.
     """
 
     capacity: Int64s
@@ -54,8 +54,8 @@ class ClassTotals:
     """Counts devices for NodeResourcesFit and NodeResourcesBalancedAllocation.
 
     Args:
-        devices: what is known of them.
-        limit: says how long one call may take.
+        devices: the devices of the cluster.
+        limit: the time slice of one call.
     """
 
     def __init__(self, devices: Devices, limit: TurnLimit = UNLIMITED) -> None:
@@ -64,23 +64,23 @@ class ClassTotals:
 
     @property
     def behind(self) -> Mapping[str, DeviceClass]:
-        """The device classes by the extended resources that they stand for."""
+        """The device classes, by the extended resources that they provide."""
         return self._devices.classes.behind
 
     def wanted_by(self, pod: PodInfo) -> frozenset[str]:
-        """Return the resources that a pod asks for and device classes stand for."""
+        """Return the resources that a pod requests and that device classes provide."""
         behind = self.behind
         if not behind:
             return _NONE
         return frozenset(name for name, amount in pod.resources.requests.items() if amount and name in behind)
 
     def of(self, snapshot: Snapshot, resource: str) -> Totals | None:
-        """Count the devices behind a resource; None where no class stands for it.
+        """Count the devices of a resource; None if no class provides it.
 
-        A node for which a device cannot be judged has none.
+        A node counts no devices if a device of it cannot be evaluated.
 
         Raises:
-            NeedsTime: devices have to be judged, and that takes longer than one call may.
+            NeedsTime: devices have to be evaluated, and that takes longer than one time slice.
         """
         device_class = self.behind.get(resource)
         if device_class is None:
@@ -99,15 +99,15 @@ class ClassTotals:
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """Devices of a slice that the same nodes can use.
+    """Devices of a slice that are available on the same nodes.
 
     Attributes:
-        where: says which nodes these are.
-        is_everywhere: whether all can.
-        devices: those of the class.
-        has_failed: whether a device of them could not be judged.
-        rows: of these nodes.
-        taken: how many of the devices claims hold.
+        where: the rule for these nodes.
+        is_everywhere: whether all nodes can use the devices.
+        devices: the devices that belong to the class.
+        has_failed: whether a device of the slice could not be evaluated.
+        rows: the rows of these nodes.
+        taken: how many of the devices are allocated to claims.
     """
 
     where: ResourceSliceSpec | Device
@@ -119,14 +119,14 @@ class _Place:
 
 
 class Counted:
-    """The devices of one class, counted node by node; only what changed is counted again.
+    """The devices of one class, counted by node; only what has changed is counted again.
 
     Args:
-        device_class: which.
+        device_class: the class.
         slices: all ResourceSlices.
 
     Attributes:
-        device_class: likewise.
+        device_class: the class.
     """
 
     def __init__(self, device_class: DeviceClass, slices: Objects) -> None:
@@ -137,8 +137,8 @@ class Counted:
         ]
         self._seen = -1
         self._unread: dict[str, None] = {}
-        self._places: dict[str, list[_Place]] = {}  # name of a slice -> where its devices are
-        # As of the last look at nodes and claims:
+        self._places: dict[str, list[_Place]] = {}  # name of a slice -> the places of its devices
+        # The generations of nodes and claims that were counted last:
         self._layout: tuple[object, int, int] | None = None
         self._changes = 0
         self._by_pool: dict[PoolID, list[_Place]] = {}
@@ -147,7 +147,7 @@ class Counted:
         self._failed: Bools = np.zeros(0, dtype=np.bool_)
 
     def reading(self) -> Generator[None, None, None]:
-        """Judge the devices of slices that changed, one slice after another."""
+        """Evaluate the devices of slices that have changed, one slice after another."""
         slices = self._slices
         while self._unread or self._seen != slices.changes:
             if self._seen != slices.changes:
@@ -160,7 +160,7 @@ class Counted:
             try:
                 published = slices.typed(ResourceSlice, key)
             except ObjectError:
-                continue  # as if it were not there
+                continue  # an invalid slice counts as absent
             if published is not None:
                 self._places[key] = yield from self._read(published)
             yield
@@ -186,9 +186,9 @@ class Counted:
         return [place for place in places if place.devices or place.has_failed or place.where.node_selector]
 
     def _verdict(self, published: ResourceSlice, device: Device) -> bool | CELError:
-        """Say whether a device is of the class, or why that cannot be said."""
+        """Return whether a device belongs to the class, or the error if that cannot be evaluated."""
         spec = published.spec
-        # Scores know nothing of devices that several claims may share.
+        # Scores do not consider that several claims may share a device.
         unshared = msgspec.structs.replace(device, allow_multiple_allocations=False)
         name = DeviceID(spec.driver, spec.pool.name, device.name)
         subject = PoolDevice(name, unshared, spec, {}, is_clear(device), None)
@@ -199,7 +199,7 @@ class Counted:
         return True
 
     def totals(self, snapshot: Snapshot, allocated: AllocatedDevices) -> Totals:
-        """Return how many devices nodes have, and how many of them are taken."""
+        """Return how many devices each node has, and how many of them are allocated."""
         log = snapshot.node_changes
         layout = (log, -1 if log is None else log.end, snapshot.n_nodes)
         changed = allocated.changed_since(self._changes)
@@ -244,10 +244,10 @@ def _taken(place: _Place, allocated: AllocatedDevices) -> int:
 
 
 def _rows(snapshot: Snapshot, place: _Place, selected: dict[NodeSelector, Rows]) -> Rows:
-    """Return the rows of the nodes that can use some devices; `selected` keeps those that selectors choose.
+    """Return the rows of the nodes that can use some devices; `selected` caches the rows of each selector.
 
     Raises:
-        SelectorError: a node selector that is none.
+        SelectorError: the node selector is invalid.
     """
     where = place.where
     if place.is_everywhere:

@@ -1,4 +1,4 @@
-"""DeviceClasses by name, and by the extended resource that each stands for."""
+"""DeviceClasses by name, and by the extended resource that each provides."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
 
 class DeviceClasses:
-    """The classes of a cluster, as they are now.
+    """The device classes of a cluster in their current state.
 
-    Of several classes with the same `extendedResourceName` the newest counts, of equally new ones the first by name.
-    Every class stands for a resource named after it as well.
+    If several classes have the same `extendedResourceName`, the newest one counts, and of those created at the same
+    time the first by name. Every class also provides a resource named after it.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache, which
-        follows events: there a class that came too late to count has no implicit name either, and an update leaves
-        what was known of a class.
+        processes events: there a class that arrives too late to count has no implicit name either, and an update keeps
+        the old entries of a class.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -39,7 +39,7 @@ class DeviceClasses:
 
     @property
     def behind(self) -> Mapping[str, DeviceClass]:
-        """The classes by the extended resources that they stand for."""
+        """The classes by the extended resources that they provide."""
         if self._changes != self._objects.changes:
             self._changes = self._objects.changes
             self._behind = self._read()

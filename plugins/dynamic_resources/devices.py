@@ -1,4 +1,4 @@
-"""What is known of devices: which there are, who has them, and who is about to. All profiles see the same."""
+"""State of devices: which exist, which are allocated, and which are being allocated. All profiles share it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _CLAIMS_OF_A_STEP = 16
 
 
 class InFlight(NamedTuple):
-    """What a claim was given and does not say yet.
+    """An allocation that the claim does not show yet.
 
     Attributes:
-        allocation: what.
-        group: for whose attempt; None for that of a pod by itself.
-        pods: uids of those that were given it.
+        allocation: the allocation.
+        group: the group of the attempt; None for a pod without a group.
+        pods: uids of the pods that use the allocation.
     """
 
     allocation: AllocationResult
@@ -41,19 +41,19 @@ class InFlight(NamedTuple):
 class Devices:
     """The devices of a cluster and their claims.
 
-    An allocation is in flight from Reserve until it is written, or given up. No other pod may use the claim
-    meanwhile, but members of a group that are placed in the same attempt: its own write might come first, and fail.
+    An allocation is in flight from Reserve until it is written or discarded. Meanwhile no other pod may use the claim,
+    except members of a group that are placed in the same attempt: the other pod's write might come first, and fail.
 
     Attributes:
         claims: all ResourceClaims.
         classes: all DeviceClasses.
         slices: all ResourceSlices.
         inventory: the devices in them.
-        in_flight: uid of a claim -> what it was given.
-        given_up: (uid of a claim, uid of a pod) -> whether the pod was refused because of that, while a write that takes
-            the one from the other is under way, or it is not known yet what became of one that gave it.
+        in_flight: uid of a claim -> its allocation that is not written yet.
+        given_up: (uid of a claim, uid of a pod) -> whether the pod was rejected because of it. The entry exists while the
+          removal of the pod's allocation is in flight, or while the result of writing the allocation is unknown.
         counts: name of a DeviceClass -> its devices, counted for scores.
-        uids: `namespace/name` of each claim -> its uid, as of the last look at what is allocated.
+        uids: `namespace/name` of each claim -> its uid, as of the last update of the allocated devices.
 
     Source:
         kube-scheduler v1.36, plugins/dynamicresources/dra_manager.go.
@@ -74,17 +74,17 @@ class Devices:
 
     @classmethod
     def of(cls, objects: ClusterObjects) -> Devices:
-        """Return what all plugins of a scheduler know."""
+        """Return the state that all plugins of a scheduler share."""
         return objects.objects(CLAIMS).companion(cls, lambda: cls(objects))
 
     @property
     def allocated(self) -> AllocatedDevices:
-        """The devices that are taken, or are about to be; brought up to date when it is asked for."""
+        """The devices that are allocated or in flight; updated on access."""
         at_once(self.following())
         return self._allocated
 
     def following(self) -> Generator[None, None, None]:
-        """Bring what is allocated up to date, some claims after others; what was left undone is gone on with."""
+        """Update the allocated devices in slices; an interrupted update is continued."""
         while self._unread or self._changes != self.claims.changes:
             if self._changes != self.claims.changes:
                 changed: Iterable[str] | None = self.claims.changed_since(self._changes)
@@ -98,7 +98,7 @@ class Devices:
     def begin(
         self, uid: str, allocation: AllocationResult, pod: PodInfo, group: PodGroup | None = None
     ) -> None:
-        """Take what a claim was given for a pod, which may be what another one of its group was given."""
+        """Record the allocation of a claim for a pod; it may be the one of another pod of the group."""
         known = self.in_flight.get(uid)
         if known is not None and known.allocation is allocation:
             known.pods.add(pod.uid)
@@ -107,14 +107,14 @@ class Devices:
         self._allocated.set(uid, allocation)
 
     def shared(self, uid: str, group: PodGroup | None) -> AllocationResult | None:
-        """Return what a claim was given in the same attempt at a group; None if it was not."""
+        """Return the allocation that a claim received in the same attempt at a group; None without one."""
         known = self.in_flight.get(uid)
         return known.allocation if known is not None and group is not None and known.group is group else None
 
     def end(self, claim: ResourceClaim, pod: PodInfo) -> None:
-        """Forget what a claim was given for a pod, unless others of its group wait for that to be written.
+        """Remove the in-flight allocation of a claim for a pod, unless other pods of its group wait for its write.
 
-        What it has according to the API server, or an answer of its, remains.
+        What the API server or one of its responses shows as allocated remains.
         """
         uid = claim.metadata.uid
         given = self.in_flight.get(uid)

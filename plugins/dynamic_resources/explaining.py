@@ -1,7 +1,7 @@
-"""Which claim and request a node cannot give devices to, what became of the devices there, and what would help.
+"""Explains which claim and request a node cannot satisfy, what its devices are used for, and what would help.
 
-The judging is the allocator's; here the devices that a node sees are gone through once more, request by request, and
-counted by what is against each.
+The allocator decides. For the explanation the devices that a node sees are checked again, request by request, and
+counted by the reason against each.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ def _devices_of(claim: ResourceClaim) -> Iterator[DeviceID]:
 
 
 _BY_DEVICE: Final = Index(ResourceClaim, _devices_of)
-"""Device -> the claims that hold it, or a share of it."""
+"""Device -> the claims that hold the device or a share of it."""
 
 _SECONDS: Final = 0.02
-"""How long a search for devices may last of which only the reason is told."""
-_TAKES_LONG: Final = "to look for devices on this node takes long"
+"""Time limit in seconds of a search for devices that only produces an explanation."""
+_TAKES_LONG: Final = "the search for devices on this node takes too long"
 
 
 class Explaining:
-    """Tells people about claims and devices as they are now.
+    """Explains claims and devices in their current state.
 
     Args:
-        devices: what is known of them.
-        clock: the time.
-        binding_seconds: how long devices may take to be made ready.
+        devices: the devices of the cluster.
+        clock: the clock.
+        binding_seconds: how long devices may take to become ready.
     """
 
     def __init__(self, devices: Devices, clock: Clock, binding_seconds: float) -> None:
@@ -71,13 +71,13 @@ class Explaining:
     def why_not_on(
         self, node: NodeInfo, pod: PodInfo, held: Sequence[HeldClaim], special: HeldClaim | None
     ) -> Iterator[str]:
-        """Yield what keeps a pod from a node, as `PodDevices.judge` sees it; nothing if the node passes.
+        """Yield the reasons for which `PodDevices.judge` rejects a node for a pod; nothing if the node passes.
 
         Args:
-            node: which.
-            pod: which.
-            held: its claims, the one for extended resources included.
-            special: that one.
+            node: the node.
+            pod: the pod.
+            held: the pod's claims, including the one for extended resources.
+            special: the claim for extended resources.
         """
         claims, now = [], self._clock.utc_now()
         for each in held:
@@ -97,7 +97,7 @@ class Explaining:
             yield from self._why_no_devices(claims, node)
 
     def _why_no_devices(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> Iterator[str]:
-        """Yield why claims cannot all be given devices on a node; nothing if they can."""
+        """Yield why a node cannot allocate devices for all claims together; nothing if it can."""
         told: list[str] = []
         try:
             for sentence in self._why_no_devices_at_once(claims, node, Work(_Patience(self._clock))):
@@ -138,7 +138,7 @@ class Explaining:
 
 
 class _Patience:
-    """Fulfils `TurnLimit` where only a reason is told: who looks at pages may not hold the loop either."""
+    """Implements `TurnLimit` for explanations, which may not block the event loop either."""
 
     slice_seconds = _SECONDS
 
@@ -150,41 +150,41 @@ class _Patience:
 
 
 def _why_elsewhere(claim: ResourceClaim, node: NodeInfo) -> Iterator[str]:
-    """Yield why a claim that has its devices keeps a pod from a node; nothing if it does not."""
+    """Yield why an allocated claim excludes a node for the pod; nothing if it does not."""
     rules = places_of(claim.status.allocation)
     if rules is None or any(rule.matches(node.name, node.labels) for rule in rules):
         return
     devices = some_of([str(device) for device in _devices_of(claim)])
-    yield (f"claim {claim.metadata.name} has its devices already ({devices}), {only_for(rules, node.labels)}")
+    yield (f"claim {claim.metadata.name} has devices already ({devices}), {only_for(rules, node.labels)}")
     users = some_of([consumer.name for consumer in claim.status.reserved_for])
-    otherwise = f"the end of those that use the claim ({users})" if users else "giving the devices back"
-    yield f"what would help: room on such a node, or {otherwise}"
+    otherwise = f"the end of the pods that use the claim ({users})" if users else "releasing the devices"
+    yield f"what would help: free capacity on such a node, or {otherwise}"
 
 
 def _why_unready(claim: ResourceClaim) -> str:
-    """Say why the devices of a claim are of no use."""
+    """Return why the devices of a claim are not usable."""
     try:
         is_ready(claim)
     except DeviceBindingError as error:
         return str(error)
-    return f"claim {claim.metadata.name}: its devices were not made ready in time"
+    return f"claim {claim.metadata.name}: its devices did not become ready in time"
 
 
 def _broken(pools: Pools) -> Iterator[str]:
     for pool in pools:
         if not pool.gives:
             why = "slices of it are missing" if pool.is_incomplete else "its slices contradict each other"
-            yield f"pool {pool.id} gives nothing: {why}"
+            yield f"pool {pool.id} provides no devices: {why}"
 
 
 def _undecided(question: Question, pools: Pools, work: Work) -> Iterator[str]:
-    """Yield the devices of which a selector fails to say anything."""
+    """Yield the devices for which the evaluation of a selector fails."""
     for wanted in question.wanted():
         failing = work.done(_failing(question, wanted, pools))
         if failing:
             names = some_of([str(each.device.id) for each in failing])
             yield f"  request {wanted.name} cannot be decided for {names}: {failing[0].failure}"
-            yield "what would help: a selector that asks first whether a device has what it looks at"
+            yield "what would help: a selector that first checks whether a device has the attribute that it reads"
 
 
 def _failing(question: Question, wanted: Wanted, pools: Pools) -> Generator[None, None, list[Candidate]]:
@@ -200,24 +200,24 @@ def _failing(question: Question, wanted: Wanted, pools: Pools) -> Generator[None
 
 def _why_not_together(claims: Sequence[ResourceClaim], question: Question) -> Iterator[str]:
     names = some_of([claim.metadata.name for claim in claims])
-    yield f"claim {names}: each request alone could be met here, and not all of them together"
+    yield f"claim {names}: each request alone could be satisfied here, but not all of them together"
     for constraints in question.constraints:
         for constraint in constraints:
-            yield f"  a constraint wants {_wanted_by(constraint)}"
-    yield "what would help: more free devices on this node, or such as go together"
+            yield f"  a constraint requires {_wanted_by(constraint)}"
+    yield "what would help: more free devices on this node that meet the constraints together"
 
 
 def _wanted_by(constraint: DeviceConstraint) -> str:
     of = f" of {', '.join(constraint.requests)}" if constraint.requests else ""
     if constraint.match_attribute is not None:
         return f"all devices{of} to have one value of {constraint.match_attribute}"
-    return f"all devices{of} to have another value of {constraint.distinct_attribute} each"
+    return f"all devices{of} to have different values of {constraint.distinct_attribute}"
 
 
 def _too_few(
     claims: Sequence[ResourceClaim], question: Question, pools: Pools, devices: Devices
 ) -> Generator[None, None, list[str]]:
-    """Return which requests alone ask for more than there is, and what became of the devices; nothing if none does."""
+    """Return the requests that alone need more than there is, with the state of the devices; nothing if none does."""
     words: list[str] = []
     for claim, requests in zip(claims, question.claims, strict=True):
         for alternatives in requests:
@@ -231,13 +231,13 @@ def _too_few(
 
 
 class _Tally:
-    """The devices that a node sees, by what is against giving them for one request.
+    """The devices that a node sees, by the reason against allocating them for one request.
 
     Attributes:
         wanted: the request.
-        total: how many devices there are.
-        free: how many there is nothing against.
-        against: why -> the others.
+        total: the number of devices.
+        free: the number of devices without a reason against them.
+        against: reason -> the devices that it excludes.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -273,7 +273,7 @@ class _Tally:
             else f"{wanted.count} devices"
         )
         of_class = "" if wanted.device_class is None else f" of class {wanted.device_class.metadata.name}"
-        had = f"{self.free} of the {self.total} here would do" if self.total else "there are no devices here"
+        had = f"{self.free} of {self.total} here fit" if self.total else "there are no devices here"
         yield f"claim {claim}, request {wanted.name}: needs {many}{of_class}; {had}"
         for why, devices in sorted(self.against.items(), key=lambda item: -len(item[1])):
             yield f"  {len(devices)} {why}: {some_of([device.id.device for device in devices])}"
@@ -287,7 +287,7 @@ _USED: Final = "in use"
 
 
 def _why_not_free(wanted: Wanted, pool: Pool, device: PoolDevice, devices: Devices) -> str:
-    """Say what is against giving a device that a request selects; "" if nothing is, as far as it alone goes."""
+    """Return the reason against allocating a device that a request selects; "" if this request alone has none."""
     allocated = devices.allocated
     if not wanted.admin_access and device.id in allocated.whole:
         return f"{_USED} by claim {_holders(device.id, devices)}"
@@ -299,7 +299,7 @@ def _why_not_free(wanted: Wanted, pool: Pool, device: PoolDevice, devices: Devic
         value = f"={taint.value}" if taint.value else ""
         return f"tainted, {taint.key}{value}:{taint.effect}"
     if device.takes and not _counters_left(pool, device, devices):
-        return "without enough left of the counters that it shares"
+        return "without enough left of their shared counters"
     return ""
 
 
@@ -318,4 +318,4 @@ def _holders(device: DeviceID, devices: Devices) -> str:
         results = given.allocation.devices.results
         if any(device == (each.driver, each.pool, each.device) for each in results):
             keys += [key for key, known in devices.uids.items() if known == uid]
-    return some_of(list(dict.fromkeys(keys))) or "that is gone by now"
+    return some_of(list(dict.fromkeys(keys))) or "that was deleted"

@@ -1,7 +1,8 @@
-"""Extended resources that devices stand for: one more claim of the pod, made by the scheduler.
+"""Extended resources that device classes provide: the scheduler creates one more claim for the pod.
 
-A node that has the resource from a device plugin gives that. On any other node the pod needs a claim with a request
-for each container that asks, which differs from node to node and is written once one of them is chosen.
+A node whose device plugin has the resource provides it directly. On any other node the pod needs a claim with a
+request for each container that requests the resource. The claim differs from node to node and is written once a
+node is chosen.
 
 Source:
     kube-scheduler v1.36, plugins/dynamicresources/extendeddynamicresources.go.
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Bools, Objects, Rows, Snapshot
 
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
-"""The annotation of claims that were made for extended resources."""
+"""The annotation of claims that were created for extended resources."""
 
 _UNWRITTEN = "<extended-resources>"
 
@@ -48,7 +49,7 @@ class NodeClaim(NamedTuple):
     """What a pod needs on nodes that lack some of its extended resources.
 
     Attributes:
-        claim: with a request for each container's share.
+        claim: the claim, with a request for each container's share.
         sharings: how containers share each resource.
     """
 
@@ -57,20 +58,20 @@ class NodeClaim(NamedTuple):
 
     @property
     def mappings(self) -> tuple[ContainerExtendedResourceRequest, ...]:
-        """Which request stands for which container's resource.
+        """Which request provides which container's resource.
 
-        They may be many more than the containers, unless the claim is small enough to be given devices: so only then.
+        There may be many more mappings than containers. Only a claim that is small enough gets devices, so build them then.
         """
         return tuple(mapping for sharing in self.sharings for mapping in sharing.mappings())
 
 
 def is_written(claim: ResourceClaim) -> bool:
-    """Say whether a claim for extended resources is known to the API server."""
+    """Return whether a claim for extended resources exists in the API server."""
     return claim.metadata.name != _UNWRITTEN
 
 
 def wants_devices(pod: PodInfo, classes: DeviceClasses) -> bool:
-    """Say whether a pod asks for an extended resource that a device class stands for."""
+    """Return whether a pod requests an extended resource that a device class provides."""
     behind = classes.behind
     return bool(behind) and any(
         amount and name in behind and is_dra_extended_resource_name(name)
@@ -81,7 +82,7 @@ def wants_devices(pod: PodInfo, classes: DeviceClasses) -> bool:
 def special_claim(pod: PodInfo, devices: Devices) -> HeldClaim | None:
     """Return the claim for a pod's extended resources: one of an earlier attempt, or one that is not written yet.
 
-    None where no device class stands for any of them.
+    None if no device class provides any of them.
     """
     if not wants_devices(pod, devices.classes):
         return None
@@ -93,9 +94,9 @@ class ExtendedResources:
     """A pod's extended resources in one attempt.
 
     Attributes:
-        pod: which.
-        classes: those behind them.
-        amounts: of each that the pod asks for.
+        pod: the pod.
+        classes: the device classes that provide the resources.
+        amounts: the amount of each resource that the pod requests.
     """
 
     pod: PodInfo
@@ -113,10 +114,10 @@ class ExtendedResources:
         return cls(pod, classes.behind, amounts)
 
     def lacking(self, snapshot: Snapshot, rows: Rows) -> Bools:
-        """Return (n_nodes,), where a resource is that neither the node has nor a device class stands for."""
+        """Return (n_nodes,), where a resource is provided neither by the node nor by a device class."""
         lacks = np.zeros(snapshot.n_nodes, dtype=np.bool_)
         for name in self.amounts.keys() - self.classes.keys():
-            # Few nodes, as a rule none: NodeResourcesFit refused those before, unless it ignores the resource.
+            # Usually none: NodeResourcesFit has rejected such nodes, unless it ignores the resource.
             empty = rows[snapshot.allocatable[name][rows] == 0]
             lacks[[row for row in empty.tolist() if name not in snapshot.nodes[row].allocatable]] = True
         return lacks
@@ -162,7 +163,7 @@ def _written_before(pod: PodInfo, claims: Objects) -> HeldClaim | None:
 
 
 def _owners(claim: ResourceClaim) -> Iterator[tuple[str, str, str]]:
-    """Yield namespace, uid and name of the pod whose extended resources a claim is for: an owner is of the same namespace."""
+    """Yield namespace, uid and name of the pod that a claim for extended resources belongs to; owners share its namespace."""
     if claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true":
         for owner in claim.metadata.owner_references:
             if owner.controller:
@@ -189,12 +190,12 @@ def _unwritten(pod: PodInfo) -> ResourceClaim:
 
 
 class _Ask(NamedTuple):
-    """What one container asks of a resource.
+    """The request of one container for a resource.
 
     Attributes:
-        place: of the container among all, init containers first.
+        place: index of the container among all containers, init containers first.
         container: its name.
-        request: what a request of its own is called.
+        request: the name of a request of its own.
         amount: how many devices it needs.
     """
 
@@ -205,14 +206,15 @@ class _Ask(NamedTuple):
 
 
 class _Sharing:
-    """How containers share the devices behind one resource.
+    """How containers share the devices of one resource.
 
-    A container that lasts has a request of its own. An init container that ends before the next begins uses the requests of
-    the lasting containers after it first. For what these lack, all such init containers share the largest request.
+    A container that keeps running has a request of its own. An init container that ends before the next one starts first
+    uses the requests of the long-running containers after it. All such init containers share the largest request for
+    what these lack.
 
     Attributes:
-        lasting: what lasting containers ask, in the order of the containers.
-        brief: what the others ask, in the same order.
+        lasting: the requests of long-running containers, in the order of the containers.
+        brief: the requests of the other containers, in the same order.
     """
 
     def __init__(self, resource: str) -> None:
@@ -251,7 +253,7 @@ class _Sharing:
         return ContainerExtendedResourceRequest(ask.container, self._resource, used.request)
 
     def _largest(self) -> _Ask | None:
-        """Return the first of the largest requests of containers that end, with the amount that it is for."""
+        """Return the first of the largest requests of containers that end, with the amount that it needs."""
         largest, most = None, 0
         for ask, _, lack in self._lacks():
             if lack > most:
@@ -259,7 +261,7 @@ class _Sharing:
         return largest and largest._replace(amount=most)
 
     def _lacks(self) -> Iterator[tuple[_Ask, int, int]]:
-        """Yield (what a container asks that ends, the place of the first lasting one after it, what all of these lack)."""
+        """Yield (request of a container that ends, index of the next long-running container, number of devices lacking)."""
         first, at_hand = 0, sum(ask.amount for ask in self.lasting)
         for ask in self.brief:
             while first < len(self.lasting) and self.lasting[first].place < ask.place:
@@ -286,7 +288,7 @@ def _sharings(pod: PodInfo, names: frozenset[str]) -> dict[str, _Sharing]:
 
 
 def _whole(written: str | float) -> int:
-    """Return an amount, 0 if it is no whole one."""
+    """Return an amount, 0 if it is not a whole number."""
     quantity = parse_quantity(written)
     amount = quantity.value()
     return amount if Quantity(amount) == quantity else 0

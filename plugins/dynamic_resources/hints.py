@@ -1,4 +1,4 @@
-"""Which changes of claims and pods may help a pod that DynamicResources refused.
+"""Queueing hints: which changes of claims and pods may help a pod that DynamicResources rejected.
 
 Source:
     kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, isSchedulableAfterClaimChange and
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def after_claim_change(
     claims: Objects, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]
 ) -> QueueingHint:
-    """Wake a pod whose claim came or got another status, and any whose claims are there when devices become free."""
+    """Requeue a pod whose claim appeared or changed status, and, when devices become free, any pod whose claims exist."""
     found = find_claims(pod, claims)
     if isinstance(found, str):
         return QueueingHint.SKIP
@@ -37,15 +37,15 @@ def after_claim_change(
 
 
 def after_pod_change(claims: Objects, pod: PodInfo, _old: PodInfo | None, new: PodInfo) -> QueueingHint:
-    """Wake the pod itself once all its claims are there."""
+    """Requeue the pod itself once all its claims exist."""
     helps = new.uid == pod.uid and not isinstance(find_claims(new, claims), str)
     return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
 
 def after_pod_left(devices: Devices, _pod: PodInfo, gone: PodInfo, _new: None) -> QueueingHint:
-    """Wake pods when another one was not bound after all: what its claims were given and never said is free again.
+    """Requeue pods when another pod was not bound: unwritten allocations of its claims are free again.
 
-    kube-scheduler has them wait until something else happens.
+    kube-scheduler lets them wait until another event occurs.
     """
     found, special = find_claims(gone, devices.claims), special_claim(gone, devices)
     helps = isinstance(found, str) or any(
@@ -55,7 +55,7 @@ def after_pod_left(devices: Devices, _pod: PodInfo, gone: PodInfo, _new: None) -
 
 
 def _status(claim: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a claim's status; what is empty is as good as absent."""
+    """Return a claim's status; empty fields count as absent."""
     status = (claim or {}).get("status") or {}
     return {
         name: value for name, value in status.items() if value or (name == "allocation" and value is not None)

@@ -1,4 +1,4 @@
-"""Gives pods the devices that they claim: refuses nodes that lack them, and writes the claims of pods that found a node.
+"""Allocates the devices that pods claim: rejects nodes without them, and writes the claims of placed pods.
 
 Source:
     kube-scheduler v1.36, plugins/dynamicresources, with the default feature gates.
@@ -84,14 +84,14 @@ class DynamicResources(
     ReservePlugin,
     PreBindPlugin,
 ):
-    """Gives pods the devices that they claim."""
+    """Allocates the devices that pods claim."""
 
     name = "DynamicResources"
     api_version = 1
     Args = DynamicResourcesArgs
     needs = replace(NEEDS, rights=CLAIM_RIGHTS)
     reads_pods = False
-    keeps_rows_apart = True  # a pod that goes keeps its devices until somebody else gives them back
+    keeps_rows_apart = True  # the devices of a deleted pod stay allocated until their claim is released
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class DynamicResources(
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if pod.pod.spec.resource_claims:
-            # After a start, or when a driver republishes all slices, this takes longer than one call may.
+            # After a start, or when a driver republishes all slices, this takes longer than one time slice.
             self._work.begin()
             self._work.some(self._devices.inventory.refreshing())
         found = find_claims(pod, self._devices.claims)
@@ -174,7 +174,7 @@ class DynamicResources(
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         found = self._held_by(pod)
         if isinstance(found, str):
-            return None  # which names the claim
+            return None  # PreEnqueue's message names the claim
         held, special = found
         if node is None:
             refusals = (
@@ -186,7 +186,7 @@ class DynamicResources(
         return list(asked.why_not_on(node, pod, held, special))
 
     def _held_by(self, pod: PodInfo) -> tuple[list[HeldClaim], HeldClaim | None] | str:
-        """Return the claims of a pod, the last of which may be one for extended resources; or why it has to wait."""
+        """Return the claims of a pod, the last of which may be one for extended resources; or why the pod has to wait."""
         found = find_claims(pod, self._devices.claims)
         if isinstance(found, str):
             return found
@@ -223,7 +223,7 @@ class DynamicResources(
         return None
 
     def _shared(self, state: CycleState, held: Sequence[HeldClaim]) -> Mapping[int, AllocationResult]:
-        """Return what claims were given in the same attempt at the pod's group, by their places."""
+        """Return the allocations that claims received in the same attempt at the pod's group, by their indexes."""
         found = {
             place: self._devices.shared(each.claim.metadata.uid, state.group)
             for place, each in enumerate(held)
@@ -234,14 +234,14 @@ class DynamicResources(
     def _why_no_node(
         self, held: HeldClaim, pod: PodInfo, allocation: AllocationResult | None, *, is_special: bool
     ) -> Status | None:
-        """Say why a claim, which was given something or not, keeps its pod from all nodes for now."""
+        """Return why a claim, with or without an allocation, excludes all nodes for now."""
         claim = held.claim
         if (claim.metadata.uid, pod.uid) in self._devices.given_up:
             return _refused(f"resource claim {claim.key} is in the process of being given back")
         return None if allocation is not None else self._why_not(claim, is_special=is_special)
 
     def _why_not(self, claim: ResourceClaim, *, is_special: bool) -> Status | None:
-        """Say why a claim cannot be given anything now, whatever the node."""
+        """Return why devices cannot be allocated to a claim now on any node."""
         if claim.metadata.uid in self._devices.in_flight:
             return _refused(f"resource claim {claim.key} is in the process of being allocated")
         for request in () if is_special else claim.spec.devices.requests:
@@ -299,9 +299,9 @@ class DynamicResources(
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> PostFilterResult:
-        """Give devices back that keep the pod from all nodes; the pod is tried again when that is done."""
+        """Release devices that keep the pod from all nodes; the pod is retried afterwards."""
         if _STATE not in state:
-            # A plugin before it gave the pod up. Upstream fails here, and so ends PostFilter, in these words.
+            # An earlier plugin rejected the pod. Upstream fails here with this message, which ends PostFilter.
             return PostFilterResult(Status.failed("not found"))
         its = _of(state)
         if not its.held:
@@ -380,7 +380,7 @@ def _nothing(why: str) -> PostFilterResult:
 
 
 def _classes_of(request: DeviceRequest) -> list[tuple[str, str]]:
-    """Return (name, class) of what a request asks for, or of its alternatives."""
+    """Return (name, class) of a request, or of its alternatives."""
     if request.exactly is not None:
         return [(request.name, request.exactly.device_class_name)]
     return [(f"{request.name}/{each.name}", each.device_class_name) for each in request.first_available]

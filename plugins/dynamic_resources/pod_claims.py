@@ -1,4 +1,4 @@
-"""The ResourceClaims of a pod: which they are, and why the pod has to wait for them.
+"""The ResourceClaims of a pod, and the reasons why the pod has to wait for them.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/resourceclaim/resourceclaim.go, and
@@ -23,11 +23,11 @@ CLAIMS: Final = "resource.k8s.io/v1/resourceclaims"
 
 
 class HeldClaim(NamedTuple):
-    """A claim as it was when somebody looked.
+    """A claim in the version that was read.
 
     Attributes:
-        claim: what decisions read of it.
-        obj: the whole object, which a write is made from.
+        claim: the fields that decisions use.
+        obj: the whole object, the base of a write.
     """
 
     claim: ResourceClaim
@@ -35,16 +35,16 @@ class HeldClaim(NamedTuple):
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> HeldClaim:
-        """Return a claim from what the API server answered.
+        """Return a claim from a response of the API server.
 
         Raises:
-            ObjectError: it is none.
+            ObjectError: the object is not a valid claim.
         """
         return cls(typed_object(obj, ResourceClaim), obj)
 
 
 def find_claims(pod: PodInfo, claims: Objects) -> list[HeldClaim] | str:
-    """Return the claims of a pod in the order of its spec, or in upstream's words why it has to wait.
+    """Return the claims of a pod in the order of its spec, or upstream's message why the pod has to wait.
 
     A claim that the controller found unnecessary is left out.
     """
@@ -71,13 +71,13 @@ def find_claims(pod: PodInfo, claims: Objects) -> list[HeldClaim] | str:
 
 
 def is_controlled_by(claim: ResourceClaim, pod: PodInfo) -> bool:
-    """Say whether a claim was made for a pod."""
+    """Return whether a claim was created for a pod."""
     owner = next((each for each in claim.metadata.owner_references if each.controller), None)
     return owner is not None and owner.uid == pod.uid
 
 
 def is_reserved_for(claim: ResourceClaim, pod: PodInfo) -> bool:
-    """Say whether a claim lists a pod as one that uses it."""
+    """Return whether a claim's `reservedFor` lists a pod."""
     return any(consumer.uid == pod.uid for consumer in claim.status.reserved_for)
 
 
@@ -86,7 +86,7 @@ class _Missing(NamedTuple):
 
 
 def _generated_names(pod: PodInfo) -> Mapping[str, str | None]:
-    """Return what the controller called the claims that it made, by their names in the pod; the first of a name counts."""
+    """Return the names of the claims that the controller created, by their names in the pod; the first of a name counts."""
     return {each.name: each.resource_claim_name for each in reversed(pod.pod.status.resource_claim_statuses)}
 
 

@@ -1,4 +1,4 @@
-"""One attempt at a pod that needs devices: what PreFilter finds out, and what Filter says of nodes by it."""
+"""One attempt at a pod that needs devices: what PreFilter computes, and how Filter evaluates nodes with it."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ _ELSEWHERE: Final = Outcome(_REFUSED, ("resourceclaim not available on the node"
 
 @dataclass(slots=True)
 class PodDevices:
-    """What one attempt at a pod knows; clones of a cycle's state share it, since no other pod changes any of it.
+    """State of one attempt at a pod; clones of a cycle's state share it, since no other pod changes it.
 
     Attributes:
         held: the pod's own claims in the order of its spec, then the one for extended resources, if it needs any;
-            PreBind puts in what was written.
-        extended: those extended resources.
-        special: the claim for them, as PreFilter found or made it.
-        places: of each claim in `held` that is allocated to some nodes only, which.
-        allocator: gives devices to those that are not allocated; None where all are, and after Reserve.
-        shared: place in `held` -> what another one of its group was given in the same attempt.
-        unready: the claims whose devices failed, or took too long.
-        unavailable: places in `held` of allocated claims that kept the pod from some node.
-        given: place in `held` -> what Reserve gave.
-        node_claim: what Reserve gave devices to instead of `special`.
+            PreBind replaces them with what it wrote.
+        extended: the extended resources of the last claim.
+        special: the claim for them, as PreFilter found or created it.
+        places: index in `held` -> the nodes of a claim that is allocated to some nodes only.
+        allocator: allocates devices to the other claims; None if all claims are allocated, and after Reserve.
+        shared: index in `held` -> the allocation of another pod of the group in the same attempt.
+        unready: the claims whose devices failed or did not become ready in time.
+        unavailable: indexes in `held` of allocated claims that excluded a node.
+        given: index in `held` -> the allocation by Reserve.
+        node_claim: the claim that received devices in Reserve instead of `special`.
     """
 
     held: list[HeldClaim] = field(default_factory=list)
@@ -64,25 +64,25 @@ class PodDevices:
 
     @property
     def own(self) -> list[HeldClaim]:
-        """The claims that the pod's author asked for."""
+        """The claims that the pod's spec names."""
         return self.held if self.special is None else self.held[:-1]
 
-    # What a node gives.
+    # Allocation on a node.
 
     def reserve(self, node: NodeObject) -> Mapping[int, AllocationResult] | None:
-        """Give the pod its devices on a node, and return what; None if it cannot be.
+        """Allocate devices for the pod on a node, and return the allocations; None if that is impossible.
 
         Raises:
             AllocationError, InvalidPoolsError, OutOfTimeError, NeedsTime: as `Allocator.allocate`.
         """
         given = self._allocate(node)
-        self.allocator = None  # nobody asks again
+        self.allocator = None  # not needed after Reserve
         if given and self.special is not None and len(self.held) - 1 in given:
             self.node_claim = self._node_claim(self._names_on(node))
         return given
 
     def reserved_claim(self, place: int) -> ResourceClaim:
-        """Return the claim that Reserve gave devices to, as it was then."""
+        """Return the claim that received devices in Reserve, in its state then."""
         is_last = place == len(self.held) - 1
         return self.special if self.special is not None and is_last else self.held[place].claim
 
@@ -95,11 +95,11 @@ class PodDevices:
         return None if given is None else dict(zip(claims, given, strict=True))
 
     def _claims_to_allocate(self, names: frozenset[str]) -> dict[int, ResourceClaim]:
-        """Return the claims to be given devices, by their places.
+        """Return the claims that need devices, by their indexes.
 
         Args:
             names: the extended resources that devices have to provide on the node. Without any there is no claim for
-                them; kube-scheduler has an empty one there if the pod has others, and fails to write it.
+                them; kube-scheduler has an empty claim there if the pod has others, and fails to write it.
         """
         claims = {
             place: held.claim
@@ -121,7 +121,7 @@ class PodDevices:
     # Filter.
 
     def judge(self, snapshot: Snapshot, rows: Rows) -> Outcomes:
-        """Say which of the rows can give the pod its devices.
+        """Return which of the rows can provide the pod's devices.
 
         Source:
             kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, Filter.
@@ -130,7 +130,7 @@ class PodDevices:
         for names, group in self._groups(snapshot, rows, verdict):
             claims = self._claims_to_allocate(names)
             if not claims and not self.own:
-                continue  # a device plugin gives it all
+                continue  # a device plugin provides everything
             if self.allocator is not None:
                 index, table = self.allocator.judge(snapshot, group, list(claims.values()))
                 passing = verdict.refuse(group, index[group], table)
@@ -140,7 +140,7 @@ class PodDevices:
         return verdict.outcomes()
 
     def points(self, snapshot: Snapshot, feasible: Rows) -> Int64s:
-        """Return (n_nodes,), how well nodes that passed Filter meet what the claims name first."""
+        """Return (n_nodes,), how well nodes that passed Filter meet the claims' preferred alternatives."""
         points_everywhere = sum(
             points_of_allocated(held.claim) for held in self.held if held.claim.status.allocation is not None
         )
@@ -157,12 +157,12 @@ class PodDevices:
     def _groups(
         self, snapshot: Snapshot, rows: Rows, verdict: _Verdict
     ) -> Iterator[tuple[frozenset[str], Rows]]:
-        """Yield rows by the extended resources that devices have to provide there; refuse those where none can."""
+        """Yield rows by the extended resources that devices have to provide there; reject rows where that is impossible."""
         if self.extended is None or self.special is None:
             yield frozenset(), rows
             return
         if is_written(self.special):
-            # Of an earlier attempt, and perhaps for a node that will not do any more: PostFilter deletes it.
+            # The claim of an earlier attempt may be for a node that does not fit any more: PostFilter deletes it.
             verdict.refuse_all(rows, _STALE)
             return
         lacks = self.extended.lacking(snapshot, rows)
@@ -170,7 +170,7 @@ class PodDevices:
         yield from self.extended.groups(snapshot, rows[~lacks[rows]])
 
     def _refuse_elsewhere(self, snapshot: Snapshot, rows: Rows, verdict: _Verdict) -> None:
-        """Refuse the rows that an allocated claim is not for, and note which claims those are."""
+        """Reject the rows outside the nodes of an allocated claim, and record these claims."""
         refused: Bools = np.zeros(len(rows), dtype=np.bool_)
         for place, rules in self.places.items():
             elsewhere = ~nodes_of_any(snapshot, rules)[rows]
@@ -184,7 +184,7 @@ class PodDevices:
 
 
 def is_unready(claim: ResourceClaim, timeout_seconds: float, now: datetime) -> bool:
-    """Say whether the devices of an allocated claim failed, or were not ready in time."""
+    """Return whether the devices of an allocated claim failed, or did not become ready in time."""
     try:
         ready = is_ready(claim)
     except DeviceBindingError:
@@ -194,10 +194,10 @@ def is_unready(claim: ResourceClaim, timeout_seconds: float, now: datetime) -> b
 
 
 def places_of(allocation: AllocationResult | None) -> tuple[NodeRule, ...] | None:
-    """Return the nodes that the devices of a claim are for; None for all.
+    """Return the rules for the nodes that can use the devices of a claim; None for all nodes.
 
     Raises:
-        SelectorError: that cannot be said.
+        SelectorError: the node selector is invalid.
     """
     if allocation is None or allocation.node_selector is None:
         return None
@@ -206,7 +206,7 @@ def places_of(allocation: AllocationResult | None) -> tuple[NodeRule, ...] | Non
 
 
 class _Verdict:
-    """What is said of nodes, put together group by group."""
+    """Collects the results of nodes, group by group."""
 
     def __init__(self, n_nodes: int) -> None:
         self._index = np.zeros(n_nodes, dtype=np.uint16)
@@ -222,7 +222,7 @@ class _Verdict:
         index: np.ndarray[tuple[int], np.dtype[np.uint16]],
         table: tuple[Verdict, ...],
     ) -> Rows:
-        """Take over what was said of rows, `index` of the same length, and return those that pass."""
+        """Add the results of rows, `index` being of the same length, and return the rows that pass."""
         places = np.array(
             [self._place_of(_outcome(said)) if isinstance(said, Refusal) else 0 for said in table],
             dtype=np.uint16,

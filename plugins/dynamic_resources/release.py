@@ -1,4 +1,4 @@
-"""Claims are given back, in the background: neither a cycle nor Unreserve can wait for the API server."""
+"""Releases claims in the background, since neither a cycle nor Unreserve can wait for the API server."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 _UNTIL_GONE_SECONDS = 30.0
-"""How long to wait until the watch shows that a claim is gone."""
+"""How long to wait, in seconds, until the watch shows that a claim was deleted."""
 _AFTER_FAILURE_SECONDS = 10.0
-"""How long a pod waits after what should have helped it failed: as the longest backoff."""
+"""How long a pod waits, in seconds, after an attempt to help it failed: as the longest backoff."""
 
 
 class ClaimRelease:
-    """Gives claims back. While that is under way their pod is given nothing by them."""
+    """Releases claims. While a release is in flight, the pod does not use the claim."""
 
     def __init__(
         self,
@@ -45,16 +45,16 @@ class ClaimRelease:
         self._sleep = sleep
 
     def unreserve(self, claim: ResourceClaim, pod: PodInfo) -> None:
-        """Take a pod from those that use a claim; it has a backoff of its own."""
+        """Remove a pod from a claim's `reservedFor`; the pod has its own backoff."""
         self._start("unreserve", claim, pod, partial(self._writes.unreserve, claim, pod))
 
     def deallocate(self, held: HeldClaim, pod: PodInfo) -> None:
-        """Give all devices of a claim back; the watch event of that wakes the pod, which can then be given others."""
+        """Release all devices of a claim; its watch event requeues the pod, which can then get other devices."""
         work = partial(self._writes.deallocate, held)
         self._start("deallocate", held.claim, pod, work, wake_after_failure=True)
 
     def delete(self, held: HeldClaim, pod: PodInfo, *, is_waiting: bool) -> None:
-        """Delete the claim for a pod's extended resources; no event wakes a pod that is waiting for that."""
+        """Delete the claim for a pod's extended resources; no event requeues a pod that waits for the deletion."""
         work = partial(self._delete, held)
         self._start(
             "delete", held.claim, pod, work, wake_after_success=is_waiting, wake_after_failure=is_waiting
@@ -62,7 +62,7 @@ class ClaimRelease:
 
     async def _delete(self, held: HeldClaim) -> None:
         await self._writes.delete(held)
-        # An attempt that still saw it would delete it once more.
+        # An attempt that still saw the claim would delete it again.
         key, is_told = held.claim.key, True
         while is_told and key in self._devices.claims:
             is_told = await self._happenings.wait_for_change_of(

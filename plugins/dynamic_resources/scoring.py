@@ -1,4 +1,4 @@
-"""Prefers nodes where pods get the alternatives that they named first.
+"""Prefers nodes where pods get their first alternatives.
 
 Source:
     kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, computeScore.
@@ -17,7 +17,7 @@ _MOST_ALTERNATIVES = 8
 
 
 def has_alternatives(claim: ResourceClaim) -> bool:
-    """Say whether a claim would be content with one of several things."""
+    """Return whether a claim has a request with alternatives."""
     return any(request.first_available for request in claim.spec.devices.requests)
 
 
@@ -27,7 +27,7 @@ def points(chosen: Iterable[int]) -> int:
 
 
 def points_of_allocated(claim: ResourceClaim) -> int:
-    """Return the points for what an allocated claim has."""
+    """Return the points for the devices of an allocated claim."""
     assert claim.status.allocation is not None, "it is allocated"
     got = {result.request for result in claim.status.allocation.devices.results}
     return points(

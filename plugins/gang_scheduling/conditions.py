@@ -44,7 +44,7 @@ class GroupConditions:
         self._wanted: dict[str, tuple[str, Condition]] = {}  # key -> uid and what is to be said, while it is
 
     def tell(self, key: str, status: Status) -> None:
-        """Say what an attempt at a group came to, if that is news."""
+        """Return what an attempt at a group came to, if that is news."""
         found = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key)
         if found is None:
             return

@@ -76,7 +76,7 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
 
     @abstractmethod
     def is_enough(self, group: PodGroup) -> bool:
-        """Say whether so many members are placed that they may run."""
+        """Return whether so many members are placed that they may run."""
 
     @abstractmethod
     def not_found(self, key: GroupKey) -> Status:

@@ -106,7 +106,7 @@ class Gpus:
         self._given[pod.uid] = tuple(sorted(gpus))
 
     def is_given(self, pod: PodInfo) -> bool:
-        """Say whether a choice was made for a pod; what it was given in an earlier attempt is none."""
+        """Return whether a choice was made for a pod; what it was given in an earlier attempt is none."""
         return pod.uid in self._given
 
     def given(self, pod: PodInfo) -> tuple[int, ...] | None:

@@ -30,7 +30,7 @@ _MOST_TERMS: Final = 100
 
 
 def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> QueueingHint:
-    """Say whether a pod that came, went or got other labels may help a waiting one."""
+    """Return whether a pod that came, went or got other labels may help a waiting one."""
     if old is not None and new is not None and new.uid == pod.uid:
         return QueueingHint.QUEUE  # its own labels: others' terms may not mean it any more
     if any(each is not None and not _is_placed(each) for each in (new, old)):
@@ -55,7 +55,7 @@ def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> 
 
 
 def after_node_change(pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
-    """Say whether a node that came or got other labels may help a waiting pod."""
+    """Return whether a node that came or got other labels may help a waiting pod."""
     terms = pod.affinity_terms
     if terms.faults:
         return QueueingHint.QUEUE

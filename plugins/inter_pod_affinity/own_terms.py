@@ -58,7 +58,7 @@ class OwnTerms(Protocol):
         """Yield what the pods that preferred terms mean are worth; likewise."""
 
     def means_all(self, pod: PodInfo) -> bool:
-        """Say whether all terms of required affinity mean a pod."""
+        """Return whether all terms of required affinity mean a pod."""
 
     def affinity_changes(self, changed: Sequence[tuple[int, PodInfo]], sign: int) -> Mapping[int, int]:
         """Return row -> how many more pods there are that all terms of required affinity mean."""

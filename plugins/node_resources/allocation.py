@@ -47,7 +47,7 @@ DEFAULT_RESOURCES = (ResourceSpec(CPU), ResourceSpec(MEMORY))
 
 
 def may_be_of_devices(resources: Iterable[ResourceSpec]) -> bool:
-    """Say whether a device class may stand for any of some resources."""
+    """Return whether a device class may stand for any of some resources."""
     return any(is_dra_extended_resource_name(resource.name) for resource in resources)
 
 

@@ -74,7 +74,7 @@ class SpreadConstraint:
     honors_taints: bool
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether a pod with these labels is spread, in whatever namespace it is."""
+        """Return whether a pod with these labels is spread, in whatever namespace it is."""
         return all(matches(labels) for _, matches in self.query.matchers)
 
 
@@ -160,7 +160,7 @@ class _Reading:
 
 
 def are_long(pod: PodInfo) -> bool:
-    """Say whether reading the constraints of a pod may take longer than one call may."""
+    """Return whether reading the constraints of a pod may take longer than one call may."""
     words = 0
     for each in pod.pod.spec.topology_spread_constraints:
         words += 1 + len(each.match_label_keys)
@@ -228,7 +228,7 @@ def rule_of_labels(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
 
 
 def has_keys(labels: Mapping[str, str], constraints: Iterable[SpreadConstraint]) -> bool:
-    """Say whether labels of a node have a value for every constraint."""
+    """Return whether labels of a node have a value for every constraint."""
     return all(constraint.topology_key in labels for constraint in constraints)
 
 

@@ -77,7 +77,7 @@ class DomainCounts:
         self._lacking = self._label.values.index(None)
 
     def counts(self, row: int) -> bool:
-        """Say whether pods on a node are counted."""
+        """Return whether pods on a node are counted."""
         return self._counted is None or bool(self._counted[row])
 
     def verdicts(self, changes: Counter[int]) -> UInt16s:

@@ -243,7 +243,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
 
 
 def _is_involved(changed: PodInfo, pod: PodInfo) -> bool:
-    """Say whether a change of one pod can matter to the other: it counts, or will, in the same namespace."""
+    """Return whether a change of one pod can matter to the other: it counts, or will, in the same namespace."""
     if changed.uid == pod.uid:
         return True
     if not (changed.node_name or changed.pod.status.nominated_node_name):

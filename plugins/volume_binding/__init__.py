@@ -1,1 +1,1 @@
-"""VolumeBinding: finds the nodes that reach a pod's volumes, and has the missing ones bound or made where the pod goes."""
+"""VolumeBinding: finds the nodes that reach a pod's volumes, and binds or provisions missing volumes for the chosen node."""

@@ -1,4 +1,4 @@
-"""Binds a pod's volumes: shows what will be, writes it, and waits until the PV controller and the provisioners are done.
+"""Binds a pod's volumes: assumes the changes, writes them, and waits for the PV controller and the provisioners.
 
 Source:
     kube-scheduler v1.36, plugins/volumebinding/binder.go, AssumePodVolumes, BindPodVolumes and what they call;
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
 
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
-"""On volumes: nobody held them ready for their claims before."""
+"""Annotation of volumes that were not pre-bound to their claims."""
 
 
 @dataclass(slots=True)
 class Change:
-    """An object that is about to be another.
+    """A planned change of an object.
 
     Attributes:
-        kind: of the object.
-        claim: `namespace/name` of the claim that it is for: the object itself, or the one it is to be bound to.
-        after: the object as it will be; once it is written, as the API server answered.
-        is_assumed: whether everybody sees it so already, because of this change.
-        is_written: whether the API server knows.
+        kind: the kind of the object.
+        claim: `namespace/name` of the claim of the change: the object itself, or the claim that the volume is bound to.
+        after: the object after the change; once it is written, the API server's response.
+        is_assumed: whether the cache shows the object with this change.
+        is_written: whether the change was written to the API server.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class Change:
 
     @property
     def path(self) -> str:
-        """Where the object lives in the API."""
+        """The path of the object in the API."""
         namespace = self.after["metadata"].get("namespace")
         plural = self.kind.rpartition("/")[2]
         return (
@@ -65,7 +65,7 @@ class Change:
         )
 
     def is_made_in(self, other: Mapping[str, Any]) -> bool:
-        """Say whether a later version of the object has what this is about."""
+        """Return whether a later version of the object contains this change."""
         if resource_version(other) <= resource_version(self.after):
             return False
         if other["metadata"].get("uid") != self.after["metadata"].get("uid"):
@@ -78,14 +78,14 @@ class Change:
 
 
 class _BindingFailedError(Exception):
-    """The volumes will not be bound like this; the pod has to be scheduled again."""
+    """The volumes cannot be bound this way; the pod has to be scheduled again."""
 
 
 class VolumeBinder:
-    """Carries out what was found for a pod on its node.
+    """Binds the volumes that were chosen for a pod on its node.
 
     Args:
-        timeout_seconds: how long to wait for volumes to be bound, once all is written.
+        timeout_seconds: how long to wait for volumes to be bound after everything is written.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class VolumeBinder:
         self._clock = clock
         self._timeout_seconds = timeout_seconds
 
-    # Before and after.
+    # Before and after binding.
 
     def assume(self, volumes: VolumesOnNode, node_name: str) -> Sequence[Change]:
-        """Show volumes and claims as they will be, so that no other pod counts on them; return what is to be written."""
+        """Assume volumes and claims in the cache, so that no other pod counts on them; return the changes to write."""
         changes = [self._claimed(name, claim) for claim, name in volumes.bindings]
         changes += [self._placed(claim, node_name) for claim in volumes.provisions]
         for change in changes:
@@ -117,7 +117,7 @@ class VolumeBinder:
         return changes
 
     def restore(self, changes: Sequence[Change]) -> None:
-        """Show what was not written as the API server does again, unless somebody else has assumed it by now."""
+        """Undo the assumed changes that were not written, unless another pod has assumed the object since."""
         for change in changes:
             key = object_key(change.after)
             shown = self._objects.objects(change.kind).get(key)
@@ -125,7 +125,7 @@ class VolumeBinder:
                 self._objects.restore(change.kind, key)
 
     def _claimed(self, name: str, claim: PersistentVolumeClaim) -> Change:
-        """Return a volume as it will be when a claim holds it."""
+        """Return the change that binds a volume to a claim."""
         before = self._objects.objects(VOLUMES)[name]
         wanted = {
             "kind": "PersistentVolumeClaim",
@@ -152,7 +152,7 @@ class VolumeBinder:
         return Change(VOLUMES, key_of(claim), after, is_assumed=is_new)
 
     def _placed(self, claim: PersistentVolumeClaim, node_name: str) -> Change:
-        """Return a claim as it will be when its volume is to be made for a node."""
+        """Return the change of a claim whose volume is to be provisioned for a node."""
         before = self._objects.objects(CLAIMS)[key_of(claim)]
         annotations = {**(before["metadata"].get("annotations") or {}), SELECTED_NODE: node_name}
         after = {
@@ -163,13 +163,13 @@ class VolumeBinder:
         }
         return Change(CLAIMS, key_of(claim), after, is_assumed=True)
 
-    # While others go on.
+    # Binding, in the background.
 
     async def bind(self, pod: PodInfo, node_name: str, changes: Sequence[Change]) -> Status | None:
-        """Write what was assumed, and wait until all of it is bound; return why not, if it will not be."""
+        """Write the assumed changes and wait until all claims are bound; return a failure if they will not be."""
         for change in changes:
             try:
-                # Others of a group may write the same of a claim that they share.
+                # Other pods of a group may write the same change of a claim that they share.
                 async with self._turns.turn_at(change.path):
                     await self._write(change)
             except ApiError as error:
@@ -181,10 +181,10 @@ class VolumeBinder:
         return None
 
     async def _write(self, change: Change) -> None:
-        """Write a change, unless another pod's of the same claim was written meanwhile, which is the same.
+        """Write a change, unless another pod has written the same change of the claim meanwhile.
 
         Raises:
-            ApiError: refused, or without an answer.
+            ApiError: the write was rejected, or there was no response.
         """
         shown = self._objects.objects(change.kind).get(object_key(change.after))
         if shown is not None and change.is_made_in(shown):
@@ -199,7 +199,7 @@ class VolumeBinder:
         """Wait until all claims are fully bound.
 
         Raises:
-            _BindingFailedError: that will not happen, or has not in time.
+            _BindingFailedError: the claims will not be bound, or were not bound in time.
         """
         deadline = self._clock.monotonic() + self._timeout_seconds
         while not self._is_bound(pod, node_name, changes):
@@ -224,10 +224,10 @@ class VolumeBinder:
                 yield EventResource.PERSISTENT_VOLUME, claim.spec.volume_name
 
     def _is_bound(self, pod: PodInfo, node_name: str, changes: Sequence[Change]) -> bool:
-        """Look whether all claims are fully bound by now.
+        """Return whether all claims are fully bound.
 
         Raises:
-            _BindingFailedError: they will not be.
+            _BindingFailedError: the claims will not be bound.
 
         Source:
             kube-scheduler v1.36, plugins/volumebinding/binder.go, checkBindings.
@@ -241,7 +241,7 @@ class VolumeBinder:
         )
 
     def _node_with(self, pod: PodInfo, node_name: str) -> NodeObject:
-        """Return the node, if it still expects the pod."""
+        """Return the node, if the pod is still assumed on it."""
         snapshot = self._objects.snapshot()
         row = snapshot.row_of(node_name)
         if row is None:
@@ -251,7 +251,7 @@ class VolumeBinder:
         return snapshot.nodes[row]
 
     def _is_claim_bound_to(self, change: Change, node: NodeObject) -> bool:
-        """Look whether a claim is bound, now that a volume names it."""
+        """Return whether a claim is bound, after a volume names it."""
         volume = self._storage.volume(change.name)
         if volume is None:
             raise _BindingFailedError(f'failed to check binding: persistentvolumes "{change.name}" not found')
@@ -269,7 +269,7 @@ class VolumeBinder:
         return is_fully_bound(claim)
 
     def _is_claim_provisioned(self, change: Change, node: NodeObject) -> bool:
-        """Look whether a volume was made for a claim and bound to it, now that the claim names its node."""
+        """Return whether a volume was provisioned and bound to a claim, after the claim names its node."""
         claim = self._storage.claim(change.claim)
         if claim is None:
             raise _BindingFailedError(
@@ -280,22 +280,22 @@ class VolumeBinder:
         if not claim.metadata.annotations:
             raise _BindingFailedError(f'selectedNode annotation reset for PVC "{change.name}"')
         if claim.metadata.annotations.get(SELECTED_NODE) != node.name:
-            # That is how a provisioner says that it cannot make the volume there.
+            # A provisioner resets the annotation if it cannot provision the volume there.
             raise _BindingFailedError(f'provisioning failed for PVC "{change.name}"')
         if claim.spec.volume_name:
             volume = self._storage.bound_volume(claim)
             if volume is None:
-                return False  # its event has not come yet
+                return False  # its event has not arrived yet
             self._check_reached(volume, node)
         return is_fully_bound(claim)
 
     def _is_behind(self, change: Change) -> bool:
-        """Whether an object is not shown yet as we wrote it."""
+        """Return whether the cache does not show an object as it was written."""
         shown = self._objects.objects(change.kind)[object_key(change.after)]
         return resource_version(shown) < resource_version(change.after)
 
     def _check_reached(self, volume: PersistentVolume, node: NodeObject, prefix: str = "") -> None:
-        """Fail if a node cannot reach a volume."""
+        """Raise an error if a node cannot reach a volume."""
         try:
             reach = reach_on(volume, self._storage.csi_node(node.name))
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""The objects that may do for a demand, kept and brought up to date: one look at them serves all demands."""
+"""Volumes and capacity reports that may satisfy a demand, cached and updated: one pass over them serves all demands."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ AVAILABLE: Final = "Available"
 
 _FILESYSTEM = "Filesystem"
 _MOST_CLASSES = 64
-"""Classes whose objects are kept numbered; the one not asked about for the longest goes first."""
+"""The number of classes whose objects are cached; the least recently used one is removed first."""
 _MOST_DEMANDS = 1024
-"""Demands whose verdicts are kept for each class."""
+"""The number of demands whose results are cached for each class."""
 _MOST_NEW = 1000
-"""So many objects at most are numbered at once."""
+"""The maximum number of objects that are numbered in one step."""
 _COMPARED_AT_ONCE = 64
-"""So many traits at most are compared with a demand at once."""
+"""The maximum number of traits that are compared with a demand in one step."""
 
 
 class VolumeTraits(NamedTuple):
-    """What decides whether an unclaimed volume does for a claim, beside its size and its nodes."""
+    """What decides whether an unclaimed volume fits a claim, apart from its size and its nodes."""
 
     is_available: bool
     volume_mode: str
@@ -55,7 +55,7 @@ class VolumeTraits(NamedTuple):
 
 @dataclass(frozen=True)
 class VolumeDemand:
-    """A volume for a claim, out of those that no claim holds; the smallest is the best.
+    """The demand of a claim for an unclaimed volume; the smallest volume is the best.
 
     Source:
         kube-scheduler v1.36, component-helpers/storage/volume/pv_helpers.go, FindMatchingVolume.
@@ -70,10 +70,10 @@ class VolumeDemand:
 
     @classmethod
     def of(cls, claim: PersistentVolumeClaim) -> VolumeDemand:
-        """Return what a claim asks for.
+        """Return the demand of a claim.
 
         Raises:
-            SelectorError: its selector is none.
+            SelectorError: the claim's selector is invalid.
         """
         spec = claim.spec
         return cls(
@@ -92,11 +92,11 @@ class VolumeDemand:
 
     @cached_property
     def matches(self) -> Matcher:
-        """Says whether labels of a volume are those that the claim selects."""
+        """Matches the labels of volumes that the claim selects."""
         return matcher(self.labels or LabelRule(()))
 
     def admits(self, traits: VolumeTraits) -> bool:
-        """Say whether a volume that is large enough would do on a node that reaches it."""
+        """Return whether a volume that is large enough fits on a node that reaches it."""
         return (
             traits.is_available
             and traits.volume_mode == self.volume_mode
@@ -106,7 +106,7 @@ class VolumeDemand:
         )
 
     def has_room_in(self, volume: PersistentVolume) -> bool:
-        """Say whether a volume is large enough, of the right kind, and stays; all that is asked of one that waits for the claim."""
+        """Return whether a volume is large enough, of the right mode and not being deleted; pre-bound volumes need no more."""
         traits = traits_of(volume)
         return (
             volume.spec.capacity.quantity.nanos >= self.nanos
@@ -117,7 +117,7 @@ class VolumeDemand:
 
 
 def traits_of(volume: PersistentVolume) -> VolumeTraits:
-    """Return what of a volume decides whether it does for a claim."""
+    """Return the traits of a volume that decide whether it fits a claim."""
     spec, metadata = volume.spec, volume.metadata
     return VolumeTraits(
         spec.claim_ref is None and volume.status.phase == AVAILABLE and not metadata.deletion_timestamp,
@@ -130,7 +130,7 @@ def traits_of(volume: PersistentVolume) -> VolumeTraits:
 
 @dataclass(frozen=True)
 class CapacityDemand:
-    """Room for a new volume of a class.
+    """The demand for capacity to provision a new volume of a class.
 
     Source:
         kube-scheduler v1.36, plugins/volumebinding/binder.go, capacitySufficient and nodeHasAccess.
@@ -140,7 +140,7 @@ class CapacityDemand:
     size_bytes: int
 
     def is_met_by(self, capacity: CSIStorageCapacity) -> bool:
-        """Say whether there is room on the nodes of a report about the class."""
+        """Return whether a report about the class shows enough capacity on its nodes."""
         largest_bytes = _largest_bytes(capacity)
         return largest_bytes is not None and largest_bytes >= self.size_bytes
 
@@ -151,18 +151,18 @@ def _largest_bytes(capacity: CSIStorageCapacity) -> int | None:
 
 
 class Candidates(ABC, Generic[S, T]):
-    """The objects of one class that may do for a demand, numbered: the lower, the better, by name where that is equal.
+    """The objects of one class that may satisfy a demand, numbered by rank, then by name; lower numbers are better.
 
-    Demands differ in what they ask of an object, and pods may make any number of them. So objects are read once for all
-    demands, and a demand is compared once with all objects that have the same traits. Both are kept, and done in steps.
+    Demands differ, and pods may have any number of them. So objects are read once for all demands, and a demand is
+    compared once with all objects that have the same traits. Both results are cached and computed in steps.
 
     Args:
         class_name: the StorageClass.
 
     Attributes:
-        ranked: rank and name of each object, and when it was added, by number; some may do no more. It is replaced when
-            objects come, and never changed.
-        version: another number whenever objects come, or do for others than before.
+        ranked: rank and name of each object, and when it was added, by number; some may be stale. It is replaced when
+            objects are added, and never changed.
+        version: changes whenever objects are added or their traits change.
     """
 
     struct: ClassVar[type[Any]]
@@ -170,9 +170,9 @@ class Candidates(ABC, Generic[S, T]):
 
     def __init__(self, class_name: str) -> None:
         self._class_name = class_name
-        self._objects: Objects | None = None  # what was followed
+        self._objects: Objects | None = None  # what `follow` has read
         self._seen = 0
-        self._left: dict[str, None] = {}  # names that are to be looked at again
+        self._left: dict[str, None] = {}  # names that have to be read again
         self.version = 0
         self._clear()
 
@@ -181,38 +181,40 @@ class Candidates(ABC, Generic[S, T]):
         self._known: dict[str, tuple[tuple[int, str, int], Reach]] = {}  # name -> its place in `ranked`
         self._new: dict[
             str, tuple[tuple[int, str, int], Reach, int]
-        ] = {}  # those without a number, and their codes
+        ] = {}  # objects without a number, and their codes
         self._added = 0
         self._codes: Int64s = np.zeros(0, dtype=np.int64)  # by number: places in `_traits`
         self._n_fit = 0  # how many codes are not 0
-        self._traits: list[T | None] = [None]  # None of what does for nobody
+        self._traits: list[T | None] = [None]  # None for an object that fits no demand
         self._code_of: dict[T | None, int] = {None: 0}
-        self._verdicts: OrderedDict[Hashable, bytearray] = OrderedDict()  # demand -> of each of the traits
+        self._verdicts: OrderedDict[Hashable, bytearray] = (
+            OrderedDict()
+        )  # demand -> result for each of the traits
         self._places = Places()
         self.version += 1
 
     @abstractmethod
     def _is_one(self, obj: S) -> bool:
-        """Say whether an object is one of them."""
+        """Return whether an object is a candidate."""
 
     @abstractmethod
     def _traits_of(self, obj: S) -> T:
-        """Return what demands look at."""
+        """Return the traits that demands compare."""
 
     @abstractmethod
     def _reach_of(self, obj: S) -> Reach:
         """Return the nodes that reach an object."""
 
     def _rank_of(self, obj: S) -> int:
-        """Return a number that is lower for objects to be preferred."""
+        """Return a number that is lower for objects that are preferred."""
         return 0
 
     def is_behind(self, objects: Objects) -> bool:
-        """Say whether something changed since the last time."""
+        """Return whether an object has changed since the last update."""
         return bool(self._objects is not objects or self._seen != objects.changes or self._left or self._new)
 
     def follow(self, objects: Objects) -> Generator[None, None, None]:
-        """Look again, in steps, at what changed since the last time; the objects may change between two steps."""
+        """Read, in steps, the objects that have changed since the last update; objects may change between two steps."""
         yield from objects.read(self.index)
         while self.is_behind(objects):
             changed = objects.changed_since(self._seen) if self._objects is objects else None
@@ -234,8 +236,8 @@ class Candidates(ABC, Generic[S, T]):
         """Return, in steps, bool (n,), by number, which objects a demand admits.
 
         Args:
-            demand: the same for demands that admit the same.
-            admits: says whether it admits an object, by its traits.
+            demand: an equal value for demands that admit the same objects.
+            admits: returns whether the demand admits an object, by its traits.
         """
         verdicts = self._verdicts.get(demand)
         if verdicts is None:
@@ -251,7 +253,7 @@ class Candidates(ABC, Generic[S, T]):
         return fitting
 
     def at_least(self, rank: int) -> int:
-        """Return the smallest number of an object of a rank, or of a higher one."""
+        """Return the smallest number of an object of this rank or a higher one."""
         return bisect_left(self.ranked, (rank,))
 
     def select(self, snapshot: Snapshot, fitting: Bools) -> Generator[None, None, Selection]:
@@ -263,7 +265,7 @@ class Candidates(ABC, Generic[S, T]):
         return len(self.ranked) > most or len(self._traits) > most
 
     def _look_again(self, name: str, obj: S | None) -> None:
-        """Take an object in as it is now."""
+        """Update the entry of an object."""
         known = self._known.get(name)
         self._new.pop(name, None)
         if obj is None or not self._is_one(obj):
@@ -292,7 +294,7 @@ class Candidates(ABC, Generic[S, T]):
             self.version += 1
 
     def _number_new(self) -> None:
-        """Give new objects their numbers; those after them move up."""
+        """Number new objects; the numbers of the objects after them increase."""
         if not self._new:
             return
         new = sorted(self._new.values(), key=lambda each: each[0])
@@ -313,11 +315,11 @@ class Candidates(ABC, Generic[S, T]):
 UNCLAIMED: Final = Index(
     PersistentVolume, lambda volume: (volume.class_name,) if volume.spec.claim_ref is None else ()
 )
-"""Class -> the volumes that no claim holds."""
+"""Class -> its unclaimed volumes."""
 
 
 class VolumeCandidates(Candidates[PersistentVolume, VolumeTraits]):
-    """The volumes of a class that no claim holds."""
+    """The unclaimed volumes of a class."""
 
     struct = PersistentVolume
     index = UNCLAIMED
@@ -339,14 +341,16 @@ CAPACITIES_OF_CLASS: Final = Index(CSIStorageCapacity, lambda capacity: (capacit
 
 
 class CapacityCandidates(Candidates[CSIStorageCapacity, "int | None"]):
-    """What drivers report of the room for new volumes of a class; the traits are the size of the largest."""
+    """Drivers' reports of the capacity for new volumes of a class; the traits are the size of the largest volume."""
 
     struct = CSIStorageCapacity
     index = CAPACITIES_OF_CLASS
 
     def __init__(self, class_name: str) -> None:
         super().__init__(class_name)
-        self._largest: tuple[tuple[object, ...], Int64s] | None = None  # of which reports and nodes, and what
+        self._largest: tuple[tuple[object, ...], Int64s] | None = (
+            None  # versions of reports and nodes, and the result
+        )
 
     def _is_one(self, capacity: CSIStorageCapacity) -> bool:
         return capacity.storage_class_name == self._class_name
@@ -358,7 +362,7 @@ class CapacityCandidates(Candidates[CSIStorageCapacity, "int | None"]):
         return reach_of_capacity(capacity)
 
     def largest_bytes(self, snapshot: Snapshot) -> Generator[None, None, Int64s]:
-        """Return, in steps, the size of the largest volume that can be made for each node, int64 (n_nodes,); -1 for none."""
+        """Return, in steps, the size of the largest volume that can be provisioned for each node, int64 (n_nodes,); -1 for none."""
         log = snapshot.node_changes
         seen = self.version, log, None if log is None else log.end, snapshot.n_nodes
         if log is None or self._largest is None or self._largest[0] != seen:
@@ -372,7 +376,7 @@ _MOST_BYTES: Final = (1 << 63) - 1
 
 
 def reach_of_capacity(capacity: CSIStorageCapacity) -> Reach:
-    """Return the nodes of a report's topology: none where it has none, or none that can be read."""
+    """Return the nodes of a report's topology; no nodes if it is missing or invalid."""
     try:
         rule = parse_label_selector(capacity.node_topology)
     except SelectorError:
@@ -381,17 +385,17 @@ def reach_of_capacity(capacity: CSIStorageCapacity) -> Reach:
 
 
 class KeptCandidates:
-    """The candidates of the classes that were asked about last."""
+    """The candidates of the most recently used classes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[type[Candidates[Any, Any]], str], Candidates[Any, Any]] = OrderedDict()
 
     def volumes(self, class_name: str) -> VolumeCandidates:
-        """Return the volumes of a class that no claim holds; they are to `follow` all volumes."""
+        """Return the unclaimed volumes of a class; the caller updates them from all volumes with `follow`."""
         return self._of(VolumeCandidates, class_name)
 
     def capacities(self, class_name: str) -> CapacityCandidates:
-        """Return the reports about a class; they are to `follow` all reports."""
+        """Return the reports about a class; the caller updates them from all reports with `follow`."""
         return self._of(CapacityCandidates, class_name)
 
     def _of(self, kind: type[C], class_name: str) -> C:

@@ -1,4 +1,4 @@
-"""The claims of a pod: which are bound, which wait for the pod to have a node, and what is wrong with them.
+"""The claims of a pod: bound ones, ones that wait for the pod's node, and their errors.
 
 Source:
     kube-scheduler v1.36, plugins/volumebinding: volume_binding.go, podHasPVCs; binder.go, GetPodVolumeClaims.
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from scheduler.objects.storage import PersistentVolumeClaim
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-"""On claims that the PV controller is done with."""
+"""Annotation of claims that the PV controller has completed."""
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-"""On claims: where the pod will be, so that the volume is made there."""
+"""Annotation of claims: the node for which the volume is to be provisioned."""
 
 UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
 
@@ -34,8 +34,8 @@ class PodClaims(NamedTuple):
     """The claims of one pod, each as often as the pod names it.
 
     Attributes:
-        bound: have their volumes.
-        unbound: wait for the pod to have a node.
+        bound: claims that have their volumes.
+        unbound: claims that wait for the pod to have a node.
     """
 
     bound: Sequence[PersistentVolumeClaim]
@@ -43,7 +43,7 @@ class PodClaims(NamedTuple):
 
 
 def find_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
-    """Return the claims of a pod, or why no node can run it before they change."""
+    """Return the claims of a pod, or why no node can run it until they change."""
     claims: list[PersistentVolumeClaim] = []
     for named in pod.claims:
         claim = storage.claim(named.key)
@@ -61,7 +61,7 @@ def find_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
         if storage_class is not None and storage_class.volume_binding_mode is None:
             return Status.failed(f'VolumeBindingMode not set for StorageClass "{claim.class_name}"')
         waits = storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
-        # One that names its volume is bound by the PV controller, whatever the mode.
+        # The PV controller binds a claim that names its volume, whatever the mode.
         if waits and not claim.spec.volume_name:
             unbound.append(claim)
         else:
@@ -72,12 +72,12 @@ def find_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
-    """Say whether a claim has its volume, and the PV controller is done."""
+    """Return whether a claim has its volume and the PV controller has completed it."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
 
 
 def selected_node(claim: PersistentVolumeClaim) -> str | None:
-    """Return the node where a claim's volume is to be made; None where nobody has said so."""
+    """Return the node where a claim's volume is to be provisioned; None if none is selected."""
     return claim.metadata.annotations.get(SELECTED_NODE)
 
 
@@ -87,7 +87,7 @@ def key_of(claim: PersistentVolumeClaim) -> str:
 
 
 def fault_of(pod: PodInfo, named: PodClaim, claim: PersistentVolumeClaim | None) -> str:
-    """Return what is wrong with a claim, in upstream's words; "" if nothing is."""
+    """Return the error of a claim, as upstream's message; "" if there is none."""
     quoted = f'persistentvolumeclaim "{named.name}"'
     if claim is None and named.is_ephemeral:
         return f"waiting for ephemeral volume controller to create the {quoted}"

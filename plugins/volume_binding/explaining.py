@@ -1,7 +1,6 @@
-"""Which claim or volume keeps a pod from a node, and what would help, in sentences for people.
+"""Explains which claim or volume keeps a pod from a node, and what would help.
 
-The judging is that of Filter; here it is only told. Whoever waits for the answer has the patience to go through all
-volumes of a class, which no decision does.
+Filter decides. The explanation may check all volumes of a class, which no decision does.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _OF_CLASS: Final = Index(PersistentVolume, lambda volume: (volume.class_name,))
 
 
 def why_not_anywhere(pod: PodInfo, storage: Storage) -> Iterator[str]:
-    """Yield what is wrong with the claims of a pod, whatever the node."""
+    """Yield what is wrong with the claims of a pod on every node."""
     for named in pod.claims:
         claim = storage.claim(named.key)
         if claim is None or fault_of(pod, named, claim):
@@ -55,7 +54,7 @@ def why_not_anywhere(pod: PodInfo, storage: Storage) -> Iterator[str]:
 
 
 def why_not_on(snapshot: Snapshot, node: NodeInfo, judged: NodeVolumes) -> Iterator[str]:
-    """Yield what is in the way on one node: nothing if the node passes."""
+    """Yield the reasons against one node; nothing if the node passes."""
     storage, refusals = Storage(snapshot), judged.refusals_of(node.row)
     if refusals & (Refusal.GONE | Refusal.NOT_REACHED):
         for claim in judged.claims.bound:
@@ -65,7 +64,7 @@ def why_not_on(snapshot: Snapshot, node: NodeInfo, judged: NodeVolumes) -> Itera
     for claim in judged.claims.unbound:
         selected = selected_node(claim)
         if selected is not None and selected != node.name:
-            yield f"claim {_name(claim)}: its volume is to be made for node {selected} (annotation {SELECTED_NODE})"
+            yield f"claim {_name(claim)}: its volume is to be provisioned for node {selected} (annotation {SELECTED_NODE})"
         elif selected is not None:
             yield from _why_not_made(claim, node, snapshot)
         elif judged.lacks_volume(claim, node.row):
@@ -73,14 +72,14 @@ def why_not_on(snapshot: Snapshot, node: NodeInfo, judged: NodeVolumes) -> Itera
 
 
 def _why_not_bound(claim: PersistentVolumeClaim, storage: Storage) -> Iterator[str]:
-    """Tell of a claim that is to be bound before the pod has a node; one that waits for it is in nobody's way."""
+    """Yield why a claim that has to be bound before the pod has a node is not bound; nothing for other claims."""
     name, of_class, volume_name = _name(claim), claim.class_name, claim.spec.volume_name
     if volume_name:
         volume = storage.bound_volume(claim)
         if volume is None:
             yield f"claim {name} names volume {volume_name}, which does not exist"
         elif (holder := _holder(volume)) not in {None, key_of(claim)}:
-            yield f"claim {name} names volume {volume_name}, which claim {holder} has"
+            yield f"claim {name} names volume {volume_name}, which is bound to claim {holder}"
         else:
             yield f"claim {name} names volume {volume_name}; the volume controller has not bound them yet"
         return
@@ -94,14 +93,14 @@ def _why_not_bound(claim: PersistentVolumeClaim, storage: Storage) -> Iterator[s
         yield f'claim {name}: its class "{of_class}" has no volumeBindingMode'
     elif storage_class.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
         yield (
-            f'claim {name} has no volume yet; its class "{of_class}" has it bound before the pod has a node, by '
+            f'claim {name} has no volume yet; its class "{of_class}" binds it before the pod has a node, by '
             f"{_maker(storage_class)}"
         )
 
 
 def _maker(storage_class: StorageClass) -> str:
     if storage_class.provisioner in {"", NO_PROVISIONER}:
-        return "somebody who makes volumes by hand"
+        return "an administrator who creates volumes manually"
     return f"the provisioner {storage_class.provisioner}"
 
 
@@ -117,18 +116,18 @@ def _why_not_reached(claim: PersistentVolumeClaim, node: NodeInfo, storage: Stor
         return
     if not reaches(reach, node.labels):
         yield f"claim {name} is bound to volume {volume.metadata.name}, which is {only_for(reach or (), node.labels)}"
-        yield "what would help: room on a node with such labels, since the volume stays where it is"
+        yield "what would help: free capacity on a node with such labels, since the volume cannot move"
 
 
 def _why_no_volume(claim: PersistentVolumeClaim, node: NodeInfo, snapshot: Snapshot) -> Iterator[str]:
-    """Tell why there is no volume for a claim, if none can be made either."""
+    """Yield why there is no volume for a claim if none can be provisioned either."""
     not_made = list(_why_not_made(claim, node, snapshot))
     if not not_made:
         return
     try:
         demand = VolumeDemand.of(claim)
     except SelectorError as error:
-        yield f"claim {_name(claim)}: its selector is none: {error}"
+        yield f"claim {_name(claim)}: its selector is invalid: {error}"
         return
     volumes = snapshot.objects(VOLUMES).indexed(_OF_CLASS, claim.class_name)
     there = f'of the {len(volumes)} volumes of class "{claim.class_name}":' if volumes else "there is none"
@@ -138,16 +137,16 @@ def _why_no_volume(claim: PersistentVolumeClaim, node: NodeInfo, snapshot: Snaps
 
 
 def _why_not_made(claim: PersistentVolumeClaim, node: NodeInfo, snapshot: Snapshot) -> Iterator[str]:
-    """Tell why no volume can be made for a claim on a node, and what would help; nothing if it can."""
+    """Yield why no volume can be provisioned for a claim on a node, and what would help; nothing if it can."""
     name, of_class, storage = _name(claim), claim.class_name, Storage(snapshot)
     storage_class = storage.storage_class(of_class)
     assert storage_class is not None, "of a class that is not there claims do not wait for a node"
     if storage_class.provisioner in {"", NO_PROVISIONER}:
-        yield f'what would help: such a volume of class "{of_class}" that this node reaches; its class has nobody make one'
+        yield f'what would help: such a volume of class "{of_class}" that this node reaches; its class has no provisioner'
         return
     allowed = topologies(storage_class)
     if not reaches(allowed, node.labels):
-        yield f'claim {name}: class "{of_class}" makes volumes {only_for(allowed or (), node.labels)}'
+        yield f'claim {name}: class "{of_class}" provisions volumes {only_for(allowed or (), node.labels)}'
         yield "what would help: these labels of the node among the class's allowedTopologies"
         return
     driver, request = storage.csi_driver(storage_class.provisioner), claim.spec.resources.requests
@@ -175,15 +174,15 @@ def _why_no_room(
         written = largest.capacity if largest.maximum_volume_size is None else largest.maximum_volume_size
         yield (
             f"{who} {_amount(written)} at most on this node (CSIStorageCapacity {largest.metadata.name}), and "
-            f"{_amount(asked)} are asked for"
+            f"{_amount(asked)} are requested"
         )
-    yield f"what would help: room for {_amount(asked)} in a CSIStorageCapacity for this node, or a volume of that size"
+    yield f"what would help: {_amount(asked)} free in a CSIStorageCapacity for this node, or a volume of that size"
 
 
 def _shortcomings(
     claim: PersistentVolumeClaim, demand: VolumeDemand, volumes: Iterable[PersistentVolume], node: NodeInfo
 ) -> Iterator[str]:
-    """Yield why volumes will not do, those together that lack the same; those that this node reaches first."""
+    """Yield why volumes do not fit, grouped by reason; first the volumes that this node reaches."""
     alike: dict[str, list[str]] = defaultdict(list)
     elsewhere: dict[str, list[str]] = defaultdict(list)
     for volume in sorted(volumes, key=lambda each: each.metadata.name):
@@ -206,7 +205,7 @@ _PLACES_SHOWN = 3
 
 
 def _shortcoming(claim: PersistentVolumeClaim, demand: VolumeDemand, volume: PersistentVolume) -> str:
-    """Say why a volume that a node reaches will not do for a claim."""
+    """Return why a volume that a node reaches does not fit a claim."""
     return next(_faults(claim, demand, volume), "is taken by another claim of this pod")
 
 
@@ -215,13 +214,13 @@ def _faults(claim: PersistentVolumeClaim, demand: VolumeDemand, volume: Persiste
     if reference is not None and _holder(volume) != key_of(claim):
         yield f"is taken, by claim {_holder(volume)}"
     if reference is not None and reference.uid not in {"", claim.metadata.uid}:
-        yield f"is taken, by an earlier claim {_holder(volume)} that is gone"
+        yield f"is taken, by a deleted claim {_holder(volume)}"
     if volume.metadata.deletion_timestamp:
         yield "is being deleted"
     if reference is None and volume.status.phase != AVAILABLE:
         yield f"is not Available but {volume.status.phase or 'of no phase yet'}"
     if spec.capacity.quantity.nanos < demand.nanos:
-        yield f"has {_amount(spec.capacity.storage)} only"
+        yield f"has only {_amount(spec.capacity.storage)}"
     if missing := sorted(demand.access_modes.difference(spec.access_modes)):
         yield f"is not {', '.join(missing)}"
     if not demand.has_room_in(volume):

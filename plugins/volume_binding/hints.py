@@ -1,4 +1,4 @@
-"""Which changes in the cluster may help a pod whose volumes kept it waiting.
+"""Queueing hints: which changes in the cluster may help a pod that was rejected because of its volumes.
 
 Source:
     kube-scheduler v1.36, plugins/volumebinding/volume_binding.go, EventsToRegister and the hints it names.
@@ -35,7 +35,7 @@ def _hint(helps: bool) -> QueueingHint:
 
 
 def _class_helps(old: Object | None, new: Object) -> bool:
-    """Say whether a class came, or its volumes are made elsewhere."""
+    """Return whether a class was added, or its allowed topologies changed."""
     if old is None:
         return True
     before, after = typed_object(old, StorageClass), typed_object(new, StorageClass)
@@ -47,12 +47,12 @@ def _after_class_change(_pod: PodInfo, old: Object | None, new: Object) -> Queue
 
 
 def _after_claim_change(pod: PodInfo, _old: Object | None, new: Object) -> QueueingHint:
-    """Something happened to a claim of the pod."""
+    """Requeue a pod when one of its claims changes."""
     return _hint(object_key(new) in pod.claim_keys)
 
 
 def _csi_node_helps(old: Object | None, new: Object) -> bool:
-    """Say whether drivers came to a node, or do the work of other in-tree plugins there."""
+    """Return whether a node got new drivers, or its drivers migrated other in-tree plugins."""
     if old is None:
         return True
     before, after = typed_object(old, CSINode).metadata, typed_object(new, CSINode).metadata
@@ -64,12 +64,12 @@ def _after_csi_node_change(_pod: PodInfo, old: Object | None, new: Object) -> Qu
 
 
 def _inline_drivers(pod: PodInfo) -> frozenset[str]:
-    """Return the drivers of a pod's volumes without claims; upstream thinks of these where a driver changes."""
+    """Return the drivers of a pod's inline volumes; upstream considers these when a driver changes."""
     return frozenset(volume.csi.driver for volume in pod.pod.spec.volumes if volume.csi is not None)
 
 
 def _driver_helps(old: Object | None, new: Object) -> bool:
-    """Say whether a driver tells no more what room it has."""
+    """Return whether a driver has stopped reporting capacity."""
     before, after = (typed_object(each or {}, CSIDriver).spec.storage_capacity for each in (old, new))
     return bool(before) and not after
 
@@ -79,7 +79,7 @@ def _after_driver_change(pod: PodInfo, old: Object, new: Object) -> QueueingHint
 
 
 def _capacity_helps(old: Object | None, new: Object) -> bool:
-    """Say whether there is room for larger volumes."""
+    """Return whether there is capacity for larger volumes."""
     if old is None:
         return True
     before, after = (typed_object(each, CSIStorageCapacity).largest_volume for each in (old, new))

@@ -1,6 +1,6 @@
-"""Which nodes can have all volumes of a pod, why the others cannot, and what would be bound and made for it on each.
+"""Which nodes can have all volumes of a pod, why others cannot, and what to bind and provision for it on each node.
 
-All nodes are judged at once: what is known of a claim are arrays by node.
+All nodes are evaluated at once: the state of a claim is an array by node.
 
 Source:
     kube-scheduler v1.36, plugins/volumebinding/binder.go, FindPodVolumes.
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Refusal(IntFlag):
-    """Why a node cannot have all volumes, in the order in which it is said; there may be several reasons."""
+    """Why a node cannot have all volumes, in the order of the messages; there may be several reasons."""
 
     NOT_REACHED = auto()
     NO_VOLUME = auto()
@@ -75,15 +75,15 @@ _TABLE: Final = (
 """Outcomes by the sum of refusals."""
 
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
-"""What stands in a class whose volumes nobody makes."""
+"""The provisioner of a class whose volumes are created manually."""
 
 
 class VolumesOnNode(NamedTuple):
-    """What would be done for a pod on one node.
+    """The changes for a pod on one node.
 
     Attributes:
         bindings: claims, and the names of the volumes to bind them to.
-        provisions: claims for which volumes are to be made.
+        provisions: claims for which volumes are to be provisioned.
     """
 
     bindings: Sequence[tuple[PersistentVolumeClaim, str]]
@@ -91,15 +91,15 @@ class VolumesOnNode(NamedTuple):
 
 
 class NodeVolumes:
-    """What the nodes of a snapshot have for the claims of one pod: `judge` finds out.
+    """Evaluates the nodes of a snapshot for the claims of one pod, with `judge`.
 
     Args:
         snapshot: the cluster.
-        claims: the pod's.
-        kept: what is known of volumes already.
+        claims: the pod's claims.
+        kept: the cached candidates.
 
     Attributes:
-        outcomes: what is said of each node; None before all nodes are judged.
+        outcomes: the result of each node; None before all nodes are evaluated.
     """
 
     def __init__(self, snapshot: Snapshot, claims: PodClaims, kept: KeptCandidates) -> None:
@@ -107,29 +107,29 @@ class NodeVolumes:
         self._storage = Storage(snapshot)
         self._claims = claims
         self._kept = kept
-        self._volumes: dict[str, VolumeCandidates] = {}  # class -> those that no claim holds
-        self._capacities: dict[str, CapacityCandidates] = {}  # class -> the reports of the room for new ones
+        self._volumes: dict[str, VolumeCandidates] = {}  # class -> its unclaimed volumes
+        self._capacities: dict[str, CapacityCandidates] = {}  # class -> the reports of its free capacity
         self._is_following = True
-        self._seen: tuple[Any, ...] | None = None  # the cluster that is judged, while others have a turn
+        self._seen: tuple[Any, ...] | None = None  # versions of the evaluated cluster, during a pause
         self._seen_volumes = 0
-        self._keys: set[str] = set()  # of claims that volumes may be held for
-        self._names: set[str] = set()  # of volumes that are the pod's, or held for it
+        self._keys: set[str] = set()  # claims that volumes may be pre-bound to
+        self._names: set[str] = set()  # volumes that are bound or pre-bound to the pod's claims
         self.outcomes: Outcomes | None = None
         self._begin()
 
     def _begin(self) -> None:
-        """Begin to judge all nodes."""
+        """Start the evaluation of all nodes."""
         self._refusals: UInt16s = np.zeros(self._snapshot.n_nodes, dtype=np.uint16)
         self._failures: list[tuple[str, Bools]] = []
-        self._migrated_nodes: dict[str, Bools] = {}  # in-tree plugin -> where a CSI driver does its work
-        self._offers: dict[str, Bools] = {}  # class -> where volumes of it are made
+        self._migrated_nodes: dict[str, Bools] = {}  # in-tree plugin -> the nodes where it is migrated to CSI
+        self._offers: dict[str, Bools] = {}  # class -> the nodes where it provisions volumes
         self._matches: Sequence[Match] = ()
         self._selected: Sequence[PersistentVolumeClaim] = ()
         self.outcomes = None
         self._rest = self._compare()
 
     def go_on(self, snapshot: Snapshot, claims: PodClaims) -> bool:
-        """Judge another snapshot from now on, with what was found so far; False where these are not the claims any more."""
+        """Continue with another snapshot and the results so far; return False if the pod's claims have changed."""
         self._snapshot, self._storage = snapshot, Storage(snapshot)
         return all(
             len(mine) == len(others) and all(map(is_, mine, others))
@@ -137,10 +137,10 @@ class NodeVolumes:
         )
 
     def judge(self) -> Generator[None, None, Outcomes]:
-        """Judge all nodes, in steps; return what is said of each.
+        """Evaluate all nodes, in steps; return the result of each.
 
-        The cluster may change between two steps after `pause`: what concerns the pod is then judged anew by the next call,
-        and `is_current` says that there is no use in going on with this one.
+        The cluster may change between two steps after `pause`. If a change concerns the pod, the next call evaluates the
+        nodes again, and `is_current` returns False for this evaluation.
         """
         if self._seen is None and self.outcomes is not None:
             return self.outcomes
@@ -157,9 +157,9 @@ class NodeVolumes:
         return self.outcomes
 
     def pause(self) -> None:
-        """Note which cluster is judged: others have a turn, and may change it."""
+        """Record which cluster is evaluated: other work runs now, and may change it."""
         if self._is_following:
-            # What was compared before, if anything was, is of the cluster that was noted then.
+            # Earlier comparisons, if any, belong to the cluster that was recorded then.
             self._seen = self._seen or ()
             return
         volumes = self._snapshot.objects(VOLUMES)
@@ -170,7 +170,7 @@ class NodeVolumes:
             self._names.update(volumes.indexed(HELD_FOR, key))
 
     def is_current(self) -> bool:
-        """Say whether the cluster is for the pod as it was at `pause`, or it does not matter yet."""
+        """Return whether the cluster, as far as it concerns the pod, is as it was at `pause`; True before any comparison."""
         if self._is_following:
             return True
         if self._seen != self._versions():
@@ -184,7 +184,7 @@ class NodeVolumes:
         )
 
     def follow(self) -> Generator[None, None, None]:
-        """See, in steps, that what is kept of volumes is as they are."""
+        """Update the cached candidates, in steps."""
         if not self._claims.unbound:
             return
         volumes, reports = self._snapshot.objects(VOLUMES), self._snapshot.objects(CSI_STORAGE_CAPACITIES)
@@ -197,7 +197,7 @@ class NodeVolumes:
         followed: list[tuple[Candidates[Any, Any], Objects]]
         followed = [(each, volumes) for each in self._volumes.values()]
         followed += [(each, reports) for each in self._capacities.values()]
-        # Until nothing has changed since the last step.
+        # Repeat until nothing has changed since the last step.
         while behind := [(each, objects) for each, objects in followed if each.is_behind(objects)]:
             for each, objects in behind:
                 yield from each.follow(objects)
@@ -210,48 +210,48 @@ class NodeVolumes:
         return driver is not None and bool(driver.spec.storage_capacity)
 
     def _versions(self) -> tuple[Any, ...]:
-        """Return what is another when something changed that concerns the pod; which volumes are bound or held is not in it."""
+        """Return versions that change with everything that concerns the pod, except which volumes are bound or pre-bound."""
         snapshot = self._snapshot
         log = snapshot.node_changes
         kinds = (STORAGE_CLASSES, CSI_DRIVERS, CSI_NODES)
         return (
             log or snapshot,
             log and log.end,
-            len(snapshot.nodes),  # that the last node goes is in no log
+            len(snapshot.nodes),  # the log does not contain the removal of the last node
             *(snapshot.objects(kind).changes for kind in kinds),
             *(each.version for each in self._volumes.values()),
             *(each.version for each in self._capacities.values()),
         )
 
     def _compare(self) -> Generator[None, None, None]:
-        """Judge all nodes of a cluster that stays as it is."""
+        """Evaluate all nodes of a cluster that does not change meanwhile."""
         yield from self._check_bound()
         if self._claims.unbound:
             yield from self._check_unbound()
         index = self._refusals
         table = [*_TABLE]
-        for words, rows in reversed(self._failures):  # the first that happened on a node is told
+        for words, rows in reversed(self._failures):  # a node reports its first failure
             index[rows] = len(table)
             table.append(Outcome(Code.ERROR, (words,)))
         self.outcomes = Outcomes(index, tuple(table))
 
     @property
     def claims(self) -> PodClaims:
-        """Those that are judged."""
+        """The evaluated claims."""
         return self._claims
 
     def refusals_of(self, row: int) -> Refusal:
-        """Return all that is said against a node; none of a node where judging failed."""
+        """Return all reasons against a node; no reasons for a node whose evaluation failed."""
         assert self.outcomes is not None, "judged"
         refusals = int(self.outcomes.index[row])
         return Refusal(refusals) if refusals < len(_TABLE) else Refusal(0)
 
     def lacks_volume(self, claim: PersistentVolumeClaim, row: int) -> bool:
-        """Say whether there is no volume on a node that a claim could be bound to; False of one that nobody looked for."""
+        """Return whether a node has no volume for a claim; False if no volume was searched for."""
         return any(match.claim is claim and match.volume_on(row) is None for match in self._matches)
 
     def on(self, node_name: str) -> VolumesOnNode | None:
-        """Return what is to be done on a node that passed; None where nothing was judged, or the node is none."""
+        """Return the changes on a node that passed; None if nothing was evaluated or the node does not exist."""
         row = self._snapshot.row_of(node_name)
         if row is None or self.outcomes is None:
             return None
@@ -275,7 +275,7 @@ class NodeVolumes:
                 self._refuse(standing, Refusal.GONE)
                 return
             plugin = migrated_plugin(volume)
-            # Of volumes reached alike one is enough, and so are those before the last node is refused.
+            # One of several volumes with the same reach is enough.
             alike = reach_of(volume), "" if plugin is None else volume.metadata.name
             if alike in seen or not standing.any():
                 continue
@@ -286,7 +286,7 @@ class NodeVolumes:
             yield
 
     def _reached(self, volume: PersistentVolume, plugin: InTreePlugin | None, standing: Bools) -> Bools:
-        """Return bool (n_nodes,), which nodes reach a volume; those that have its plugin's CSI driver by the driver's labels."""
+        """Return bool (n_nodes,), which nodes reach a volume; the driver's labels count where the plugin is migrated to CSI."""
         reached = nodes_in(self._snapshot, reach_of(volume))
         if plugin is None:
             return reached
@@ -301,8 +301,8 @@ class NodeVolumes:
         return np.where(migrated, by_driver, reached)
 
     def _migrated(self, plugin: InTreePlugin) -> Bools:
-        """Return bool (n_nodes,), where a CSI driver does a plugin's work."""
-        # A loop over nodes, for volumes of times before CSI only.
+        """Return bool (n_nodes,), where a plugin is migrated to a CSI driver."""
+        # This loops over nodes, but only for volumes of in-tree plugins.
         known = self._migrated_nodes.get(plugin.name)
         if known is None:
             names = self._snapshot.objects(CSI_NODES).indexed(MIGRATED, plugin.name)
@@ -314,7 +314,7 @@ class NodeVolumes:
     # Claims that wait for a node.
 
     def _check_unbound(self) -> Generator[None, None, None]:
-        """Match claims with volumes, and see whether those that are left can have new ones made."""
+        """Match claims with volumes, and check whether volumes can be provisioned for the other claims."""
         self._selected = [claim for claim in self._claims.unbound if selected_node(claim) is not None]
         standing = yield from self._nodes_selected()
         self._refuse(~standing, Refusal.NO_VOLUME)
@@ -331,7 +331,7 @@ class NodeVolumes:
         yield from self._check_provisions(standing)
 
     def _nodes_selected(self) -> Generator[None, None, Bools]:
-        """Return bool (n_nodes,), all nodes but those that a claim's selected node leaves out."""
+        """Return bool (n_nodes,), all nodes except those excluded by a claim's selected node."""
         selected = np.ones(self._snapshot.n_nodes, dtype=np.bool_)
         for claim in self._selected:
             there = np.zeros(self._snapshot.n_nodes, dtype=np.bool_)
@@ -343,7 +343,7 @@ class NodeVolumes:
         return selected
 
     def _check_provisions(self, standing: Bools) -> Generator[None, None, None]:
-        """Refuse nodes for which a claim's volume cannot be made, where there is none."""
+        """Reject nodes that have no volume for a claim and for which none can be provisioned."""
         standing = standing.copy()
         lacking: list[tuple[PersistentVolumeClaim, Match | None]] = [
             (claim, None) for claim in self._selected
@@ -355,7 +355,7 @@ class NodeVolumes:
             if demanded in everywhere:
                 continue
             rows = np.ones_like(standing) if match is None else ~match.is_found
-            if rows.all():  # what was said of all nodes is said of the next claim alike
+            if rows.all():  # an equal demand has the same result on all nodes
                 everywhere.add(demanded)
             needed = rows & standing
             yield
@@ -372,7 +372,7 @@ class NodeVolumes:
             standing &= ~needed | roomy
 
     def _offered(self, storage_class: StorageClass) -> Bools:
-        """Return bool (n_nodes,), where volumes of a class are made."""
+        """Return bool (n_nodes,), where volumes of a class are provisioned."""
         name = storage_class.metadata.name
         if name not in self._offers:
             if storage_class.provisioner in {"", NO_PROVISIONER}:
@@ -384,7 +384,7 @@ class NodeVolumes:
     def _roomy(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass
     ) -> Generator[None, None, Bools]:
-        """Return bool (n_nodes,), where there is room for a claim's volume, as far as its driver tells.
+        """Return bool (n_nodes,), where there is capacity for a claim's volume, as far as its driver reports it.
 
         Source:
             kube-scheduler v1.36, plugins/volumebinding/binder.go, hasEnoughCapacity.
@@ -397,7 +397,7 @@ class NodeVolumes:
         roomy: Bools = largest >= max(0, request.quantity.value())
         return roomy
 
-    # What is said.
+    # Results.
 
     def _refuse(self, rows: Bools, refusal: Refusal) -> None:
         self._refusals[rows] |= np.uint16(refusal)

@@ -1,8 +1,8 @@
-"""Finds, on every node, a volume for each claim that waits for one: the one made ready for it, or the smallest that fits.
+"""Finds, on every node, a volume for each unbound claim: the one pre-bound to it, or the smallest that fits.
 
 Source:
     kube-scheduler v1.36, plugins/volumebinding/binder.go, findMatchingVolumes; component-helpers/storage/volume/pv_helpers.go,
-    FindMatchingVolume. Of volumes that are equally good upstream takes any; here it is the first by name.
+    FindMatchingVolume. Of equally good volumes upstream takes any; here it is the first by name.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def _holder(volume: PersistentVolume) -> tuple[str, ...]:
 
 
 HELD_FOR: Final = Index(PersistentVolume, _holder)
-"""Claim -> the volumes that are bound to it, or are to be."""
+"""Claim -> the volumes that are bound or pre-bound to it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """The volume of each node that a claim would be bound to.
+    """The volume on each node that a claim would be bound to.
 
     Attributes:
         claim: the claim.
-        held: the names of volumes that are held for it, and bool (n_nodes,), on which nodes each would be taken.
-        numbers: int64 (n_nodes,), of all other nodes: places in `ranked`, or NONE.
+        held: the names of volumes that are pre-bound to it, and bool (n_nodes,), on which nodes each would be taken.
+        numbers: int64 (n_nodes,), for all other nodes: indexes in `ranked`, or NONE.
         ranked: rank and name of volumes.
     """
 
@@ -57,14 +57,14 @@ class Match:
 
     @cached_property
     def is_found(self) -> Bools:
-        """Bool (n_nodes,), where there is a volume for it."""
+        """Bool (n_nodes,), where there is a volume for the claim."""
         found: Bools = self.numbers != NONE
         for _, rows in self.held:
             found |= rows
         return found
 
     def volume_on(self, row: int) -> str | None:
-        """Return the volume it would be bound to on a node."""
+        """Return the name of the volume that the claim would be bound to on a node."""
         for name, rows in self.held:
             if rows[row]:
                 return name
@@ -77,15 +77,15 @@ def match_volumes(
     claims: Iterable[PersistentVolumeClaim],
     candidates: Mapping[str, VolumeCandidates],
 ) -> Generator[None, None, Sequence[Match] | str]:
-    """Match claims with volumes on every node, in steps, the smallest claim first; on no node is a volume taken twice.
+    """Match claims with volumes on every node, in steps, the smallest claim first; no volume is used twice on a node.
 
     Args:
         snapshot: the cluster; volumes and nodes may not change between two steps.
         claims: the claims.
-        candidates: class -> the volumes of it that no claim holds.
+        candidates: class -> its unclaimed volumes.
 
     Returns:
-        A match for each claim, or what is wrong with one of them, in upstream's words.
+        A match for each claim, or the error of one of them, as upstream's message.
     """
     everywhere = np.ones(snapshot.n_nodes, dtype=np.bool_)
     none = np.full(snapshot.n_nodes, NONE, dtype=np.int64)
@@ -115,13 +115,13 @@ def _held(
     by_earlier: dict[str, Bools],
     everywhere: Bools,
 ) -> tuple[Sequence[tuple[str, Bools]], Bools]:
-    """Return the volumes held for a claim and where each would be taken, and bool (n_nodes,), where others may be taken."""
+    """Return the volumes pre-bound to a claim with the nodes of each, and bool (n_nodes,), where others may be taken."""
     held: list[tuple[str, Bools]] = []
     undecided = everywhere
     for name, volume in sorted(snapshot.objects(VOLUMES).indexed(HELD_FOR, key_of(claim)).items()):
         if not (_is_for(volume, claim) and demand.has_room_in(volume)):
             continue
-        # One that cannot be reached rules the others out.
+        # A pre-bound volume that cannot be reached excludes all others.
         free = undecided & ~by_earlier[name] if name in by_earlier else undecided
         if free.any():
             rows = free & nodes_in(snapshot, reach_of(volume))
@@ -133,10 +133,10 @@ def _held(
 
 
 class _Picks:
-    """What the claims of a pod take of the volumes of one class, one claim after another, the smallest first.
+    """The volumes of one class that the claims of a pod take, one claim after another, the smallest first.
 
-    Claims that the same volumes would do for take higher and higher numbers on each node, so the next one begins where
-    the one before ended.
+    Claims that the same volumes fit take increasing numbers on each node, so each claim starts where the previous one
+    ended.
 
     Args:
         snapshot: the cluster.
@@ -148,13 +148,15 @@ class _Picks:
         self.candidates = candidates
         self._snapshot = snapshot
         self._none = none
-        self._kinds: dict[Hashable, tuple[bytes, Bools]] = {}  # which would do, as bytes and array
-        self._selections: dict[bytes, Selection] = {}  # which would do -> these
-        self._last: dict[bytes, Int64s] = {}  # which would do -> what the last such claim took
+        self._kinds: dict[
+            Hashable, tuple[bytes, Bools]
+        ] = {}  # demand -> the volumes that fit, as bytes and array
+        self._selections: dict[bytes, Selection] = {}  # volumes that fit -> their selection
+        self._last: dict[bytes, Int64s] = {}  # volumes that fit -> what the last such claim took
         self._taken: list[tuple[bytes, Int64s]] = []
 
     def next(self, demand: VolumeDemand, undecided: Bools) -> Generator[None, None, Int64s]:
-        """Return, in steps, what a claim takes of what is left, int64 (n_nodes,); NONE where it is not undecided, or nothing does."""
+        """Return, in steps, what a claim takes, int64 (n_nodes,); NONE where it is not undecided or no volume fits."""
         known = self._kinds.get(demand.traits)
         if known is None:
             fitting = yield from self.candidates.fitting(demand.traits, demand.admits)
@@ -184,7 +186,7 @@ class _Picks:
     def _find(
         self, kind: bytes, selection: Selection, at_least: Int64s | int
     ) -> Generator[None, None, Int64s]:
-        """Return, in steps, the first numbers that no claim of another kind took."""
+        """Return, in steps, the first numbers that no claim of another kind has taken."""
         others = [numbers for its, numbers in self._taken if its != kind]
         while True:
             numbers = yield from selection.first(at_least)
@@ -200,7 +202,7 @@ class _Picks:
 
 
 def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Say whether a volume that names a claim means this one.
+    """Return whether the claim reference of a volume means this claim.
 
     Source:
         kube-scheduler v1.36, component-helpers/storage/volume/pv_helpers.go, IsVolumeBoundToClaim.

@@ -1,4 +1,4 @@
-"""The nodes that reach volumes of in-tree plugins: where a CSI driver does a plugin's work, the driver's labels count.
+"""The nodes that reach volumes of in-tree plugins: where a plugin is migrated to CSI, the driver's labels count.
 
 Source:
     kube-scheduler v1.36, plugins/volumebinding/binder.go, tryTranslatePVToCSI and what it calls.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scheduler.objects.storage import PersistentVolume
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
-"""On CSINodes: the in-tree plugins whose work is done by CSI drivers there."""
+"""Annotation of CSINodes: the in-tree plugins that are migrated to CSI drivers there."""
 
 
 def _migrated_on(node: CSINode) -> Sequence[str]:
@@ -29,20 +29,20 @@ def _migrated_on(node: CSINode) -> Sequence[str]:
 
 
 MIGRATED: Final = Index(CSINode, _migrated_on)
-"""Name of an in-tree plugin -> the nodes where its CSI driver does the work."""
+"""Name of an in-tree plugin -> the nodes where it is migrated to CSI."""
 
 
 def migrated_plugin(volume: PersistentVolume) -> InTreePlugin | None:
-    """Return the in-tree plugin of a volume if CSI drivers do its work on some nodes."""
+    """Return the in-tree plugin of a volume if it is migrated to CSI on some nodes."""
     plugin = in_tree_plugin(volume.spec)
     return plugin if plugin is not None and plugin.is_migrated else None
 
 
 def reach_by_driver(volume: PersistentVolume, plugin: InTreePlugin) -> Reach:
-    """Return the nodes that reach a volume, of those where the driver does the plugin's work.
+    """Return the nodes that reach a volume, among those where the plugin is migrated to CSI.
 
     Raises:
-        ValueError: the driver cannot have such a volume; upstream's words.
+        ValueError: the driver cannot have such a volume; the text is upstream's message.
     """
     try:
         return reach_of(translated(volume, plugin))
@@ -51,7 +51,7 @@ def reach_by_driver(volume: PersistentVolume, plugin: InTreePlugin) -> Reach:
 
 
 def reach_on(volume: PersistentVolume, node: CSINode | None) -> Reach:
-    """Return the nodes that reach a volume, as it is seen on one node.
+    """Return the nodes that reach a volume, as one node sees it.
 
     Raises:
         ValueError: as `reach_by_driver`.

@@ -1,7 +1,7 @@
-"""From which nodes a thing can be reached, and which of many things each node reaches.
+"""An index of numbered objects by the nodes that reach them.
 
-A local volume is reached from one node, so a cluster of thousands of nodes has thousands of them. They are filed by the
-labels that choose their node, and each node knows where its own are; nobody compares nodes with volumes pair by pair.
+A local volume is reached from one node, so a cluster of thousands of nodes has thousands of them. The index stores
+them by the labels that select their node, and finds the objects of each node without comparing all pairs.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from scheduler.snapshot.change_log import ChangeLog
 
 Reach = tuple[NodeRule, ...] | None
-"""The nodes that reach something: any of the rules has to hold. None is all of them."""
+"""The nodes that reach an object: one of the rules has to match. None means all nodes."""
 
 NONE: Final = (1 << 62) - 1
-"""No number: beyond all others."""
+"""No number: larger than all numbers."""
 
 
 def reach_of(volume: PersistentVolume) -> Reach:
@@ -43,22 +43,22 @@ def reach_of(volume: PersistentVolume) -> Reach:
 
 @lru_cache(maxsize=16_384)
 def rules_of(selector: NodeSelector) -> tuple[NodeRule, ...]:
-    """Return the rules about labels: storage is compared with nodes that have nothing else, and no name to be refused for."""
+    """Return the rules about labels: storage is matched against labels only, without node names."""
     return tuple(NodeRule(rule.labels) for rule in node_rules(selector))
 
 
 def reaches(reach: Reach, labels: Mapping[str, str]) -> bool:
-    """Say whether a node with these labels is one of them."""
+    """Return whether the rules include a node with these labels."""
     return reach is None or any(rule.matches("", labels) for rule in reach)
 
 
 def nodes_in(snapshot: Snapshot, reach: Reach) -> Bools:
-    """Return bool (n_nodes,), where a node is one of them."""
+    """Return bool (n_nodes,), which nodes the rules include."""
     return np.ones(snapshot.n_nodes, dtype=np.bool_) if reach is None else nodes_of_any(snapshot, reach)
 
 
 class Places:
-    """Numbered things, filed by the nodes that reach them."""
+    """Numbered objects, indexed by the nodes that reach them."""
 
     __slots__ = ("_by_labels", "_others")
 
@@ -67,7 +67,7 @@ class Places:
         self._others = _Others()
 
     def add(self, number: int, reach: Reach) -> None:
-        """File a thing."""
+        """Add an object."""
         rule = _exact_rule(reach)
         if rule is None:
             self._others.add(number, reach)
@@ -79,19 +79,19 @@ class Places:
             drawer.add(number, values)
 
     def renumber(self, new: Int64s) -> None:
-        """Give all things new numbers, in the same order: `new` is int64 (n,), by old number."""
+        """Renumber all objects, in the same order: `new` is int64 (n,), by old number."""
         for drawer in self._by_labels.values():
             drawer.renumber(new)
         self._others.renumber(new)
 
     def select(self, snapshot: Snapshot, fitting: Bools) -> Generator[None, None, Selection]:
-        """Return, in steps, some of the things: `fitting` is bool (n,), by number. It is valid until nodes or numbers change."""
+        """Return, in steps, a selection of the objects: `fitting` is bool (n,), by number. Valid until nodes or numbers change."""
         found = [drawer.select(snapshot, fitting) for drawer in self._by_labels.values()]
         others = yield from self._others.select(snapshot, fitting)
         return Selection(snapshot.n_nodes, found, others)
 
     def highest(self, snapshot: Snapshot, values: Int64s) -> Generator[None, None, Int64s]:
-        """Return, in steps, the highest value of what each node reaches, int64 (n_nodes,); -1 where that is nothing.
+        """Return, in steps, the highest value among the objects that each node reaches, int64 (n_nodes,); -1 without objects.
 
         Args:
             snapshot: the cluster.
@@ -109,12 +109,12 @@ class Places:
 
 
 class Selection:
-    """Some of the things in `Places`.
+    """A selection of the objects in `Places`.
 
     Args:
-        n_nodes: how many nodes there are.
-        on_labels: those on nodes with certain labels.
-        others: rows, and the numbers of the things that these nodes reach, ascending.
+        n_nodes: the number of nodes.
+        on_labels: the objects on nodes with certain labels.
+        others: rows, and the ascending numbers of the objects that these nodes reach.
     """
 
     __slots__ = ("_n_nodes", "_on_labels", "_others")
@@ -127,7 +127,7 @@ class Selection:
         self._others = [(nodes, np.append(numbers, NONE)) for nodes, numbers in others]
 
     def first(self, numbers: Int64s | int = 0) -> Generator[None, None, Int64s]:
-        """Return, in steps, the smallest number each node reaches, int64 (n_nodes,); NONE where there is none.
+        """Return, in steps, the smallest number that each node reaches, int64 (n_nodes,); NONE if there is none.
 
         Args:
             numbers: the smallest numbers that count, of all nodes or of each, (n_nodes,).
@@ -151,7 +151,7 @@ _BITS: Final = 31
 _LAST: Final = (1 << _BITS) - 1
 """No number is larger."""
 _MOST_COMBINATIONS = 64
-"""Rules that more values fulfil than so many are asked one by one."""
+"""A rule that more combinations of values match than this is evaluated by itself."""
 
 Values = tuple[str | None, ...]
 """The values of some labels, in the order of their keys; None where a node has none."""
@@ -159,7 +159,7 @@ K = TypeVar("K", bound="Hashable")
 
 
 class _Filed(Generic[K]):
-    """Things in columns, each of which has a key."""
+    """Objects in columns, each of which has a key."""
 
     __slots__ = ("_added", "_columns", "_entries")
 
@@ -168,7 +168,7 @@ class _Filed(Generic[K]):
         self._entries: Int64s = np.zeros(
             0, dtype=np.int64
         )  # columns, and numbers in the lower bits; ascending
-        self._added: list[int] = []  # entries that are not among them yet
+        self._added: list[int] = []  # entries that are not merged yet
 
     def add(self, number: int, key: K) -> None:
         self._added.append(self._column(key) << _BITS | number)
@@ -189,9 +189,9 @@ class _Filed(Generic[K]):
 
 
 class _Drawer(_Filed[Values]):
-    """Things on nodes with certain values of some labels.
+    """Objects on nodes with certain values of some labels.
 
-    Each combination of values has a column, and of each node is known which is its own.
+    Each combination of values has a column, and each node belongs to one column.
     """
 
     __slots__ = ("_column_of_row", "_keys", "_log", "_seen")
@@ -200,11 +200,11 @@ class _Drawer(_Filed[Values]):
         super().__init__()
         self._keys = keys
         self._column_of_row: Rows = np.zeros(0, dtype=np.intp)
-        self._log: ChangeLog | None = None  # what was followed
+        self._log: ChangeLog | None = None  # the log that was read
         self._seen = 0
 
     def select(self, snapshot: Snapshot, fitting: Bools) -> _InColumns:
-        columns = self._columns_of(snapshot)  # which may add some
+        columns = self._columns_of(snapshot)  # may add columns
         entries = self._all_entries()
         return _InColumns(entries[fitting[entries & _LAST]], columns, len(self._columns))
 
@@ -217,7 +217,7 @@ class _Drawer(_Filed[Values]):
         return of_column[columns]
 
     def _columns_of(self, snapshot: Snapshot) -> Rows:
-        """Return the column of each node; only nodes that changed are looked at again."""
+        """Return the column of each node; only nodes that have changed are read again."""
         n_nodes, log = snapshot.n_nodes, snapshot.node_changes
         if log is None:
             return np.array([self._column(self._values_of(node)) for node in snapshot.nodes], dtype=np.intp)
@@ -236,7 +236,7 @@ class _Drawer(_Filed[Values]):
         return tuple([node.labels.get(key) for key in self._keys])
 
     def _forget_values(self) -> None:
-        """Let go of the values of nodes that are gone."""
+        """Remove the values of deleted nodes."""
         entries = self._all_entries()
         used = np.unique(entries >> _BITS)
         values = list(self._columns)  # by column
@@ -246,12 +246,12 @@ class _Drawer(_Filed[Values]):
 
 
 class _InColumns:
-    """Some of the things in a drawer.
+    """A selection of the objects in a drawer.
 
     Args:
-        entries: theirs, as in the drawer.
+        entries: the entries of the objects.
         column_of_row: (n_nodes,), the column of each node.
-        n_columns: how many columns there are.
+        n_columns: the number of columns.
     """
 
     __slots__ = ("_at_least", "_column_of_row", "_entries", "_n_columns", "_numbers", "_places")
@@ -262,7 +262,7 @@ class _InColumns:
         self._entries[:-1], self._entries[-1] = entries, NONE
         self._numbers = self._entries & _LAST
         self._numbers[-1] = NONE
-        # What was asked last, and (n_nodes,), the places of what was found.
+        # The arguments of the last call, and (n_nodes,), the indexes that it found.
         self._at_least: Int64s | int = 0
         self._places: Rows | None = None
 
@@ -275,7 +275,7 @@ class _InColumns:
                 places = places[self._numbers[places] >= at_least]
             first = np.full(self._n_columns, len(self._entries) - 1, dtype=np.intp)
             first[self._entries[places] >> _BITS] = (
-                places  # of several in a column the one written last stays
+                places  # of several entries in a column the last one remains
             )
             self._at_least, self._places = at_least, first[columns]
             return self._numbers[self._places]
@@ -285,7 +285,7 @@ class _InColumns:
         return np.where(is_there, self._numbers[self._places], NONE)
 
     def _places_from(self, wanted: Int64s, at_least: Int64s) -> Rows:
-        """Return the places of the first entries that are not below the wanted ones; mostly it is the next one or the same."""
+        """Return the indexes of the first entries not below the wanted ones; usually the next entry or the same one."""
         if self._places is not None and (at_least >= self._at_least).all():
             places = self._places + (self._entries[self._places] < wanted)
             if (self._entries[places] >= wanted).all():
@@ -294,19 +294,19 @@ class _InColumns:
 
 
 class _Others(_Filed[Reach]):
-    """Things whose nodes are said in another way than by the values of labels."""
+    """Objects whose nodes are not selected by values of labels."""
 
     __slots__ = ("_nodes",)
 
     def __init__(self) -> None:
         super().__init__()
-        # When the rows were found, and the rows.
+        # The version of the nodes, and the rows.
         self._nodes: dict[Reach, tuple[tuple[ChangeLog, int, int], Rows]] = {}
 
     def select(
         self, snapshot: Snapshot, fitting: Bools
     ) -> Generator[None, None, Sequence[tuple[Rows, Int64s]]]:
-        """Return, in steps, rows and the numbers of what is filed for them."""
+        """Return, in steps, rows and the numbers of the objects that they reach."""
         entries = self._all_entries()
         if not len(entries):
             return ()
@@ -320,11 +320,11 @@ class _Others(_Filed[Reach]):
         return found
 
     def _nodes_in(self, snapshot: Snapshot, reach: Reach) -> Rows:
-        """Return the rows that reach what is filed under it, looked for again when nodes changed."""
+        """Return the rows that a reach includes; cached until nodes change."""
         log = snapshot.node_changes
         if log is None:
             return np.flatnonzero(nodes_in(snapshot, reach))
-        seen = log, log.end, snapshot.n_nodes  # that the last node goes is in no log
+        seen = log, log.end, snapshot.n_nodes  # the log does not contain the removal of the last node
         known = self._nodes.get(reach)
         if known is None or known[0] != seen:
             known = self._nodes[reach] = seen, np.flatnonzero(nodes_in(snapshot, reach))
@@ -332,7 +332,7 @@ class _Others(_Filed[Reach]):
 
 
 def _exact_rule(reach: Reach) -> NodeRule | None:
-    """Return the rule that is all there is, and names the values of labels; None where it is said in another way."""
+    """Return the only rule if it selects values of labels; None otherwise."""
     if reach is None or len(reach) != 1 or not reach[0].labels:
         return None
     requirements = reach[0].labels

@@ -1,4 +1,4 @@
-"""Places pods where their volumes are, or can be had, and has those bound or made before the pod is bound.
+"""Places pods where their volumes are or can be provisioned, and binds the volumes before the pod is bound.
 
 Source:
     kube-scheduler v1.36, plugins/volumebinding/volume_binding.go.
@@ -57,16 +57,16 @@ if TYPE_CHECKING:
 _FOUND = "VolumeBinding"
 _CHANGES = "VolumeBinding/changes"
 _MOST_BEGUN = 8
-"""Pods whose judging is kept while others have a turn."""
+"""The number of pods whose evaluation is cached while other work runs."""
 
 
 class VolumeBindingArgs(PluginArgs, frozen=True):
     """Arguments of VolumeBinding.
 
     Attributes:
-        bind_timeout_seconds: how long to wait until the volumes of a pod are bound; 0 does not wait.
-        shape: how nodes would be scored by the storage they have; kube-scheduler refuses it while the feature gate
-            StorageCapacityScoring is off, as it is by default.
+        bind_timeout_seconds: how long to wait until the volumes of a pod are bound; 0 means no wait.
+        shape: how to score nodes by their storage; kube-scheduler rejects it while the feature gate
+          StorageCapacityScoring is off, as it is by default.
 
     Source:
         kube-scheduler v1.36, apis/config/validation/validation_pluginargs.go, ValidateVolumeBindingArgs.
@@ -112,12 +112,12 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self._work = Work(turn_limit)
         self._begun: OrderedDict[str, NodeVolumes] = (
             OrderedDict()
-        )  # pod uid -> what took longer than a call may
+        )  # pod uid -> an evaluation that takes longer than one time slice
         self._binder = VolumeBinder(objects, writer, happenings, turns, clock, args.bind_timeout_seconds)
         self._kept = KeptCandidates()
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        """Say that pods without claims are all alike; what holds of the others changes with the volumes there are."""
+        """Return an equal signature for all pods without claims; results of other pods change with the volumes."""
         return None if pod.claims else ()
 
     def events(self) -> Sequence[EventWithHint]:
@@ -152,7 +152,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self._work.begin()
         if (
             snapshot.node_changes is None
-        ):  # what is found of such rows is of no use to the attempt that begins again
+        ):  # results for some rows only are of no use to the attempt that starts again
             self._work.done(found.follow())
             return at_once(found.judge())
         try:
@@ -166,7 +166,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return outcomes  # what was begun is kept: another plugin may need time in this attempt
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status:
-        """Skip Score: what is behind it needs the feature gate StorageCapacityScoring, which is off by default."""
+        """Skip Score: it needs the feature gate StorageCapacityScoring, which is off by default."""
         return SKIP
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> int:
@@ -175,7 +175,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         found = state.read(_FOUND, NodeVolumes).on(node_name) if _FOUND in state else None
         self._begun.pop(pod.uid, None)
-        state.delete(_FOUND)  # arrays that nobody needs while the volumes are bound
+        state.delete(_FOUND)  # frees arrays that are not needed while the volumes are bound
         if found is not None:
             state.write(_CHANGES, self._binder.assume(found, node_name))
 
@@ -190,5 +190,5 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
 
 def _changes(state: CycleState) -> Sequence[Any]:
-    """Return what is to be written for the pod."""
+    """Return the changes to write for the pod."""
     return state.read(_CHANGES, list) if _CHANGES in state else []

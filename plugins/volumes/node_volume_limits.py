@@ -235,7 +235,7 @@ def _attacher(volume: Volume) -> str | None:
 
 
 def _csi_node_helps(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
-    """Say whether a driver of a node can attach more than before."""
+    """Return whether a driver of a node can attach more than before."""
     before = {} if old is None else typed_object(old, CSINode).limits
     after = typed_object(new, CSINode).limits
     return any(limit > before.get(driver, 0) for driver, limit in after.items())

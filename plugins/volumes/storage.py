@@ -85,7 +85,7 @@ def claims_awaited(pod: PodInfo) -> frozenset[str]:
 
 
 def is_named_by(pod: PodInfo, claim: Mapping[str, Any]) -> bool:
-    """Say whether a volume of a pod names a claim itself."""
+    """Return whether a volume of a pod names a claim itself."""
     return StorageUse(CLAIM, object_key(claim)) in pod.storage_uses
 
 

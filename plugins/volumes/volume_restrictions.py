@@ -211,7 +211,7 @@ def _unwanted(pod: PodInfo) -> frozenset[StorageUse]:
 
 
 def _conflicts_with_any(use: StorageUse, others: frozenset[StorageUse]) -> bool:
-    """Say whether a claim or disk of one pod is among those of another that may not be beside it."""
+    """Return whether a claim or disk of one pod is among those of another that may not be beside it."""
     if use.kind in {CLAIM, EPHEMERAL_CLAIM}:
         return use.kind == CLAIM and use in others
     return use._replace(read_only=False) in others or (

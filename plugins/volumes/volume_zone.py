@@ -146,12 +146,12 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
 
 def _added_class_helps(_old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
-    """Say whether claims of a class that came may wait for a node."""
+    """Return whether claims of a class that came may wait for a node."""
     return new.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
 
 
 def _volume_helps(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
-    """Say whether a volume came, or its labels say that it is elsewhere."""
+    """Return whether a volume came, or its labels say that it is elsewhere."""
     return old is None or _topologies(_labels_of(old)) != _topologies(_labels_of(new))
 
 
@@ -185,7 +185,7 @@ def _why_elsewhere(pod: PodInfo, node: NodeInfo, storage: Storage) -> Iterator[s
                 has = f"no {label}" if here is None else f"{label}={here}"
                 places = " or ".join(sorted(values))
                 yield f"claim {name} is bound to volume {volume.metadata.name}, whose label {label} is {places}; this node has {has}"
-                yield f"what would help: room on a node with {label}={places}, since the volume stays where it is"
+                yield f"what would help: free capacity on a node with {label}={places}, since the volume cannot move"
 
 
 def _why_not_unbound(claim: PersistentVolumeClaim, storage: Storage) -> str:

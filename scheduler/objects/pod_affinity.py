@@ -71,7 +71,7 @@ class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
     topology_key: str
 
     def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
-        """Say whether the term means a pod.
+        """Return whether the term means a pod.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/framework/types.go, AffinityTerm.Matches.
@@ -203,7 +203,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 def has_long_terms(affinity: PodAffinity | None, anti_affinity: PodAffinity | None) -> bool:
-    """Say whether a pod has so many terms that they are read anew whenever they are asked for."""
+    """Return whether a pod has so many terms that they are read anew whenever they are asked for."""
     return _count(affinity) + _count(anti_affinity) > _LONG
 
 

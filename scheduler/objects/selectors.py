@@ -118,7 +118,7 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
     bound: int = 0
 
     def admits(self, value: str | None) -> bool:
-        """Say whether the rule holds for a label's value; None is a label that is not there.
+        """Return whether the rule holds for a label's value; None is a label that is not there.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/labels/selector.go, Requirement.Matches.
@@ -201,7 +201,7 @@ class RequiredNodeAffinity:
         )
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Say whether a node has what nodeSelector alone demands."""
+        """Return whether a node has what nodeSelector alone demands."""
         return all(requirement.admits(labels.get(requirement.key)) for requirement in self.labels)
 
     def _near(self, labels: Mapping[str, str]) -> Iterable[NodeRule]:

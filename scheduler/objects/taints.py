@@ -47,7 +47,7 @@ class Tolerations:
                 self._covered.add((each.key, each.effect, None))
 
     def cover(self, taint: Taint) -> bool:
-        """Say whether any of the tolerations covers a taint.
+        """Return whether any of the tolerations covers a taint.
 
         An empty effect covers every effect, an empty key every key; the operators Lt and Gt belong to a
         feature that is off in 1.36 and cover nothing.

@@ -95,7 +95,7 @@ def values_of(facts: Iterable[Fact], driver: str, device: Device) -> Hashable | 
 
 
 def is_clear(device: Device) -> bool:
-    """Say whether all attributes of a device have values that expressions know, so that none fails for one it does not ask for."""
+    """Return whether all attributes of a device have values that expressions know, so that none fails for one it does not ask for."""
     return all(map(_is_known, device.attributes.values()))
 
 

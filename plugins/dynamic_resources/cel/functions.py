@@ -278,7 +278,7 @@ _NETWORKS = (
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Say whether values are equal as the language has it: true is no number."""
+    """Return whether values are equal as the language has it: true is no number."""
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 

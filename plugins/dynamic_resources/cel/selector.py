@@ -91,7 +91,7 @@ class Selector:
         self.said: dict[Hashable, bool | CELError] = {}
 
     def matches(self, subject: Subject) -> bool:
-        """Say whether a device is one that the expression selects.
+        """Return whether a device is one that the expression selects.
 
         Raises:
             CELError: it fails, or the result is no bool.

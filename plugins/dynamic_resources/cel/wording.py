@@ -27,12 +27,12 @@ def _said(said: Any) -> str:
 
 
 def compile_error(error: Exception) -> str:
-    """Say why an expression could not be compiled."""
+    """Return why an expression could not be compiled."""
     return f"compilation failed: {_said(error)}"
 
 
 def evaluation_error(said: Any) -> str:
-    """Say why an evaluation failed."""
+    """Return why an evaluation failed."""
     text = _said(said)
     for pattern, words in _SAID:
         found = pattern.fullmatch(text)

@@ -56,7 +56,7 @@ class AllocatedDevices:
         self._log: deque[PoolID] = deque(maxlen=_REMEMBERED_CHANGES)  # the pools of the last changes
 
     def set(self, claim: str, allocation: AllocationResult | None) -> None:
-        """Say what a claim holds from now on, None for nothing; `claim` is whatever names it, always the same way."""
+        """Return what a claim holds from now on, None for nothing; `claim` is whatever names it, always the same way."""
         before = self._by_claim.get(claim)
         if before == allocation:
             return
@@ -70,11 +70,11 @@ class AllocatedDevices:
                 self._add(result)
 
     def is_allocated(self, device: DeviceID) -> bool:
-        """Say whether a device, or a share of it, is held."""
+        """Return whether a device, or a share of it, is held."""
         return device in self.whole or device in self.shares
 
     def is_changed_since(self, changes: int) -> bool:
-        """Say whether anything came or went since there were so many."""
+        """Return whether anything came or went since there were so many."""
         return self.changes != changes
 
     def changed_since(self, changes: int) -> frozenset[PoolID] | None:

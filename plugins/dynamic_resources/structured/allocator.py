@@ -159,7 +159,7 @@ class Allocator:
         return self._asked
 
     def _goes_on(self) -> bool:
-        """Say whether the slices are as they were when the question was asked, which is kept meanwhile."""
+        """Return whether the slices are as they were when the question was asked, which is kept meanwhile."""
         if self._asked is None:
             return True
         self._inventory.questions.keep(self._asked)

@@ -66,7 +66,7 @@ def consumption(device: Device, asked: CapacityRequirements | None) -> dict[str,
 
 
 def fits(consumed: Mapping[str, Consumption], *taken: Mapping[str, int]) -> bool:
-    """Say whether a device still has what a request would consume, after what is taken of it: capacity -> amount."""
+    """Return whether a device still has what a request would consume, after what is taken of it: capacity -> amount."""
     return all(
         each.amount + sum(amounts.get(name, 0) for amounts in taken) <= each.available
         for name, each in consumed.items()

@@ -96,7 +96,7 @@ def constraint_of(written: DeviceConstraint) -> Constraint | None:
 
 
 def concerns(written: DeviceConstraint, wanted: Wanted) -> bool:
-    """Say whether a constraint is about the devices for a request."""
+    """Return whether a constraint is about the devices for a request."""
     return not written.requests or not wanted.names.isdisjoint(written.requests)
 
 

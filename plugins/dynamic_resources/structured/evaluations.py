@@ -31,7 +31,7 @@ class Evaluations:
         self._filled: list[dict[Any, bool | CELError]] = []
 
     def verdict(self, device: PoolDevice, compiled: Selector | CELError) -> bool | CELError:
-        """Say whether an expression selects a device; it is evaluated once for all that it cannot tell apart."""
+        """Return whether an expression selects a device; it is evaluated once for all that it cannot tell apart."""
         if isinstance(compiled, CELError):
             return compiled
         if device.is_clear and compiled.facts is not None:

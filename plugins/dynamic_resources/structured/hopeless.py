@@ -42,7 +42,7 @@ def is_hopeless(
     allocated: AllocatedDevices,
     available: AvailableCounters,
 ) -> Generator[None, None, bool]:
-    """Say whether it is sure that a search finds nothing.
+    """Return whether it is sure that a search finds nothing.
 
     Args:
         question: what is asked for.
@@ -127,7 +127,7 @@ def _has_no_match(
     counts: Mapping[Wanted, int],
     limits: Limits,
 ) -> Generator[None, None, bool]:
-    """Say whether there is no value of which there are enough devices for all requests that a constraint is about."""
+    """Return whether there is no value of which there are enough devices for all requests that a constraint is about."""
     assert constraint.match_attribute is not None, "it is one of these"
     about = [request for request in requests if all(concerns(constraint, each) for each in request)]
     if not any(counts[each] for each in _flat(about)):
@@ -153,7 +153,7 @@ def _has_too_few_values(
     counts: Mapping[Wanted, int],
     _limits: Limits,
 ) -> Generator[None, None, bool]:
-    """Say whether there are too few values for all requests for one device that a constraint is about.
+    """Return whether there are too few values for all requests for one device that a constraint is about.
 
     Of requests for several devices only the last one's value is compared with those of other requests.
     """
@@ -180,7 +180,7 @@ def _are_too_few(
     counts: Mapping[Wanted, int],
     limits: Limits,
 ) -> Generator[None, None, bool]:
-    """Say whether requests want more devices than there are for all of them."""
+    """Return whether requests want more devices than there are for all of them."""
     wished: list[tuple[int, set[PoolDevice]]] = []
     looks = 0
     for request in requests:
@@ -207,7 +207,7 @@ def _are_too_few(
 def _are_too_few_of_a_sort(
     wished: Sequence[tuple[int, set[PoolDevice]]], limits: Limits
 ) -> Generator[None, None, bool]:
-    """Say whether so many devices cannot be given for each of some wishes, no device twice."""
+    """Return whether so many devices cannot be given for each of some wishes, no device twice."""
     # Devices that do for the same requests are counted together.
     of_device: dict[PoolDevice, list[int]] = {}
     for number, (_, devices) in enumerate(wished):
@@ -234,7 +234,7 @@ def _cannot_be_met(
     size: Callable[[Hashable], int],
     limit: Callable[[Hashable], tuple[Pool, int] | None],
 ) -> Generator[None, None, bool]:
-    """Say whether so many things of some sorts cannot be given for each wish: a flow from sorts to wishes.
+    """Return whether so many things of some sorts cannot be given for each wish: a flow from sorts to wishes.
 
     Args:
         wishes: how many things, and of which sorts.

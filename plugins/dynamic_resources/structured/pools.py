@@ -180,7 +180,7 @@ class Pool:
         return all(self._has_counters_of(device, sets) for device in (*self.devices, *self.others))
 
     def _has_counters_of(self, device: PoolDevice, sets: set[str]) -> bool:
-        """Say whether there is all that a device takes of."""
+        """Return whether there is all that a device takes of."""
         named = {consumption.counter_set for consumption in device.device.consumes_counters}
         return named <= sets and device.takes.keys() <= self.counters.keys()
 
@@ -228,7 +228,7 @@ def _devices_of(slices: Sequence[PublishedSlice]) -> tuple[PoolDevice, ...]:
 
 
 def _have_doubles(slices: Sequence[PublishedSlice]) -> bool:
-    """Say whether two devices of one pool have the same name."""
+    """Return whether two devices of one pool have the same name."""
     if len(slices) == 1:
         return slices[0].has_doubles
     names = [device.id.device for each in slices for device in each.devices]

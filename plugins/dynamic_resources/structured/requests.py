@@ -185,7 +185,7 @@ class Wanted:
         return Candidate(pool, device, self.consumption_of(device) or {})
 
     def selects(self, pool: Pool, device: PoolDevice) -> bool | Failure:
-        """Say whether a device of a pool is one that the request may be given, or why no selector can say.
+        """Return whether a device of a pool is one that the request may be given, or why no selector can say.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
@@ -224,7 +224,7 @@ class Wanted:
         return self._consumptions[capacities]
 
     def _problem(self, request: ExactDeviceRequest | DeviceSubRequest) -> str:
-        """Say what makes a request one that cannot be looked at.
+        """Return what makes a request one that cannot be looked at.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,

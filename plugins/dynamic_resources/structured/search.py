@@ -194,7 +194,7 @@ class Search:
         return False
 
     def is_current(self) -> bool:
-        """Say whether what the search has looked at so far is still so, apart from the pools themselves."""
+        """Return whether what the search has looked at so far is still so, apart from the pools themselves."""
         allocated = self._allocated
         if allocated.changes == self._seen:
             return True
@@ -288,7 +288,7 @@ class Search:
         return ended
 
     def _is_hopeless(self) -> Generator[None, None, bool]:
-        """Say whether it is sure that nothing will be found: the search takes long, so it is worth a closer look."""
+        """Return whether it is sure that nothing will be found: the search takes long, so it is worth a closer look."""
         streams = self._candidates
         for stream in streams.values():
             while stream.more():
@@ -406,7 +406,7 @@ class Search:
             raise _ProblemError(f"class {of.metadata.name}: {candidate.failure}")
 
     def _has_room(self, candidate: Candidate) -> bool:
-        """Say whether the device has the capacities that the request would consume."""
+        """Return whether the device has the capacities that the request would consume."""
         consumed, device = candidate.consumed, candidate.device.id
         return not consumed or fits(
             consumed, self._allocated.consumed.get(device, {}), self._consumed.get(device, {})

@@ -13,7 +13,7 @@ _REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 def is_tainted(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:
-    """Say whether a taint keeps a device from being given for a request with these tolerations."""
+    """Return whether a taint keeps a device from being given for a request with these tolerations."""
     return refusing_taint(device, tolerations) is not None
 
 

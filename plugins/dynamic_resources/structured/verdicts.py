@@ -164,7 +164,7 @@ class Verdicts:
         return index, tuple(places)
 
     def is_about(self, views: AllViews) -> bool:
-        """Say whether all nodes were judged before, as far as they see the same."""
+        """Return whether all nodes were judged before, as far as they see the same."""
         return self._views is views
 
     def _too_long(self, node_name: str) -> Refusal:

@@ -159,7 +159,7 @@ async def test_a_claim_that_is_being_deleted_is_not_written():
     [
         pytest.param([ApiError(403, "Forbidden", "no")], "add finalizer to claim default/one: no", id="finalizer"),
         pytest.param([None, ApiError(422, "Invalid", "Too many: 257")], "add allocation and reservation to claim default/one: Too many: 257", id="status"),
-        pytest.param([None, CONFLICT], "get updated claim default/one after conflict: it is gone, or may not be read", id="reading again"),
+        pytest.param([None, CONFLICT], "get updated claim default/one after conflict: it was deleted, or may not be read", id="reading again"),
     ],
 )  # fmt: skip
 @virtually

@@ -54,7 +54,7 @@ def test_a_request_is_told_with_what_became_of_each_device_of_the_node():
     )  # fmt: skip
 
     assert told(kit, WEB) == [
-        "claim one, request gpu: needs 3 devices of class gpu; 2 of the 8 here would do",
+        "claim one, request gpu: needs 3 devices of class gpu; 2 of 8 here fit",
         "  2 in use by claim default/z: gpu-1, gpu-2",
         "  1 tainted, sick=yes:NoExecute: gpu-3",
         f"  1 not selected by the request, {LARGE}: gpu-4",
@@ -79,7 +79,7 @@ def test_a_device_that_a_pod_is_about_to_get_names_its_claim():
     placed(kit, pod("first", resourceClaims=claims_of("two")), "a")
 
     assert told(kit, WEB) == [
-        "claim one, request r0: needs a device of class gpu; 0 of the 1 here would do",
+        "claim one, request r0: needs a device of class gpu; 0 of 1 here fit",
         "  1 in use by claim default/two: gpu-0",
         "what would help: 1 more such devices free on this node",
     ]
@@ -108,10 +108,10 @@ def test_requests_that_fit_alone_but_not_together_are_told_with_the_constraints(
     ]
 
     assert told(Kit(node("a"), GPUS, resource_slice("a", devices), claim), WEB) == [
-        "claim one: each request alone could be met here, and not all of them together",
-        f"  a constraint wants all devices to have one value of {DRIVER}/root",
-        f"  a constraint wants all devices of first to have another value of {DRIVER}/model each",
-        "what would help: more free devices on this node, or such as go together",
+        "claim one: each request alone could be satisfied here, but not all of them together",
+        f"  a constraint requires all devices to have one value of {DRIVER}/root",
+        f"  a constraint requires all devices of first to have another value of {DRIVER}/model each",
+        "what would help: more free devices on this node that meet the constraints together",
     ]
 
 
@@ -120,7 +120,7 @@ def test_all_devices_have_to_be_free():
     taken = resource_claim("z", exactly(), allocated=allocation("gpu-1", pool="a"))
 
     assert told(Kit(node("a"), GPUS, resource_slice("a", 2), claim, taken), WEB) == [
-        "claim one, request every: needs all devices of class gpu; 1 of the 2 here would do",
+        "claim one, request every: needs all devices of class gpu; 1 of 2 here fit",
         "  1 in use by claim default/z: gpu-1",
         "what would help: all of them free, and at least one",
     ]
@@ -140,7 +140,7 @@ def test_a_pool_that_gives_nothing_is_named(pool: Any, why: str):
     said = told(Kit(node("a"), GPUS, found, resource_claim("one", exactly())), WEB)
 
     assert said is not None
-    assert f"pool {DRIVER}/a gives nothing: {why}" in said
+    assert f"pool {DRIVER}/a provides no devices: {why}" in said
     assert said[-1] == "what would help: 1 more such devices free on this node"
 
 
@@ -161,8 +161,8 @@ def test_counters_that_are_used_up_are_told():
         store[name] = store[name] | {"spec": {**store[name]["spec"], "pool": pool}}
 
     assert told(kit, WEB) == [
-        "claim one, request r0: needs a device of class gpu; 0 of the 2 here would do",
-        "  1 without enough left of the counters that it shares: gpu-0",
+        "claim one, request r0: needs a device of class gpu; 0 of 2 here fit",
+        "  1 without enough left of their shared counters: gpu-0",
         "  1 in use by claim default/z: gpu-1",
         "what would help: 1 more such devices free on this node",
     ]
@@ -187,8 +187,8 @@ def test_a_claim_that_has_its_devices_elsewhere_says_where_and_who_uses_it():
     kit = Kit(node("a"), node("b"), GPUS, resource_claim("one", exactly(), allocated=its))
 
     assert told(kit, WEB) == [
-        f"claim one has its devices already ({DRIVER}/b/gpu-0), only for nodes with metadata.name in (b)",
-        "what would help: room on such a node, or giving the devices back",
+        f"claim one has devices already ({DRIVER}/b/gpu-0), only for nodes with metadata.name in (b)",
+        "what would help: free capacity on such a node, or releasing the devices",
     ]
     assert told(kit, WEB, "b") == []
 
@@ -225,7 +225,7 @@ def test_a_device_of_which_a_selector_cannot_tell_is_named():
     assert told(kit, WEB) == [
         "claim default/one: selector #0: CEL runtime error: no such key: memory",
         f"  request r0 cannot be decided for {DRIVER}/a/gpu-0: selector #0: CEL runtime error: no such key: memory",
-        "what would help: a selector that asks first whether a device has what it looks at",
+        "what would help: a selector that first checks whether a device has the attribute that it reads",
     ]
 
 

@@ -333,7 +333,7 @@ def test_explaining_ends_when_it_takes_long():
 
     said = kit.plugin.why(WEB, snapshot, snapshot.nodes[0])
 
-    assert said == ["to look for devices on this node takes long"]
+    assert said == ["the search for devices on this node takes too long"]
 
 
 def test_candidates_of_old_questions_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch):

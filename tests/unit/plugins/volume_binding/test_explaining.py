@@ -28,7 +28,7 @@ def available(name: str, **spec: Any) -> dict[str, Any]:
     return volume(name, phase="Available", **{"storageClassName": "local", **spec})
 
 
-STAYS = "what would help: room on a node with such labels, since the volume stays where it is"
+STAYS = "what would help: free capacity on a node with such labels, since the volume cannot move"
 
 
 def test_a_bound_volume_elsewhere_is_named_with_the_labels_that_differ():
@@ -76,16 +76,16 @@ def test_volumes_that_will_not_do_are_told_by_what_they_lack():
     )
     assert told(stage, using("data"), "n2") == [
         'claim data needs a ReadWriteOnce volume of 10Gi or more; of the 9 volumes of class "local":',
-        "  far has 1Gi only",
+        "  far has only 1Gi",
         "  held is taken, by claim default/other",
-        "  kept is taken, by an earlier claim default/data that is gone",
+        "  kept is taken, by a deleted claim default/data",
         "  raw is of another volumeMode or VolumeAttributesClass than a ReadWriteOnce volume of 10Gi or more",
         "  read is not ReadWriteOnce",
         "  slow lacks the labels of the claim's selector",
         "  tiny has 5Gi only",
         "  used is not Available but Released",
         f"  small is only for nodes with {HOST} in (n1)",
-        'what would help: such a volume of class "local" that this node reaches; its class has nobody make one',
+        'what would help: such a volume of class "local" that this node reaches; its class has no provisioner',
     ]
 
 
@@ -110,7 +110,7 @@ def test_a_class_that_makes_volumes_elsewhere_says_where():
     stage = Stage(storage_class("slow", topologies=[{ZONE: ["b"]}]), claim("data", class_name="slow"))
 
     assert told(stage, using("data"), "n1")[1:] == [
-        f'claim data: class "slow" makes volumes only for nodes with {ZONE} in (b); this node has {ZONE}=a',
+        f'claim data: class "slow" provisions volumes only for nodes with {ZONE} in (b); this node has {ZONE}=a',
         "what would help: these labels of the node among the class's allowedTopologies",
     ]
     assert told(stage, using("data"), "n2") == []
@@ -132,12 +132,12 @@ def test_a_class_that_makes_volumes_elsewhere_says_where():
                 storage_capacity("a", "fast", "5Gi", labels={ZONE: "a"}),
                 storage_capacity("c", "fast", "2Gi", labels={ZONE: "a"}),
             ],
-            "5Gi at most on this node (CSIStorageCapacity a), and 10Gi are asked for",
+            "5Gi at most on this node (CSIStorageCapacity a), and 10Gi are requested",
             id="too little",
         ),
         pytest.param(
             [storage_capacity("a", "fast", "50Gi", labels={ZONE: "a"}, maximumVolumeSize="6Gi")],
-            "6Gi at most on this node (CSIStorageCapacity a), and 10Gi are asked for",
+            "6Gi at most on this node (CSIStorageCapacity a), and 10Gi are requested",
             id="too little for one volume",
         ),
         pytest.param(
@@ -154,7 +154,7 @@ def test_a_driver_without_room_says_how_much_there_is(capacities: list[Any], wha
 
     assert told(stage, using("data"), "n1")[1:] == [
         f'claim data: driver {DRIVER} reports of class "fast" {what}',
-        "what would help: room for 10Gi in a CSIStorageCapacity for this node, or a volume of that size",
+        "what would help: 10Gi free in a CSIStorageCapacity for this node, or a volume of that size",
     ]
 
 
@@ -184,7 +184,7 @@ def test_a_claim_being_made_for_another_node_names_it():
     stage = Stage(storage_class("any"), claim("data", class_name="any", annotations=selected))
 
     assert told(stage, using("data"), "n1") == [
-        "claim data: its volume is to be made for node n2 (annotation volume.kubernetes.io/selected-node)"
+        "claim data: its volume is to be provisioned for node n2 (annotation volume.kubernetes.io/selected-node)"
     ]
     assert told(stage, using("data"), "n2") == []
 
@@ -220,7 +220,7 @@ def test_a_claim_being_made_for_another_node_names_it():
             [claim("data", class_name="now"), storage_class("now", mode="Immediate")],
             [
                 (
-                    'claim data has no volume yet; its class "now" has it bound before the pod has a node, by the '
+                    'claim data has no volume yet; its class "now" binds it before the pod has a node, by the '
                     f"provisioner {DRIVER}"
                 )
             ],
@@ -230,8 +230,8 @@ def test_a_claim_being_made_for_another_node_names_it():
             [claim("data", class_name="now"), storage_class("now", mode="Immediate", provisioner=LOCAL)],
             [
                 (
-                    'claim data has no volume yet; its class "now" has it bound before the pod has a node, by '
-                    "somebody who makes volumes by hand"
+                    'claim data has no volume yet; its class "now" binds it before the pod has a node, by '
+                    "an administrator who creates volumes manually"
                 )
             ],
             id="nobody makes it",
@@ -248,7 +248,7 @@ def test_a_claim_being_made_for_another_node_names_it():
         ),
         pytest.param(
             [claim("data", volumeName="pv"), volume("pv", claimRef={"namespace": "x", "name": "y"})],
-            ["claim data names volume pv, which claim x/y has"],
+            ["claim data names volume pv, which is bound to claim x/y"],
             id="it names a volume of others",
         ),
         pytest.param(

@@ -44,9 +44,9 @@ def test_a_zone_is_told_with_volume_and_label():
 
     assert told(VolumeZone(), WANTS, table, "a") == [
         f"claim data is bound to volume pv, whose label {BETA_ZONE} is b; this node has {BETA_ZONE}=a",
-        f"what would help: room on a node with {BETA_ZONE}=b, since the volume stays where it is",
+        f"what would help: free capacity on a node with {BETA_ZONE}=b, since the volume cannot move",
         f"claim data is bound to volume pv, whose label {ZONE} is b or c; this node has {ZONE}=a",
-        f"what would help: room on a node with {ZONE}=b or c, since the volume stays where it is",
+        f"what would help: free capacity on a node with {ZONE}=b or c, since the volume cannot move",
     ]
     assert told(VolumeZone(), WANTS, table, "b") == []
     missing = told(VolumeZone(), WANTS, table, "r")
