@@ -1,4 +1,4 @@
-"""What leads to the API server from plugins, alike wherever there is one: the daemon, the extender, the shadow."""
+"""Access of plugins to the API server, shared by the daemon, the extender and the shadow."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 
 class ApiAccess:
-    """Reads from the API server and writes to it, for plugins and for who judges with them.
+    """Reads from the API server and writes to it, for plugins.
 
     Args:
-        parts: who asks.
-        reads: where requests are sent that change nothing.
-        writes: where the others are sent.
-        metrics: counts.
+        parts: the scheduler's parts.
+        reads: sends requests that change nothing.
+        writes: sends all other requests.
+        metrics: counters.
         random: spreads retries.
 
     Attributes:
-        writer: what is written about pods; to be entered.
-        recorders: who records the events of each profile.
-        tasks: in which plugins work on, beside others; to be entered.
-        background: that work.
+        writer: writes about pods; must be entered.
+        recorders: the event recorder of each profile.
+        tasks: background tasks of plugins; must be entered.
+        background: starts those tasks.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ApiAccess:
         self._bindings = Bindings(self.writer, steps)
 
     def capabilities(self, profile: str) -> Capabilities:
-        """Return what plugins of a profile may ask for that takes an API server."""
+        """Return the capabilities of a profile's plugins that need an API server."""
         return {
             ApiGet: self._reads,
             ApiWrite: self._writes,
@@ -62,7 +62,7 @@ class ApiAccess:
         }
 
     def generation(self, configuration: Configuration) -> Generation:
-        """Build a configuration that judges pods which others place; extenders are not asked.
+        """Build a configuration that evaluates pods of another scheduler; extenders are not called.
 
         Raises:
             ConfigurationError: a plugin is unknown, broken, or has bad arguments.

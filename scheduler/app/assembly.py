@@ -1,7 +1,7 @@
-"""The parts of a scheduler, put together once: daemon, extender, what-if and tests take what they need.
+"""The parts of a scheduler, assembled once: daemon, extender, what-if and tests take what they need.
 
-Each part is given what it needs when it is built. What a configuration may change while all of this runs is behind one
-object, `Profiles`, that is handed to whoever goes by it.
+Each part receives its dependencies when it is built. The object `Profiles` holds everything that a configuration may
+change at run time; all users of the configuration read it there.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ if TYPE_CHECKING:
 
 
 class Parts(Shared):
-    """Beside that, what plugins are built with. That is all it takes to judge pods that others place.
+    """`Shared`, and what plugins are built with. That suffices to evaluate pods that another scheduler places.
 
     Attributes:
-        web: asks web servers for plugins; to be closed.
-        guests: the WebAssembly guests that were compiled.
+        web: the HTTP client of plugins; must be closed.
+        guests: the compiled WebAssembly guests.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Parts(Shared):
         own: Callable[[str], Capabilities],
         registry: Registry | None = None,
     ) -> dict[str, Framework]:
-        """Do as `build_in_steps`, at once."""
+        """Build every profile as `build_in_steps`, without pauses."""
         return at_once(self.build_in_steps(configuration, own, registry))
 
     def build_in_steps(
@@ -117,14 +117,14 @@ class Parts(Shared):
         own: Callable[[str], Capabilities],
         registry: Registry | None = None,
     ) -> Generator[None, None, dict[str, Framework]]:
-        """Build every profile of a configuration, plugins included; nothing is in force by that.
+        """Build every profile of a configuration, plugins included, without activating it.
 
-        Each step takes a few milliseconds at most, but for plugins that take longer.
+        Each step takes a few milliseconds at most, except for the steps of slow plugins.
 
         Args:
-            configuration: which.
-            own: schedulerName -> the capabilities that are not the same everywhere.
-            registry: has what was imported already; a new one if not given.
+            configuration: the configuration.
+            own: schedulerName -> the capabilities that differ between commands.
+            registry: holds what was already imported; by default a new one.
 
         Raises:
             ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -136,11 +136,11 @@ class Parts(Shared):
         )
 
     def registry(self) -> Registry:
-        """Return a new one: a registry keeps what it has read, and a plugin file may be another by now."""
+        """Return a new registry: a registry keeps the code it has read, and a plugin file may have changed."""
         return Registry(self._in_tree, self.guests)
 
     def capabilities(self) -> Capabilities:
-        """Return what plugins may ask for that is the same for all."""
+        """Return the capabilities of plugins that are the same in every command."""
         return {
             ClaimMetrics: self.observer,
             Clock: self.steps.clock,
@@ -169,7 +169,7 @@ class Parts(Shared):
         bound_pods: Iterable[PodInfo] = (),
         others: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Take a cluster in that is known as a whole; `others` is kind -> `namespace/name` -> object."""
+        """Add the objects of a known cluster; `others` is kind -> `namespace/name` -> object."""
         for kind in needs.kinds:
             self.cache.table.watch_kind(kind).update(others.get(kind, {}))
         for node in nodes:
@@ -178,7 +178,7 @@ class Parts(Shared):
             self.cache.add_pod(trimmed(pod, needs))
 
     def configure(self, settings: KubeSchedulerConfiguration) -> None:
-        """Let pods and nodes wait as long as a configuration says, and judge every pod of the queue anew."""
+        """Apply a configuration's times for pods and nodes, and evaluate every pod of the queue again."""
         self.budget.seconds = settings.attempt_budget.seconds
         self.budget.forget()
         self.queue.reload(
@@ -191,22 +191,22 @@ class Parts(Shared):
         )
 
     def object_handler(self, kind: str) -> ObjectHandler:
-        """Return who takes objects of a kind in that plugins need; from then on it is kept.
+        """Return the handler of objects of a kind; the kind is kept from then on.
 
         Raises:
-            ValueError: no kind is written like that.
+            ValueError: the kind has another format.
         """
         return ObjectHandler(self, kind, resource_of(kind)[1])
 
 
 class Cycles:
-    """What places the pods of a queue: from the decision to the Binding, and what may go wrong on the way.
+    """Schedules the pods of a queue: from the decision to the Binding, with the handling of failures.
 
     Args:
-        recorders: who records the events of each profile.
+        recorders: the event recorder of each profile.
         reader: reads a pod past every cache.
-        is_leading: whether anything may be written now.
-        tasks: for preemptions.
+        is_leading: whether writes are allowed now.
+        tasks: runs preemptions.
         random: breaks ties between nodes.
     """
 
@@ -278,7 +278,7 @@ class Cycles:
 
 
 def limited(requests: Requests, settings: ClientConnection) -> Requests:
-    """Return requests at no higher rate than is set, if one is."""
+    """Return requests limited to the configured rate, if there is one."""
     if settings.qps <= 0:
         return requests
     return RateLimitedRequests(requests, qps=settings.qps, burst=settings.burst or math.ceil(settings.qps))

@@ -1,11 +1,11 @@
-"""Which pod an attempt is at, in a file that outlives the process: whatever ended it, the next start finds the pod.
+"""Records the pod of the current attempt in a file, so that the next process finds it however this one ended.
 
-A note is one write into blocks that the file has already. The kernel keeps it whether the process ended by SIGKILL for want
-of memory, a crash in C, or a probe that failed since something did not come back. Who starts next puts the pod aside, as one
-whose attempt went over its budget: in the pod's condition, which whoever leads by then reads.
+A record is one write into existing blocks of the file. The kernel keeps it whether the process ended by SIGKILL for lack
+of memory, a crash in C, or a failed liveness probe. The next process quarantines the pod as one whose attempt exceeded
+its budget. The quarantine is in the pod's condition, which the next leader reads.
 
-The file is not mapped into memory: a mapped page that a full, truncated or broken file system cannot provide ends the process
-with SIGBUS, where a write fails with an error.
+The file is not mapped into memory: if a full, truncated or broken file system cannot provide a mapped page, the process
+ends with SIGBUS, while a write fails with an error.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BYTES: Final = 1024
-"""Names and UIDs are shorter by far."""
+"""Names and UIDs are much shorter."""
 _LENGTH_BYTES: Final = 2
 _NOTHING: Final = bytes(_LENGTH_BYTES)
-# Not `os.pwrite`, which gives up the interpreter's lock: while another thread computes, it comes back only after that
-# thread's 5 ms, twice for each attempt. This takes a microsecond and keeps the lock.
+# Not `os.pwrite`, which releases the interpreter's lock: while another thread computes, it returns only after that
+# thread's 5 ms, twice for each attempt. This call takes a microsecond and keeps the lock.
 _write_at: Final = ctypes.PyDLL(None).pwrite
 _write_at.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_long]
 _write_at.restype = ctypes.c_ssize_t
 
 
 class Noted(NamedTuple):
-    """The pod that an attempt was at when the process ended."""
+    """The pod whose attempt was running when the process ended."""
 
     uid: str
     namespace: str
@@ -56,17 +56,17 @@ class Noted(NamedTuple):
 
 
 class AttemptNote:
-    """One file, open for as long as the process lives.
+    """One file, open as long as the process runs.
 
     Args:
-        path: of the file, made if it is not there.
+        path: path of the file; created if absent.
 
     Attributes:
-        found: what the process before left in it.
-        is_kept: whether the file has the last note. What cannot be written is logged once, and tried again with the next.
+        found: the record that the previous process left.
+        is_kept: whether the file has the last record. A failed write is logged once, and repeated with the next record.
 
     Raises:
-        OSError: it cannot be made, has no room on its file system, or is no regular file.
+        OSError: the file cannot be created, its file system is full, or it is not a regular file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -74,7 +74,7 @@ class AttemptNote:
         self._file = open_regular(path, os.O_RDWR | os.O_CREAT)
         try:
             content = os.pread(self._file, _BYTES, 0)
-            # Written once as a whole, so that the file has its blocks and later notes need no room.
+            # Written once as a whole, so that the file has its blocks and later records need no space.
             _write_all(self._file, content.ljust(_BYTES, b"\0"))
         except OSError:
             os.close(self._file)
@@ -83,7 +83,7 @@ class AttemptNote:
         self.is_kept = True
 
     def write(self, pod: PodInfo | None) -> None:
-        """Note which pod an attempt is at from now on; None for none."""
+        """Record the pod of the current attempt; None for none."""
         if pod is None:
             self._put(_NOTHING)
             return
@@ -95,11 +95,11 @@ class AttemptNote:
             self.is_kept = True
             return
         try:
-            _write_all(self._file, record)  # which says what is wrong
+            _write_all(self._file, record)  # which raises the error
         except OSError as error:
             if self.is_kept:
                 fields = {"file": str(self._path), "error": str(error)}
-                logger.warning("Which pod an attempt is at cannot be noted for a restart", extra=fields)
+                logger.warning("The pod of an attempt cannot be recorded for a restart", extra=fields)
             self.is_kept = False
 
 
@@ -116,7 +116,7 @@ def _read(content: bytes) -> Noted | None:
 
 
 async def put_aside(noted: Noted, requests: Requests, clock: Clock) -> None:
-    """Say of a pod that the process before ended at it, if it still waits; that this is refused is no more than a pity."""
+    """Quarantine the pod of the previous process's last attempt, if it still waits; errors are only logged."""
     fields: dict[str, object] = {"pod": f"{noted.namespace}/{noted.name}"}
     try:
         answer = await requests.send(Request("GET", PODS.path(noted.namespace, noted.name)))
@@ -132,8 +132,8 @@ async def put_aside(noted: Noted, requests: Requests, clock: Clock) -> None:
     except (ApiError, ObjectError) as error:
         if not isinstance(error, ApiError) or error.status not in {404, 409}:
             logger.warning(
-                "The pod that the process before ended at is not put aside",
+                "The pod of the previous process's last attempt is not quarantined",
                 extra={**fields, "error": str(error)},
             )
         return
-    logger.warning("The process before ended in the middle of an attempt", extra={**fields, "told": told})
+    logger.warning("The previous process ended during an attempt", extra={**fields, "told": told})

@@ -1,4 +1,4 @@
-"""What fulfils those capabilities of plugins that are the same in every scheduler, or where none is at work."""
+"""Implementations of the plugin capabilities that are the same in every scheduler, or that need no API server."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ logger = logging.getLogger(__name__)
 
 
 class LoopSleep:
-    """Waits on the loop."""
+    """Sleeps on the event loop."""
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
 class LoopTurns:
-    """Lets tasks of the loop take turns."""
+    """Keyed locks of the event loop."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -52,12 +52,12 @@ class LoopTurns:
 
 
 class SliceLimit:
-    """Fulfils `TurnLimit`.
+    """Implements `TurnLimit`.
 
     Args:
-        clock: measures.
-        steps: are told what was measured.
-        slice_seconds: how long one call may take.
+        clock: measures time.
+        steps: the replay hooks; they record the measured results.
+        slice_seconds: the longest time of one call.
     """
 
     def __init__(self, clock: Clock, steps: Steps, slice_seconds: float) -> None:
@@ -121,7 +121,7 @@ class ApiWrites:
 
 
 class TableObjects:
-    """The objects that are kept for plugins, as all of them see them."""
+    """The objects kept for plugins, in the view that all plugins share."""
 
     def __init__(self, table: ClusterTable) -> None:
         self._table = table
@@ -140,11 +140,11 @@ class TableObjects:
 
 
 class TasksInBackground:
-    """Carries work on in tasks of the daemon; what fails is logged and ends nothing.
+    """Runs work in tasks of the daemon; a failure is logged and ends nothing else.
 
     Args:
-        steps: are told of each time one goes on.
-        tasks: where they run; they are cancelled when it ends, but for those that `drain` waited for.
+        steps: the replay hooks; notified of each resumption.
+        tasks: where the work runs; it is cancelled at the end, except work that `drain` waited for.
     """
 
     def __init__(self, tasks: Tasks, steps: Steps = UNHEARD) -> None:
@@ -158,7 +158,7 @@ class TasksInBackground:
         task.add_done_callback(self._running.discard)
 
     async def drain(self, seconds: float) -> None:
-        """Wait until all work is done, but not for ever."""
+        """Wait until all work is done, but no longer than the given time."""
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
 
@@ -166,18 +166,18 @@ class TasksInBackground:
         try:
             await work
         except ApiError as error:
-            logger.warning("Work in the background failed", extra={"work": name, "error": str(error)})
+            logger.warning("Background work failed", extra={"work": name, "error": str(error)})
         except BaseException as error:
             if ends_others(error) or isinstance(error, Exception):
-                logger.exception("Work in the background failed", extra={"work": name})
+                logger.exception("Background work failed", extra={"work": name})
             else:
                 raise
 
 
 class NoApiServer:
-    """Fulfils what takes an API server where there is none.
+    """Replaces all capabilities that need an API server where there is none.
 
-    PodBinder, ApiGet, ApiWrite, Background, PodEvents and what the cycles write.
+    PodBinder, ApiGet, ApiWrite, Background, PodEvents and the writes of the cycles.
     """
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:

@@ -1,7 +1,7 @@
-"""Follows a configuration file, and the files it names: plugins, and a policy.
+"""Watches a configuration file, and the files it names: plugins, and a policy.
 
-Their state is asked for every two seconds: a ConfigMap that is mounted changes once a minute at best, by a symbolic
-link that is swapped, and notifications of the kernel neither follow links nor cross network file systems.
+The files are polled every two seconds: a mounted ConfigMap changes once a minute at most, by the exchange of a symbolic
+link, and the kernel's file notifications neither follow links nor cross network file systems.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 2.0
 
-# per file: when it was written, its size and its number; None without it
+# per file: modification time, size and inode number; None if the file is absent
 _State = list[tuple[int, int, int] | None]
 
 
 class ConfigFile:
-    """One file.
+    """One configuration file.
 
     Args:
-        path: of the configuration.
+        path: path of the configuration.
         policies: texts of policies in ConfigMaps; read once, at the start.
 
     Attributes:
-        digest: of the version that was read last, plugin files included.
+        digest: digest of the version that was read last, plugin files included.
     """
 
     def __init__(self, path: Path, policies: Mapping[PolicyConfigMap, str] = NO_POLICIES) -> None:
@@ -51,7 +51,7 @@ class ConfigFile:
         self.digest = b""
 
     def load(self) -> Configuration:
-        """Read it, and know from now on what it names.
+        """Read the configuration, and remember the files that it names.
 
         Raises:
             ConfigurationError: as `configuration.load`.
@@ -69,27 +69,27 @@ class ConfigFile:
         return configuration
 
     def unread(self) -> None:
-        """Have what is there offered, though it was read already: it was not taken."""
+        """Offer the current version again although it was read already, because it was not accepted."""
         self._state, self.digest = [], b""
 
     async def follow(self, offer: Callable[[Offer], None], about: ObjectReference) -> NoReturn:
-        """Offer every version that differs from the one before, until cancelled.
+        """Offer every version that differs from the version before, until cancelled.
 
-        Events are `about` another object: a file is none.
+        A file is not an object of the API, so events are `about` another object.
         """
         last = self._state
         doing = f"looking at {self._path}"
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            # A file system may take any time, and is asked again only when it has answered.
+            # A file system may take any time; the next poll begins only after its answer.
             last, made = await in_a_thread(partial(self._look, last, about), doing, gives_up=False)
             if made is not None:
                 offer(made)
 
     def _look(self, last: _State, about: ObjectReference) -> tuple[_State, Offer | None]:
-        """Return the state of the files, and what they say if that is new and they rest."""
+        """Return the state of the files, and an offer if their content is new and no longer changes."""
         state, before = self._states(), self.digest
-        # What differs from look to look is still being written.
+        # Files that differ between two polls are still being written.
         if state == self._state or state != last:
             return state, None
         made = self._offer(about)
@@ -111,7 +111,7 @@ class ConfigFile:
 
 
 def lease_of(election: LeaderElection) -> ObjectReference:
-    """Return the lease, which stands for the scheduler where it has no other object."""
+    """Return the lease, the object of events if the scheduler has no other object."""
     return ObjectReference(
         kind="Lease",
         namespace=election.resource_namespace,
@@ -122,15 +122,15 @@ def lease_of(election: LeaderElection) -> ObjectReference:
 
 def _state_of(path: Path) -> tuple[int, int, int] | None:
     try:
-        status = path.stat()  # of what a link leads to
-    except (OSError, ValueError):  # the second of a name that no file can have
+        status = path.stat()  # follows links
+    except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _content(path: Path) -> tuple[bytes, OSError | None]:
-    """Return what a file holds, and why it cannot be read; then the words for that stand for what it holds."""
+    """Return a file's content and None, or the error text and the error; the text then stands in for the content."""
     try:
         return read_regular(path, MOST_BYTES), None
-    except (OSError, ValueError) as error:  # the second of a name that no file can have
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         return str(error).encode(), error if isinstance(error, OSError) else OSError(str(error))

@@ -1,4 +1,4 @@
-"""A configuration that is kept in a ConfigMap, with the plugin files beside it; and a policy that is."""
+"""A configuration in a ConfigMap, with the plugin files beside it; and a policy in a ConfigMap."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLUGIN_FILE = ".py"
 
 
 class ConfigMapKey(NamedTuple):
-    """Where in which ConfigMap the configuration is; no key means the only one that is no plugin file."""
+    """The ConfigMap and the key of a configuration; without a key, the only one that is not a plugin file."""
 
     namespace: str
     name: str
@@ -38,10 +38,10 @@ class ConfigMapKey(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `namespace/name` or `namespace/name:key`.
+        """Parse `namespace/name` or `namespace/name:key`.
 
         Raises:
-            ValueError: it is neither.
+            ValueError: the text has another format.
         """
         where, _, key = text.partition(":")
         namespace, _, name = where.partition("/")
@@ -54,7 +54,7 @@ class ConfigMapKey(NamedTuple):
 
     @property
     def source(self) -> str:
-        """For messages."""
+        """The name in messages."""
         return f"ConfigMap {self.namespace}/{self.name}"
 
 
@@ -62,12 +62,12 @@ class ConfigMapSource:
     """Turns versions of a ConfigMap into configurations.
 
     Args:
-        where: which, and which key.
-        folder: where its plugin files are put, since Python reads files.
+        where: the ConfigMap and its key.
+        folder: directory for its plugin files, since Python imports files.
         policies: texts of policies in other ConfigMaps; read once, at the start.
 
     Attributes:
-        digest: of the version that was offered last, plugin files included; empty after a deletion.
+        digest: digest of the version that was offered last, plugin files included; empty after a deletion.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ConfigMapSource:
         self._folder = folder
 
     def offer(self, config_map: ConfigMap | None) -> Offer | None:
-        """Return what a version, or the deletion, means; None if it says nothing new."""
+        """Return the offer for a version or for the deletion (None); None if nothing is new."""
         digest = b"" if config_map is None else self._digest_of(config_map)
         if digest == self.digest:
             return None
@@ -97,23 +97,23 @@ class ConfigMapSource:
         return Offer(self.where.source, about, digest, lambda: self._read(config_map))
 
     def first(self, config_map: ConfigMap) -> Configuration:
-        """Return the configuration to begin with.
+        """Return the initial configuration.
 
         Raises:
-            ConfigurationError: there is none, or everything that is wrong with it.
+            ConfigurationError: there is none, or it is invalid; contains all errors.
         """
         self.digest = self._digest_of(config_map)
         return self._read(config_map)
 
     def unread(self) -> None:
-        """Have the next version offered, the one that was read first too: it was not taken."""
+        """Offer the next version even if it was read already, because it was not accepted."""
         self.digest = b""
 
     def unpacked(self, config_map: ConfigMap) -> tuple[str, str]:
-        """Put its plugin files into the folder; return the configuration's text, and what messages call it.
+        """Write the plugin files into the directory; return the configuration's text and its name in messages.
 
         Raises:
-            ConfigurationError: there is none, or its plugin files cannot be written.
+            ConfigurationError: there is none, or the plugin files cannot be written.
         """
         key = self._key_of(config_map)
         try:
@@ -121,7 +121,7 @@ class ConfigMapSource:
             for old in self._folder.glob(f"*{_PLUGIN_FILE}"):
                 old.unlink()
             for name, text in config_map.data.items():
-                if name.endswith(_PLUGIN_FILE) and "/" not in name:  # which no API server stores
+                if name.endswith(_PLUGIN_FILE) and "/" not in name:  # no API server stores such a key
                     (self._folder / name).write_text(text, encoding="utf-8")
         except OSError as error:
             problem = f"its plugin files cannot be written into {self._folder}: {error.strerror or error}"
@@ -144,7 +144,7 @@ class ConfigMapSource:
         return keys[0]
 
     def _digest_of(self, config_map: ConfigMap) -> bytes:
-        # Which keys there are counts as well: perhaps the one that is wanted is not.
+        # The set of keys counts as well: the requested key may be missing.
         named = sorted((name, text.encode()) for name, text in config_map.data.items())
         return digest_of(b"", named)
 
@@ -153,11 +153,11 @@ class ConfigMapSource:
 
 
 async def read_config_map(connection: Requests, where: ConfigMapKey) -> ConfigMap:
-    """Ask for a ConfigMap.
+    """Read a ConfigMap from the API server.
 
     Raises:
-        ConfigurationError: it is not there, or may not be read.
-        ApiError: the API server cannot be asked at present.
+        ConfigurationError: it does not exist, or access is denied.
+        ApiError: the API server cannot be reached at present.
     """
     try:
         answer = await connection.send(Request("GET", CONFIG_MAPS.path(where.namespace, where.name)))
@@ -178,16 +178,16 @@ async def with_policies(
     policies: MutableMapping[PolicyConfigMap, str],
     connecting: Callable[[str], AbstractAsyncContextManager[Requests]],
 ) -> Configuration:
-    """Read a configuration, and the policy first if it is in a ConfigMap.
+    """Read a configuration, after its policy if that is in a ConfigMap.
 
     Args:
-        read: gives the configuration, by what is in `policies`.
-        policies: takes the policy.
+        read: returns the configuration, using the contents of `policies`.
+        policies: receives the policy.
         connecting: opens a connection, by the kubeconfig that the configuration names, "" without one.
 
     Raises:
-        ConfigurationError: everything that is wrong with it, or the policy is not there.
-        ApiError: the API server cannot be asked at present.
+        ConfigurationError: the configuration is invalid, or the policy does not exist; contains all errors.
+        ApiError: the API server cannot be reached at present.
         TookTooLongError: a file cannot be read in time.
     """
     doing = "reading the configuration"

@@ -66,7 +66,7 @@ class _Kind(NamedTuple):
 
     Attributes:
         plugins: the plugins that could requeue them.
-        alike: functions that return all that the hints of these plugins read of a pod; None if one has none.
+        alike: all that is read of the pod by hints of its rejectors; None if it is unknown for one of them.
     """
 
     plugins: frozenset[str]

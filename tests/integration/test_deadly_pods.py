@@ -61,7 +61,7 @@ def test_a_pod_that_ends_the_process_is_put_aside_by_who_starts_next_and_known_t
             async with running(kubeconfig, tmp_path / "log", *mine) as run:
                 assert await it.place("after")
                 assert told(it) == TOLD
-                assert run.said("The process before ended in the middle of an attempt")
+                assert run.said("The previous process ended during an attempt")
                 assert await end(run) == 0
             async with running(kubeconfig, tmp_path / "log", *another) as run:
                 assert await it.place("led-by-another")

@@ -1,1 +1,1 @@
-"""Whether what the daemon knows is what there is: it is compared with the API server and with what it is made of."""
+"""Compares the daemon's cache and queue with the API server, and derived data with their sources."""

@@ -1,9 +1,10 @@
-"""Compares what the daemon knows with what there is: now and then, at a signal, and when somebody asks.
+"""Compares the daemon's state with the cluster: periodically, at a signal, and on request.
 
-It is also looked when the API server was away: what was answered before may never have been shown, and a server that was
-restored from a backup knows nothing of it. Everything is looked at twice, and only what is found both times, word for word, is said to differ: the cluster goes on
-changing between an answer of the API server and the watch. Then it is put right: what the watch has missed by listing the
-kind anew, what follows from that by following it again, and what is merely kept by forgetting it.
+A check also follows an outage of the API server: the result of a write may never have been watched, and a server that
+was restored from a backup has lost it. The cluster changes between the API server's answer and the watch, so every
+object is compared twice, and a difference is reported only if both comparisons find exactly the same. Then it is
+repaired: a missed watch event by listing the kind again, derived state by deriving it again, and a cached result by
+dropping it.
 """
 
 from __future__ import annotations
@@ -33,31 +34,30 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 600.0
-"""How often it is looked without being asked; half as much again at most, so that replicas do not ask all at once.
-
-The versions of 30,000 pods cost the API server a fraction of a list, and a mistake that nobody has noticed for ten minutes
-is seldom one of seconds."""
+"""The interval of checks without a request; lengthened by up to half at random, so that replicas do not check at once.
+The versions of 30,000 pods cost the API server a fraction of a list, and an error that stays unnoticed for ten minutes
+is seldom urgent."""
 SECOND_LOOK_SECONDS = 2.0
-"""How long a watch may take to show what a list has shown."""
+"""The longest time until the watch has shown a change that a list has shown."""
 SETTLE_SECONDS = 3.0
-"""How long after an outage it is looked: until then the watches go on, or have listed anew."""
+"""The time between the end of an outage and the check: by then the watches continue, or have listed again."""
 _SHOWN = 20
 
 MENDED = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "CacheMended")
-"""What was wrong may have kept any pod from being placed, and nothing else would wake it."""
+"""The error may have kept any pod from being scheduled, and no other event would requeue it."""
 RESTORED = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ClusterRestored")
-"""What pods were told is as lost as what they waited for."""
+"""The restored cluster has lost the results of pods and the events that they waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check came to.
+    """The result of a check.
 
     Attributes:
-        findings: what differs; nothing, if all is well.
-        compared: kind -> how many objects the API server has of it.
+        findings: the differences; empty if there are none.
+        compared: kind -> number of objects of the kind in the API server.
         unread: kind -> why it could not be compared with the API server.
-        is_mended: whether what was found was put right.
+        is_mended: whether the differences were repaired.
     """
 
     findings: Sequence[Finding] = ()
@@ -67,7 +67,7 @@ class Report:
 
     @property
     def result(self) -> str:
-        """In one word, as metrics have it."""
+        """The result as metrics name it."""
         return "drift" if self.findings else "failed" if self.unread else "clean"
 
 
@@ -75,7 +75,7 @@ class ConsistencyChecker:
     """Checks one daemon.
 
     Args:
-        random: when it is looked, and at whose verdicts.
+        random: chooses the times of checks, and the pods that are evaluated again.
     """
 
     def __init__(
@@ -92,21 +92,21 @@ class ConsistencyChecker:
         metrics.may_find(what.value for what in What)
 
     def ask(self) -> None:
-        """Have it checked and the cache and the queue written to the log, soon."""
+        """Request a check soon, and a dump of the cache and the queue to the log."""
         self._is_dump_wanted = True
         self._asked.set()
 
     def look_soon(self) -> None:
-        """Have it checked when the watches have settled."""
+        """Request a check after the watches have settled."""
         asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._asked.set)
 
     def look_soon_and_wake(self) -> None:
-        """Have it checked when the watches have settled, and all pods that wait tried again, for the cluster is another."""
+        """Request a check after the watches have settled, and requeue all waiting pods, because the cluster was restored."""
         self._is_restored = True
         self.look_soon()
 
     async def run(self) -> NoReturn:
-        """Check now and then, and when asked to, until cancelled."""
+        """Check periodically and on request, until cancelled."""
         await self._watches.wait_synced()
         while True:
             try:
@@ -126,11 +126,11 @@ class ConsistencyChecker:
                     logger.info("Cache was compared", extra={"result": report.result, **report.compared})
                     await log_dump(self._parts)
             except Exception:
-                # A mistake of ours here must not end the scheduler it looks after.
+                # A bug of the checker must not end the scheduler.
                 logger.exception("Cache could not be compared")
 
     async def check(self, *, mend: bool) -> Report:
-        """Compare, and put right what differs unless it is only to be told; one check at a time."""
+        """Compare, and repair the differences if `mend` is set; one check at a time."""
         async with self._checking:
             report = await self._check(mend=mend)
         if mend:
@@ -145,7 +145,7 @@ class ConsistencyChecker:
         if not server.findings and not state:
             return Report((), server.compared, server.unread)
         await asyncio.sleep(SECOND_LOOK_SECONDS)
-        # Of all kinds again: whether a pod is bound is to be known before anything is said of its room.
+        # All kinds again: whether a pod is bound must be known before its capacity is evaluated.
         again = await look_at_server(list(self._watches))
         missed = [finding for finding in again.findings if finding in server.findings]
         unclear = _Unclear(again)
@@ -166,12 +166,12 @@ class ConsistencyChecker:
         found_before: Collection[Finding] | None = None,
         mend: bool = False,
     ) -> list[Finding]:
-        """Look at everything that follows from what the watches have shown.
+        """Compare everything that derives from the watches.
 
         Args:
-            unclear: as of `StateLook.steps`.
-            found_before: nothing else is said to be found.
-            mend: put right what is found, each thing in the turn of the loop in which it was.
+            unclear: as for `StateLook.steps`.
+            found_before: if given, only findings in it are reported.
+            mend: repair each finding within the same time slice in which it was found.
         """
         findings: list[Finding] = []
         work = 0
@@ -191,7 +191,7 @@ class ConsistencyChecker:
 
     def _tell(self, report: Report) -> None:
         if report.unread:
-            logger.warning("Cache could not be compared in all", extra={"unread": dict(report.unread)})
+            logger.warning("Cache could not be compared completely", extra={"unread": dict(report.unread)})
         if not report.findings:
             return
         for fields in _mismatch(report.findings):
@@ -208,7 +208,7 @@ class ConsistencyChecker:
 
 
 class _Unclear:
-    """The objects of which it is not known what they are: all of a kind if it could not be read."""
+    """The objects of unknown state: the given ones, and all of a kind that could not be read."""
 
     def __init__(self, look: ServerLook) -> None:
         self._keys = {finding.key for finding in look.findings}
@@ -219,7 +219,7 @@ class _Unclear:
 
 
 def _mismatch(findings: Sequence[Finding]) -> list[dict[str, list[str]]]:
-    """Return what kube-scheduler logs of nodes and pods that are missing, or here without being there.
+    """Return the log fields of kube-scheduler for missed and redundant nodes and pods.
 
     Source:
         kube-scheduler v1.36, backend/cache/debugger/comparer.go, Compare.

@@ -1,4 +1,4 @@
-"""The cache and the queue in writing, for who looks for a mistake.
+"""A dump of the cache and the queue as text, for debugging.
 
 Source:
     kube-scheduler v1.36, backend/cache/debugger/dumper.go.
@@ -31,7 +31,7 @@ _OWN_FIELDS = {
 
 
 def nodes(parts: Parts) -> Iterator[dict[str, Any]]:
-    """Yield what the cache has of each node, also of those that are gone while their pods are not."""
+    """Yield the cached data of each node, including deleted nodes that still have pods."""
     table = parts.cache.table
     for name in [node.name for node in table.nodes]:
         row = table.row_of(name)
@@ -54,7 +54,7 @@ def nodes(parts: Parts) -> Iterator[dict[str, Any]]:
 
 
 def pending(parts: Parts) -> Iterator[dict[str, Any]]:
-    """Yield what the queue has of each pod, and where."""
+    """Yield each pod of the queue with its place."""
     for queued in list(parts.queue.pods()):
         place = parts.queue.place_of(queued.pod.uid)
         if place is not Place.OUTSIDE:
@@ -62,14 +62,14 @@ def pending(parts: Parts) -> Iterator[dict[str, Any]]:
 
 
 def summary(parts: Parts) -> str:
-    """Return how many pods the queue has, in kube-scheduler's words; those in flight are in none of its parts."""
+    """Return the number of pods in the queue, in kube-scheduler's format; pods in flight are in none of its parts."""
     count = parts.queue.count
     waiting = count(Place.UNSCHEDULABLE) + count(Place.GATED)
     return f"activeQ:{count(Place.ACTIVE)}; backoffQ:{count(Place.BACKOFF)}; unschedulablePods:{waiting}"
 
 
 async def log_dump(parts: Parts) -> None:
-    """Write all of it to the log: a line a node, and a line for some pods of the queue."""
+    """Log the dump: one line for each node, and one line for each batch of queued pods."""
     for number, node in enumerate(nodes(parts)):
         logger.info("Dump of cached NodeInfo", extra={"nodes": node_text(node)})
         if number % _PODS_AT_A_TIME == 0:
@@ -83,7 +83,7 @@ async def log_dump(parts: Parts) -> None:
 
 
 def node_text(node: Mapping[str, Any]) -> str:
-    """Return a node of `nodes` as kube-scheduler prints it."""
+    """Return a node of `nodes` in kube-scheduler's format."""
     text = (
         f"Node name: {node['name']}\nDeleted: {str(node['deleted']).lower()}\n"
         f"Requested Resources: {_resources(node['requested'])}\nAllocatable Resources:{_resources(node['allocatable'])}\n"
@@ -96,7 +96,7 @@ def node_text(node: Mapping[str, Any]) -> str:
 
 
 def pod_text(pod: Mapping[str, Any]) -> str:
-    """Return a pod as kube-scheduler prints it, and after that what we know besides."""
+    """Return a pod in kube-scheduler's format, followed by this scheduler's own fields."""
     text = (
         f"name: {pod['name']}, namespace: {pod['namespace']}, uid: {pod['uid']}, phase: {pod['phase']}, "
         f"nominated node: {pod['nominatedNode']}"
@@ -128,7 +128,7 @@ def _pod(pod: PodInfo) -> dict[str, Any]:
 
 
 def _resources(amounts: Mapping[str, int]) -> str:
-    """Return amounts as Go prints a Resource."""
+    """Return amounts in the format of a Resource in Go."""
     own = " ".join(f"{go}:{amounts.get(name, 0)}" for name, go in _OWN_FIELDS.items())
     scalar = " ".join(f"{name}:{amounts[name]}" for name in sorted(amounts) if name not in _OWN_FIELDS)
     return f"&{{{own} ScalarResources:map[{scalar}]}}"

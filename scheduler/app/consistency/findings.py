@@ -1,4 +1,4 @@
-"""Something that is not as it must be, and how it is put right."""
+"""A difference found by a check, and its repair."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ if TYPE_CHECKING:
 
 
 class What(Enum):
-    """What differs; the values are the words of a metric."""
+    """The kind of a difference; the values are labels of a metric."""
 
     WATCHED = "watched"
-    """What the watch has shown of an object is not what the API server says."""
+    """The watch has shown another version of an object than the API server has."""
     NODE = "node"
-    """A node of the cache is not as the watch has shown it."""
+    """A node of the cache differs from the watched node."""
     POD = "pod"
-    """A pod on a node is not counted there as the watch has shown it, or is counted and gone."""
+    """A pod is not counted on its node as watched, or is counted although it is deleted."""
     OBJECT = "object"
-    """An object that plugins read is not as the watch has shown it."""
+    """An object that plugins read differs from the watched object."""
     ASSUMED = "assumed"
-    """A pod holds room though nobody is binding it and it is not bound."""
+    """A pod uses capacity although it is not bound and no binding is in progress."""
     PENDING = "pending"
-    """A pod that is ours to place is nowhere: neither in the queue, nor in a cycle, nor being bound."""
+    """A pod of this scheduler is neither in the queue, nor in a cycle, nor being bound."""
     QUEUED = "queued"
-    """A pod is in the queue that is not to be placed."""
+    """The queue contains a pod that must not be scheduled."""
     NOMINATED = "nominated"
-    """Room is kept for a pod that waits for none."""
+    """Capacity is kept for a pod that does not wait."""
     PAUSE = "pause"
-    """A node rests that is not there."""
+    """A deleted node is paused."""
     COLUMN = "column"
-    """A column says something else than the node and its pods."""
+    """A column differs from the node and its pods."""
     VERDICT = "verdict"
-    """What is kept of a decision is not what is decided anew."""
+    """A cached result differs from a new evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that differs. Equal to another when it says the same of the same thing.
+    """A difference. Two findings are equal if they have the same kind, key and problem.
 
     Attributes:
-        what: what it is.
-        key: of which object: `namespace/name`, or a name; for what the watch has shown with the kind before it.
-        problem: in words that are the same as long as it is the same.
-        mend: puts it right; to be called in the turn of the loop in which it was found. None where that takes longer.
+        what: the kind.
+        key: `namespace/name` or a name of the object; for watched objects after the kind.
+        problem: a description that stays the same as long as the difference does.
+        mend: repairs it; must be called in the time slice in which it was found. None if the repair takes longer.
     """
 
     what: What

@@ -1,4 +1,4 @@
-"""/debug/cache: what a check finds, and what the cache and the queue hold."""
+"""/debug/cache: the findings of a check, and the contents of the cache and the queue."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MOST_SHOWN = 1000
 
 
 def cache_page(checker: ConsistencyChecker, parts: Parts, *, may_mend: bool) -> Page:
-    """Return the page: GET compares and tells; POST, where it may, puts right as well.
+    """Return the endpoint: GET compares and reports; POST, if allowed, also repairs.
 
-    In JSON, or as kube-scheduler prints it with `?output=text`.
+    The output is JSON, or kube-scheduler's text format with `?output=text`.
     """
 
     async def answer(request: Request) -> Answer:

@@ -1,4 +1,4 @@
-"""Pods in the cache, the queue and the nominator, beside what the watch has shown of them; and how each is put right."""
+"""Compares pods in the cache, the queue and the nominator with the watched pods, and repairs differences."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
 
 class PodLook:
-    """Looks at one pod at a time.
+    """Compares one pod at a time.
 
     Attributes:
-        unclear: the resource and the key of objects of which the API server says something else than the watch: a binding
-            may know better than the watch that pods are bound or gone, so nothing is said of where they wait, or of room
-            that they hold.
+        unclear: resource and key of objects for which the API server and the watch differ. A binding may know before the
+            watch that a pod is bound or deleted, so their place in the queue and their capacity are not compared.
     """
 
     def __init__(self, parts: Parts, cycles: Cycles, watches: Watches) -> None:
@@ -34,7 +33,7 @@ class PodLook:
         self.unclear: Container[str] = ()
 
     def shown(self, key: str) -> Sequence[Finding]:
-        """A pod that the watch has shown is counted where it is, or waits where it can be found."""
+        """Check that a watched pod is counted on its node, or waits in a place of the queue."""
         pod = self._parts.pods.get(key)
         if pod is None or pod.is_terminal:
             return ()
@@ -76,7 +75,7 @@ class PodLook:
         return (finding,)
 
     def counted(self, uid: str) -> Sequence[Finding]:
-        """A pod that is counted is there, and counted where it says."""
+        """Check that a counted pod exists, and is counted on the node that it names."""
         cache = self._parts.cache
         pod = cache.pod(uid)
         if pod is None:
@@ -94,11 +93,11 @@ class PodLook:
         if shown is not None and shown.uid == uid:
             return ()
         if self._in_hand(uid):
-            return ()  # who carries the choice out takes it back
+            return ()  # the binding cycle removes it
         return (Finding(What.POD, pod.key, f"{uid} is counted and is no more", self._taking_out(pod)),)
 
     def queued(self, uid: str) -> Sequence[Finding]:
-        """A pod of the queue is one that waits for us."""
+        """Check that a queued pod waits for this scheduler."""
         queue = self._parts.queue
         queued = queue.get(uid)
         if queued is None or (queue.place_of(uid) is Place.IN_FLIGHT and self._in_hand(uid)):

@@ -1,4 +1,4 @@
-"""What the watches have shown, beside what the API server says there is."""
+"""Compares the watched objects with those in the API server."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ServerLook:
-    """One look at the versions of everything that is watched.
+    """The result of one comparison of all watched versions.
 
     Attributes:
-        findings: what differed when the answer was there; what has just changed may be among them.
-        of: each finding -> who reads that kind.
-        compared: kind -> how many objects the API server has of it.
+        findings: the differences at the time of the answer, possibly including very recent changes.
+        of: finding -> reflector of that kind.
+        compared: kind -> number of objects of the kind in the API server.
         unread: kind -> why it could not be compared.
     """
 
@@ -37,7 +37,7 @@ class ServerLook:
 
 
 async def look_at_server(reflectors: Iterable[Reflector[Any]]) -> ServerLook:
-    """Compare each kind, one after another; one that is being listed at present is left out, it will be right soon."""
+    """Compare each kind, one after another; skip a kind that is being listed, which corrects it anyway."""
     look = ServerLook()
     for reflector in reflectors:
         kind = str(reflector.resource)

@@ -1,6 +1,6 @@
-"""The cache, the queue and all that is derived, beside what the watches have shown; and how each is put right.
+"""Compares the cache, the queue and all derived data with the watched objects, and repairs differences.
 
-One object at a time: whatever is said of it is said within one turn of the loop, in which nothing changes.
+Each object is compared within one time slice, in which nothing changes.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     Step = Callable[[], Sequence[Finding]]
 
 WHOLE_TURN = 200
-"""As much work as is done in one turn of the loop; looking at one object is 1."""
+"""The work of one time slice; comparing one object is 1."""
 _ROWS_AT_A_TIME = 32
 _SAMPLE = 4
-"""How many pods are judged anew."""
+"""The number of pods that are evaluated again."""
 
 
 class StateLook:
-    """Looks at the state of one daemon.
+    """Compares the state of one daemon.
 
     Args:
-        random: chooses the pods whose verdicts are looked at.
+        random: chooses the pods whose results are compared.
     """
 
     def __init__(self, parts: Parts, cycles: Cycles, watches: Watches, random: Random) -> None:
@@ -46,10 +46,10 @@ class StateLook:
         self._pods = PodLook(parts, cycles, watches)
 
     def steps(self, unclear: Container[str] = ()) -> Iterator[tuple[int, Step]]:
-        """Yield (how much work it is, step) for each thing to be looked at; between two anything may change.
+        """Yield (cost, step) for each object to be compared; state may change between two steps.
 
         Args:
-            unclear: as of `PodLook`.
+            unclear: as for `PodLook`.
         """
         self._pods.unclear = unclear
         for part in (self._of_nodes, self._of_pods, self._of_objects):
@@ -90,7 +90,7 @@ class StateLook:
         for pod in self._sample():
             yield partial(self._verdict, pod)
 
-    # Nodes, and what is kept of them.
+    # Nodes, and data derived from them.
 
     def _node(self, name: str) -> Sequence[Finding]:
         cache, shown = self._parts.cache, self._watches.nodes.store.get(name)
@@ -131,7 +131,7 @@ class StateLook:
         self._parts.cache.count_anew()
         self._forget_verdicts()
 
-    # What plugins read, and what is kept of their answers.
+    # Objects that plugins read, and cached results of plugins.
 
     def _object(self, kind: str, reflector: Reflector[dict[str, Any]], key: str) -> Sequence[Finding]:
         store = self._parts.cache.table.watch_kind(kind)
@@ -157,7 +157,7 @@ class StateLook:
         )
 
     def _assumed(self, kind: str, reflector: Reflector[dict[str, Any]], key: str) -> Sequence[Finding]:
-        """What a write of ours made of an object is there, unless the API server has forgotten that."""
+        """Check that an assumed version of an object exists, unless the API server has lost it."""
         store = self._parts.cache.table.watch_kind(kind)
         kept, seen = store.from_server(key), store.get(key)
         if seen is kept or seen is None or f"{reflector.resource} {key}" in self._pods.unclear:
@@ -168,7 +168,7 @@ class StateLook:
         return (Finding(What.OBJECT, f"{kind} {key}", problem, partial(store.restore, key)),)
 
     def _sample(self) -> Sequence[PodInfo]:
-        """Choose pods whose verdicts are looked at: some that wait, and some that were placed lately."""
+        """Choose the pods to evaluate again: some waiting pods, and some that were scheduled recently."""
         queue = self._parts.queue
         waiting = [
             queued.pod

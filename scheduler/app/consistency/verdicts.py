@@ -1,4 +1,4 @@
-"""What is kept of decisions, beside the same decision made as if nothing were kept."""
+"""Compares cached results with a new evaluation of the same decision."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class _Verdict(NamedTuple):
-    """What is decided of a pod: how each node was refused, and the scores of the others."""
+    """The result for a pod: the rejections of nodes, and the scores of the others."""
 
     message: str
-    totals: Mapping[str, int]  # node -> its score; 0 of all where there was nothing to rank
+    totals: Mapping[str, int]  # node -> its score; 0 for all if there was nothing to score
 
 
 def difference(framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator: Nominator) -> str:
-    """Say how the verdict on a pod differs from one for which every plugin is asked anew; "" if it does not.
+    """Return how the result for a pod differs from one for which every plugin is called again; "" if it does not.
 
-    Nothing is said where a plugin fails, needs more time than one turn of the event loop, or does not say the same twice: then nothing can be kept of it. Nobody is
-    preempted, nothing is written.
+    No difference is reported if a plugin fails, needs more than one time slice, or returns different results for the same
+    input: then nothing can be cached. No pod is preempted, and nothing is written.
     """
     try:
         kept, anew = both = _both(framework, pod, snapshot, nominator)
@@ -53,8 +53,8 @@ def difference(framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator
 def _both(
     framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator: Nominator
 ) -> tuple[_Verdict, _Verdict]:
-    """Decide by what is kept, and anew."""
-    # Rows of their own have no log of changes, so nothing is kept of them.
+    """Decide with cached results, and without."""
+    # A new set of rows has no log of changes, so nothing is cached for it.
     rows = snapshot.take(snapshot.all_rows)
     return _verdict(framework, pod, snapshot, nominator), _verdict(framework, pod, rows, nominator)
 

@@ -45,7 +45,7 @@ async def test_what_fails_is_logged_and_ends_nothing(work: Any, caplog: pytest.L
         background = TasksInBackground(tasks)
         background.start(failing, "giving back")
         await background.drain(5)
-    assert [record.getMessage() for record in caplog.records] == ["Work in the background failed"]
+    assert [record.getMessage() for record in caplog.records] == ["Background work failed"]
     assert vars(caplog.records[0])["work"] == "giving back"
 
 
