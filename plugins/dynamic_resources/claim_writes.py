@@ -36,9 +36,6 @@ CLAIM_RIGHTS: Final = frozenset(
 """The rights that these writes need, in the form of `Needs.rights`."""
 
 _STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
-_UNCLEAR = frozenset({0, 500, 502, 503, 504})
-"""Errors after which a write may nevertheless have taken effect."""
-_NO_ANSWER = frozenset({0, 429, 500, 502, 503, 504})
 _TRIES = 5
 _BETWEEN_TRIES_SECONDS = 0.01
 _ASK_AGAIN_SECONDS = 1.0
@@ -149,10 +146,10 @@ class ClaimWrites:
             try:
                 await self._api.api_write("PATCH", path, patch, content_type=_STRATEGIC_MERGE_PATCH)
             except ApiError as error:
-                if error.status not in _UNCLEAR or seconds > 1:
+                if not error.is_transient or seconds > 1:
                     told_of = f"update pod {pod.key} ExtendedResourceClaimStatus"
                     raise ClaimError(f"{told_of}: {error}") from error
-                await self._sleep.sleep(seconds)
+                await self._sleep.sleep(error.pause_seconds(seconds))
                 seconds *= 5
             else:
                 return
@@ -201,9 +198,12 @@ class ClaimWrites:
             try:
                 return await self._read(claim)
             except OSError as error:
-                if isinstance(error.__cause__, ApiError) and error.__cause__.status not in _NO_ANSWER:
-                    return None
-                await self._sleep.sleep(_ASK_AGAIN_SECONDS)
+                pause, cause = _ASK_AGAIN_SECONDS, error.__cause__
+                if isinstance(cause, ApiError):
+                    if not cause.is_transient:
+                        return None
+                    pause = cause.pause_seconds(pause)
+                await self._sleep.sleep(pause)
 
     def show(self, held: HeldClaim) -> None:
         """Add a claim to the cache as the API server returned it, unless it has been deleted since."""
@@ -248,7 +248,7 @@ class ClaimWrites:
                 _ConflictError
                 if error.status == 409
                 else _UnansweredError
-                if error.status in _UNCLEAR
+                if error.is_unclear
                 else ClaimError
             )
             raise kind(f"{doing}: {error}") from error

@@ -177,13 +177,13 @@ async def test_a_refusal_is_told_in_upstreams_words(refusals: list[ApiError | No
 async def test_a_write_without_an_answer_that_came_about_is_as_good_as_answered(answer: ApiError):
     it = Writing(FREE)
     it.api.lost = [None, answer]
-    it.api.unread = [answer, ApiError(429, "", "busy")]
+    it.api.unread = [answer, ApiError(429, "", "busy", retry_after_seconds=9)]
 
     written = await it.reserve(allocate=True)
 
     assert written.obj["metadata"]["resourceVersion"] == "102"
     assert len(it.api.reads) == 3, "it is asked until it answers"
-    assert it.clock.now == pytest.approx(2.0)
+    assert it.clock.now == pytest.approx(1.0 + 9.0)
 
 
 @virtually
