@@ -6,6 +6,8 @@ IMAGE ?= custom-scheduler
 LOCK ?= requirements.lock
 SBOM ?= sbom.json
 BIN := $(VENV)/bin
+# Half as many test processes again as processors: many tests wait for processes and leases.
+WORKERS = $$($(BIN)/python -c "import os; print(max(2, (os.cpu_count() or 1) * 3 // 2))")
 export PYTHONDONTWRITEBYTECODE := 1
 
 .DEFAULT_GOAL := help
@@ -18,7 +20,7 @@ demo: $(VENV)/run ## Run the daemon on a simulated cluster (ARGS=--exit to exit 
 	@$(BIN)/custom-scheduler demo $(ARGS)
 
 test: $(VENV)/dev ## Run the tests (ARGS='-k name' for some of them)
-	@$(BIN)/pytest -n auto --dist worksteal $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: $(VENV)/dev ## Format, lint, strict types and the import contract
 	@$(BIN)/ruff format --check .
