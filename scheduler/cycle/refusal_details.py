@@ -1,7 +1,7 @@
 """Adds details of plugins to an explanation: the object that keeps a pod from a node, and possible solutions.
 
 Plugins are called on the current cluster, with nominated pods if the details depend on them. They are called only for
-some nodes of each kind of rejection, because a thousand answers help nobody and the event loop has other work.
+some nodes of each kind of rejection, because a thousand answers are of no use and the event loop has other work.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class Filtering:
         snapshot: Snapshot,
         diagnosis: Diagnosis,
     ) -> tuple[Status, PreFilterPlugin | None]:
-        """Return what the plugins say together, and the plugin after which no other was asked; None if all were."""
+        """Return the combined status, and the plugin that ended the point early; None if all plugins were called."""
         skipped = set(known_to_skip)
         names: frozenset[str] | None = None
         narrowing: list[str] = []
