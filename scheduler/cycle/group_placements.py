@@ -138,7 +138,7 @@ class GroupPlacements:
         candidates: _Candidates,
         options: PassOptions,
     ) -> Pass:
-        """Try placements until one holds all members, if no other can score higher; else try all and take the best."""
+        """Try placements until one holds all members, if no other can score higher; else select the best of all."""
         enough: list[tuple[Placement, Sequence[PodInfo]]] = []
         first: Pass | None = None
         refused_by = {*attempts[0].framework.placing.generators}

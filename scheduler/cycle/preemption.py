@@ -245,8 +245,8 @@ class PreemptionExecutor(_Holding):
     def _take_back_nominations(self, preemptor: Preemptor, node_names: Iterable[str]) -> None:
         """End the nominations of pods of lower priority to these nodes, so that they are tried on other nodes.
 
-        Nominations of other schedulers' pods stay. A nomination in the API server ends with its watch event; one that was
-        not written yet has no such event and ends at once.
+        Nominations of other schedulers' pods stay. A nomination in the API server ends with its watch event; one that
+        was not written yet has no such event and ends at once.
         """
         own = {pod.uid for pod in preemptor.pods}
         for node_name in node_names:

@@ -126,7 +126,7 @@ class Scheduler:
         return self._is_over or uid in self._in_hand or uid in self._long
 
     def note_holder(self, seconds: float) -> None:
-        """Pass to `at_work` the pod whose attempt held the event loop longest, beyond its budget, in the last `seconds`.
+        """Pass to `at_work` the pod that held the event loop longest, beyond its budget, in the last `seconds`.
 
         Call it after the end of `run` if the lease was not renewed for this time: the attempt is the cause.
         """
@@ -185,7 +185,7 @@ class Scheduler:
                 await asyncio.wait(bindings)
 
     def _may_advance(self, tried: LongAttempt | None) -> bool:
-        """Return whether long attempts may run a slice while pods wait: if it is due, and not right after one was tried."""
+        """Return whether long attempts may run a slice while pods wait: if due, and not right after one was tried."""
         return tried is None and self._steps.observed(self._long.is_due)
 
     async def _try(
@@ -324,7 +324,7 @@ class Scheduler:
             logger.exception("The work of the queue failed")
 
     async def _popped_with(self, first: QueuedPodInfo) -> Sequence[QueuedPodInfo]:
-        """Pop the other members of a popped pod's group; after a failure all popped members except the first are requeued."""
+        """Pop the other members of a popped pod's group; after a failure requeue them, except the first."""
         try:
             return await self._turns.done(self._queue.pop_group(first))
         except Exception:
