@@ -108,7 +108,7 @@ def test_the_map_what_waits_and_decisions_come_as_they_happen(tmp_path: Path) ->
                     "→ node-"
                 )
                 waiting = panel(page, "Pending pods")
-                await expect(waiting).to_contain_text("3 pods wait")
+                await expect(waiting).to_contain_text("3 pending pods")
                 await expect(waiting).to_contain_text("Insufficient cpu on 5 of 5 nodes")
 
                 add(server, "nodes", node_object("node-large", cpu="64"))
@@ -129,7 +129,7 @@ def test_a_pods_page_says_why_this_node_and_not_that_one(tmp_path: Path) -> None
                 await page.goto(url)
                 await page.get_by_role("link", name="default/web").click()
 
-                verdicts = panel(page, "Verdicts")
+                verdicts = panel(page, "Results")
                 await expect(verdicts.get_by_role("row", name=re.compile("^small side"))).to_contain_text(
                     "NodeResourcesFit: Insufficient cpu"
                 )
@@ -171,10 +171,10 @@ def test_earlier_attempts_and_victims_are_there_to_look_at(tmp_path: Path) -> No
                 await placed.get_by_role("link").click()
                 await panel(page, "Attempts").get_by_role("button", name="1", exact=True).click()
 
-                verdicts = panel(page, "Verdicts")
-                await expect(verdicts).to_contain_text("2 nodes would do without some of the pods there")
+                verdicts = panel(page, "Results")
+                await expect(verdicts).to_contain_text("2 nodes would fit after evictions")
                 await expect(verdicts).to_contain_text("default/low-0")
-                await expect(verdicts).to_contain_text("None of 2 nodes would do")
+                await expect(verdicts).to_contain_text("No node fits (0 of 2)")
                 assert complaints == []
 
     asyncio.run(scenario())
@@ -210,7 +210,7 @@ def test_whatever_names_labels_and_messages_hold_is_shown_as_text(path: str) -> 
             await page.goto(url + path.format(name=name))
             if path:
                 await expect(page.get_by_role("heading", name=f"default/{HOSTILE}")).to_be_visible()
-                await expect(panel(page, "Verdicts")).to_contain_text(HOSTILE)
+                await expect(panel(page, "Results")).to_contain_text(HOSTILE)
             else:
                 await expect(panel(page, "Pending pods")).to_contain_text(
                     f"gated by SchedulingGates: {HOSTILE}"
@@ -369,7 +369,7 @@ def test_no_page_bars_those_who_listen_use_keys_or_see_little(tmp_path: Path, sc
             add(server, "pods", pod_object("web", cpu="2"), pod_object("big", cpu="9"))
             async with browsing(color_scheme=scheme) as (page, _):
                 await page.goto(url)
-                await expect(panel(page, "Pending pods")).to_contain_text("1 pod waits")
+                await expect(panel(page, "Pending pods")).to_contain_text("1 pending pod")
                 await expect(panel(page, "Decisions")).to_contain_text("default/web")
                 await bars_nobody(page)
 
@@ -425,7 +425,7 @@ def test_five_thousand_nodes_and_two_thousand_pods_are_shown_and_answer_at_once(
             )
             assert milliseconds < 2000, "a map that is smooth takes some 20, and this machine is busy"
             await page.goto(f"{url}#/pods/default/train-7")
-            await expect(panel(page, "Verdicts")).to_contain_text("None of 5,000 nodes would do")
+            await expect(panel(page, "Results")).to_contain_text("No node fits (0 of 5,000)")
             assert complaints == []
 
     asyncio.run(scenario())

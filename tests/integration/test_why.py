@@ -197,8 +197,8 @@ def test_who_may_ask_and_decide_needs_no_more_than_the_manifests_say(tmp_path: P
             asked = await world.why("big", user="ann")
             decided = await world.why("big", "--offline", user="ann")
             assert (asked.code, asked.err, decided.code, decided.err) == (0, "", 0, "")
-            assert "tells it" in asked.out
-            assert "Decided here and now" in decided.out
+            assert "From pod" in asked.out
+            assert "Evaluated now with" in decided.out
             refused = await world.why("-f", "-", user="ann", stdin=json.dumps(pod_object("new")))
             assert 'User "ann" cannot create resource "pods"' in refused.err
             assert "1 of 1 pods would start now" in refused.out
@@ -360,7 +360,7 @@ def test_kubectl_runs_it_as_its_plugin(tmp_path: Path, monkeypatch: pytest.Monke
         await kubectl("config", "set-context", "--current", "--namespace", "shop")
 
         said = await kubectl("why", "web")
-        assert "shop/web: schedulable, 3 of 3 nodes can run it" in said.out, said.err
+        assert "shop/web: schedulable, 3 of 3 nodes fit" in said.out, said.err
         nothing = await kubectl("why", "--replicas", "2")
         assert nothing.code == 2
         assert nothing.err.startswith("Usage: kubectl why [OPTIONS] [POD]")
