@@ -229,7 +229,7 @@ def test_a_faulty_file_is_not_converted(write: Written) -> None:
 def test_a_file_may_be_standard_input() -> None:
     done = check("-", stdin=POLICY.encode())
     assert done.code == 0
-    assert done.out.startswith("standard input: valid, profiles custom-scheduler; it is of v1, ")
+    assert done.out.startswith("standard input: valid, profiles custom-scheduler; apiVersion v1, ")
     assert check("-", stdin=b"\xff").told == ["error: standard input: not UTF-8: byte 0"]
 
 

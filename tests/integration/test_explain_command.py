@@ -61,7 +61,7 @@ def test_of_a_pod_on_a_node_is_said_where_it_would_go_now(cluster: Path) -> None
     text = explain("--cluster", cluster, "--pod", "runs").stdout.decode()
 
     assert (runs["node"], runs["best"]) == ("n1", ["n1"])
-    assert text.startswith("default/runs is on node n1; where it would go now:\n")
+    assert text.startswith("default/runs is on node n1; evaluated as if it were pending:\n")
     assert "Chosen node: n1.\nIts current node n1 is the same.\n" in text
 
 
@@ -211,7 +211,7 @@ def test_the_command_says_what_events_do_in_kube_scheduler(tmp_path: Path) -> No
         ),
         pytest.param(
             ["--cluster", "CLUSTER", "--event", "-"],
-            "standard input: oldObject: must be the object before",
+            "standard input: oldObject: must be the previous object",
             id="an event that is half said",
         ),
     ],
@@ -289,7 +289,7 @@ def test_a_group_of_another_scheduler_is_not_told_as_if_none_of_it_waited() -> N
 def test_who_has_no_pending_pod_is_told_that_others_can_be_judged() -> None:
     done = explain("--cluster", "-", stdin=a_cluster(node_object("n1"), default_pod("a", node="n1")))
 
-    assert "--pod NS/NAME judges one that is on a node" in done.stderr.decode()
+    assert "--pod NS/NAME evaluates a pod on a node" in done.stderr.decode()
 
 
 # Bad input: status 2, and what is wrong in a line each.
@@ -369,7 +369,7 @@ def test_a_scheduler_name_and_a_configuration_exclude_each_other(cluster: Path, 
     done = explain("--cluster", cluster, "--config", tmp_path / "c.yaml", "--scheduler-name", "x")
 
     assert done.returncode == 2
-    assert "with --config the profiles have names" in done.stderr.decode()
+    assert "with --config, the profiles define the names" in done.stderr.decode()
 
 
 # Start.

@@ -174,7 +174,7 @@ def test_what_is_printed_makes_a_scheduler_ask_over_https_and_one_file_decides(
                 scheduler.kill()
                 await scheduler.wait()
             log = (tmp_path / "extender.log").read_text()
-            assert "Whoever reaches this" not in log
+            assert "Every client is accepted" not in log
             assert "PRIVATE" not in log + served.snippet
             assert log.count("Pod bound") == 2
             served.process.send_signal(signal.SIGTERM)
@@ -262,7 +262,7 @@ def test_whoever_comes_is_answered_where_that_is_said(config: Path, tmp_path: Pa
             client = HttpExtender(served.told, "extenders[0]")
             assert (await client.filter(pod("web"), [node("b")])).node_names == ("b",)
             await client.close()
-            assert "Whoever reaches this is answered" in (tmp_path / "extender.log").read_text()
+            assert "Every client is accepted" in (tmp_path / "extender.log").read_text()
 
     with_nodes(test)
 

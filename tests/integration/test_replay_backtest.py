@@ -121,7 +121,7 @@ def test_it_fits_into_a_terminal_of_80_columns(folder: Path) -> None:
 
     assert (said.returncode, said.stderr) == (0, "")
     assert max(len(line) for line in said.stdout.splitlines()) <= 80
-    assert "as recorded  recorded configuration  packing  spreading" in said.stdout
+    assert "as recorded configuration packing spreading" in " ".join(said.stdout.split())
     assert "another node scored higher, decided by NodeResourcesFit" in said.stdout
     assert f"recorded configuration: 0 pods on another node, {PODS} on the recorded node" in said.stdout
 
@@ -141,13 +141,19 @@ def test_a_torn_recording_is_taken_up_to_the_tear(folder: Path, tmp_path: Path) 
     ("arguments", "message"),
     [
         pytest.param(
-            ["nothing", "--config", "packing.yaml"], "nothing: no recording is there", id="no recording"
+            ["nothing", "--config", "packing.yaml"],
+            "nothing: there is no recording (no file *.rec)",
+            id="no recording",
         ),
         pytest.param(["recording", "--config", "none.yaml"], "none.yaml", id="no such configuration"),
         pytest.param(["recording", "--config", "broken.yaml"], "broken.yaml: ", id="a broken plugin"),
-        pytest.param(["recording", "--html", "page.html"], "give --config too", id="a page of nothing"),
         pytest.param(
-            ["recording", "--config", "packing.yaml", "--pod", "p0"], "give one", id="two questions at once"
+            ["recording", "--html", "page.html"], "--html and --output need --config", id="a page of nothing"
+        ),
+        pytest.param(
+            ["recording", "--config", "packing.yaml", "--pod", "p0"],
+            "--pod and --config cannot be combined",
+            id="two questions at once",
         ),
         pytest.param(
             ["recording", "--config", "packing.yaml", "--html", "no/such/folder.html"],
@@ -173,7 +179,7 @@ def result(folder: Path) -> Backtest:
     material = material_of(read_history(folder / "recording"))
     return Backtest(
         recorded=as_recorded(material),
-        baseline=backtest(material, material.recorded, "the same again"),
+        baseline=backtest(material, material.recorded, "recorded configuration"),
         no_baseline="",
         runs=[backtest(material, parse(PACKING), HOSTILE)],
     )
@@ -224,7 +230,7 @@ def test_names_are_text(result: Backtest, tmp_path: Path) -> None:
         async with browsing() as (page, complaints):
             await page.goto(written(tmp_path / "page.html", result))
 
-            await page.get_by_text("pods on another node").first.click()
+            await page.locator("summary", has_text="pods on another node").first.click()
             await expect(page.get_by_role("rowheader", name=HOSTILE, exact=True).first).to_be_visible()
             assert await page.title() == f"Backtest of {HOSTILE}"
             assert await page.locator("img").count() == 0
