@@ -121,7 +121,7 @@ def test_the_daemon_that_leads_is_asked_behind_a_forwarded_port(tmp_path: Path) 
             said = await world.why("big")
             assert (said.code, said.err) == (0, "")
             assert f"From pod kube-system/{LEADER}" in said.out
-            assert "in the queue: unschedulable" in said.out
+            assert "is in the queue (unschedulable)" in said.out
 
             told = await world.told("pod/big", "--node", "n2")
             assert told["decidedBy"] == f"pod kube-system/{LEADER}"
@@ -161,7 +161,7 @@ def test_why_a_group_waits_is_told_by_the_daemon_and_decided_without_one(tmp_pat
             assert f"From pod kube-system/{LEADER}" in said.out
             assert "group default/train (minCount 3): unschedulable, 1 of 3 members fit" in said.out
             member = await world.why("train-0")
-            assert "It waits for its group, default/train (minCount 3)" in " ".join(member.out.split())
+            assert "It waits for its group default/train (minCount 3)" in " ".join(member.out.split())
 
             asked, decided = (
                 await world.told("--group", "train"),
@@ -255,7 +255,7 @@ def test_a_watch_tells_what_is_new_until_the_pod_is_on_a_node(tmp_path: Path) ->
             watching = await world.start("big", "--watch", "--node", "n1")
             assert watching.stdout is not None
             async with asyncio.timeout(60):
-                first = await watching.stdout.readuntil(b"says so")
+                first = await watching.stdout.readuntil(b"Rejected by")
                 world.add("nodes", node_object("n4", cpu="32"))
                 rest = await watching.stdout.read()
 

@@ -303,7 +303,7 @@ def test_a_folder_without_a_recording_is_refused(tmp_path: Path) -> None:
     for asked in (recording, replay):
         told = CliRunner().invoke(asked, [str(tmp_path)])
         assert told.exit_code == 2
-        assert "no recording is there" in told.output
+        assert "there is no recording" in told.output
 
 
 def test_no_secret_is_in_a_recording(tmp_path: Path) -> None:
@@ -340,4 +340,4 @@ def test_the_board_shows_a_moment_of_a_recording(recorded: Path) -> None:
 def test_the_board_has_nothing_of_before_a_recording(recorded: Path) -> None:
     told = CliRunner().invoke(board, ["--recording", str(recorded), "--at", "2020-01-01T00:00:00Z"])
     assert isinstance(told.exception, RecordingError)
-    assert "it begins after" in str(told.exception)
+    assert "the recording begins after" in str(told.exception)
