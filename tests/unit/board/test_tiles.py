@@ -17,7 +17,7 @@ from tests.manual_clock import ManualClock
 
 
 def told(tiles: Tiles, shown: dict[str, Any]) -> list[str]:
-    """Take in what is new as a page does, and return the names of the tiles that were told."""
+    """Apply changes as a page does, and return the names of the changed tiles."""
     resources, names = tiles.resources, []
     for fresh in tiles.changes():
         if tiles.resources != resources:

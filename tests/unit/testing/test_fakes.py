@@ -1,4 +1,4 @@
-"""Stand-ins fulfil what they stand in for, and keep what they were asked."""
+"""Fakes implement their interfaces, and record their calls."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from scheduler.testing import Trial, node, pod
 
 
 def mine(base: type[Plugin], method: str, answer: Any) -> Any:
-    """Return a plugin whose method answers always the same."""
+    """Return a plugin whose method always returns the same."""
     return type("Mine", (base,), {"name": "Mine", "api_version": 1, method: lambda *_arguments: answer})
 
 

@@ -15,7 +15,7 @@ from scheduler.whatif.planned import Planned
 
 
 class Server:
-    """Adds a request for cpu to every pod, or refuses it."""
+    """Adds a request for cpu to every pod, or rejects it."""
 
     def __init__(self, refusal: str = "") -> None:
         self._refusal = refusal

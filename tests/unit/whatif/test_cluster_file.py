@@ -1,4 +1,4 @@
-"""What a cluster's file may look like, and what is said of one that is broken."""
+"""Valid cluster files, and the errors of invalid ones."""
 
 from __future__ import annotations
 

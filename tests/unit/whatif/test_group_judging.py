@@ -1,4 +1,4 @@
-"""What is said of groups of pods, from a cluster as a file says it is."""
+"""Explanations of pod groups, for a cluster from a file."""
 
 from __future__ import annotations
 

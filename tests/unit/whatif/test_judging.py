@@ -1,4 +1,4 @@
-"""Each pod against the cluster as it is, or one after another."""
+"""Evaluation of each pod alone, or of all pods in sequence."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_what_a_nominated_pod_keeps_from_others_is_told() -> None:
 
 
 class Flat(ScorePlugin):
-    """Likes all nodes the same."""
+    """Gives all nodes the same score."""
 
     name = "Flat"
     api_version = 1

@@ -94,7 +94,7 @@ def test_what_no_plugin_needs_of_pods_on_nodes_is_not_there_either() -> None:
 
 
 class Fetching(FilterPlugin):
-    """Judges by what it fetched in the background; asks for every capability there is."""
+    """Decides by data fetched in the background; uses every capability."""
 
     name = "Fetching"
     api_version = 1

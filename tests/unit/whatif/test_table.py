@@ -227,7 +227,7 @@ def test_room_that_was_looked_for_in_vain_is_not_spoken_of() -> None:
     ]
 
 
-# Who refused.
+# Rejecting plugins.
 
 
 def test_refused_nodes_are_grouped_by_plugin_and_reason_largest_group_first() -> None:

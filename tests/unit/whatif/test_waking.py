@@ -38,7 +38,7 @@ def wakes(
     sequence: bool = False,
     plugin: type[Any] | None = None,
 ) -> dict[str, bool]:
-    """Return pod name -> whether the event wakes it, of pods of which that is said."""
+    """Return pod name -> whether the event requeues it, for the pods with a result."""
     cluster = cluster_file.parse(json.dumps(list(objects)).encode(), "cluster")
     configuration = default() if plugin is None else parse(profile_with(plugin.name), "config")
     in_tree = IN_TREE if plugin is None else {**IN_TREE, plugin.name: plugin}
@@ -182,7 +182,7 @@ QUOTA = {"apiVersion": "example.com/v1", "kind": "Quota", "metadata": {"name": "
 
 
 class OverQuota(FilterPlugin):
-    """Refuses every node, and hears of a custom resource as of everything that has no event of its own."""
+    """Rejects every node; registers for a custom resource, and for all other events."""
 
     name = "OverQuota"
     api_version = 1

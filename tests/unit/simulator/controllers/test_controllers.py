@@ -1,4 +1,4 @@
-"""The stand-ins, in virtual time on a store without HTTP."""
+"""The simulated controllers, in virtual time on a store without HTTP."""
 
 from __future__ import annotations
 

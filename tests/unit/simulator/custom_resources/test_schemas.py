@@ -1,4 +1,4 @@
-"""Structural schemas: what is dropped, filled in and refused."""
+"""Structural schemas: pruning, defaults and validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kubelets' stand-in refuses, in virtual time on a store without HTTP."""
+"""Rejections by simulated kubelets, in virtual time on a store without HTTP."""
 
 from __future__ import annotations
 

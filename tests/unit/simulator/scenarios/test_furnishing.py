@@ -1,4 +1,4 @@
-"""What a made-up cluster has beside its nodes."""
+"""Objects of a generated cluster beside its nodes."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def written(folder: Path) -> tuple[Path, Path]:
 
 
 def simulated(folder: Path, items: list[Any], *edits: str) -> Any:
-    """Simulate what kubectl gives of a cluster, and return the result."""
+    """Simulate a cluster from kubectl output, and return the result."""
     cluster, config = folder / "cluster.json", folder / "config.yaml"
     cluster.write_bytes(msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": items}))
     config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")

@@ -73,7 +73,7 @@ class Diary:
 
 
 def play(workload: Workload, configuration: str = "", **options: Any) -> tuple[list[Line], VirtualDaemon]:
-    """Return what became of a workload, and whom it was played to."""
+    """Return the result of a workload, and the daemon that ran it."""
     diary = Diary()
 
     async def main() -> VirtualDaemon:
@@ -357,7 +357,7 @@ def test_a_pod_is_bound_once_and_only_as_it_is():
 
 
 def writes(done: Callable[[ObjectWrites, VirtualDaemon], Any], there: ClusterFile) -> Any:
-    """Return what a plugin's write comes to."""
+    """Return the result of a plugin's write."""
 
     async def main() -> Any:
         loop = asyncio.get_running_loop()
