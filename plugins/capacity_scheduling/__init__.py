@@ -1,1 +1,1 @@
-"""CapacityScheduling: namespaces share a cluster by quotas, borrow what others leave, and get back what is theirs."""
+"""CapacityScheduling: namespaces share a cluster by quotas, borrow what others do not use, and take back their min."""

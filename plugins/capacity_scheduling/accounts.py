@@ -1,4 +1,4 @@
-"""What one attempt knows of the quotas, and what would be in use if pods left a node or came to it."""
+"""What one attempt knows of the quotas, and what is in use after pods are added to or removed from a node."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NOTHING: Mapping[str, int] = {}
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """The quotas, what is in use, and what one pod asks for; amounts are milliCPU, bytes or counts by resource.
+    """The quotas, what is in use, and what one pod requests; amounts are milliCPU, bytes or counts by resource.
 
     Attributes:
         quotas: namespace -> its quota.
         guaranteed: the sum of their min.
-        used: namespace -> what its pods take.
-        total: what those of all namespaces with a quota take.
-        request: what the pod asks for.
-        in_quota: that, and what is promised to other pods of its namespace of no lower priority.
-        in_all: that, and what is promised to pods of other namespaces that are not over their min.
-        changed: row -> namespace -> what pods that came to that node take more, or those that left it less.
+        used: namespace -> what its pods use.
+        total: what the pods of all namespaces with a quota use.
+        request: what the pod requests.
+        in_quota: the request, and the requests of nominated pods of its namespace of no lower priority.
+        in_all: the request, and the requests of nominated pods of other namespaces that are not over their min.
+        changed: row -> namespace -> what added pods use in addition, or removed pods use no longer.
     """
 
     quotas: Mapping[str, Quota]
@@ -49,24 +49,24 @@ class Accounts:
         return replace(self, changed=copied)
 
     def count(self, pods: Iterable[tuple[int, PodInfo]], sign: int) -> None:
-        """Count (row, pod) pairs as if they came, or with a sign of -1 left; those without a quota do not matter."""
+        """Count (row, pod) pairs as added, or with a sign of -1 as removed; pods without a quota do not matter."""
         for row, pod in pods:
             if pod.namespace in self.quotas:
                 its = self.changed.setdefault(row, {})
                 add(its.setdefault(pod.namespace, {}), pod.resources.taken, sign)
 
     def used_by(self, namespace: str, row: int | None = None) -> Mapping[str, int]:
-        """Return what a namespace takes, as it would be after what changed on one row."""
+        """Return what a namespace uses, including the changes on one row."""
         used = self.used.get(namespace, _NOTHING)
         changed = None if row is None else self.changed.get(row, {}).get(namespace)
         return used if changed is None else _sum(used, changed)
 
     def over_max(self, namespace: str, more: Mapping[str, int], row: int | None = None) -> bool:
-        """Whether a namespace would have more than its max with more in use."""
+        """Return whether a namespace would exceed its max with more in use."""
         return self.quotas[namespace].over_max(self.used_by(namespace, row), more)
 
     def over_guaranteed(self, more: Mapping[str, int], row: int | None = None) -> bool:
-        """Whether all namespaces together would have more than the sum of min with more in use."""
+        """Return whether all namespaces together would exceed the sum of min with more in use."""
         changed = [] if row is None else self.changed.get(row, {}).values()
         return exceeds(_sum(self.total, more, *changed), self.guaranteed)
 

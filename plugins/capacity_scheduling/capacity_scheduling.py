@@ -1,6 +1,6 @@
-"""Namespaces share a cluster by ElasticQuotas: each is sure of its min, may borrow up to its max, and takes its own back.
+"""Namespaces share a cluster by ElasticQuotas: each is guaranteed its min and may borrow up to its max.
 
-A namespace takes its min back by preempting pods of those that borrowed, whatever their priority; beyond its min it
+A namespace takes its min back by preempting pods of namespaces that borrowed, whatever their priority; beyond its min it
 preempts pods of its own namespace of lower priority only.
 
 Source:
@@ -53,9 +53,9 @@ _MAX_EXCEEDED = Status.unschedulable("global quota max exceeded")
 
 
 class CapacityScheduling(PreFilterPlugin, Preempting):
-    """Keeps namespaces within their quotas, and preempts by them, in DefaultPreemption's place.
+    """Keeps namespaces within their quotas, and preempts by them, instead of DefaultPreemption.
 
-    What is assumed is on its node in every snapshot at once, so there is nothing to note at Reserve.
+    An assumed pod is on its node in every later snapshot, so Reserve records nothing.
     """
 
     name = "CapacityScheduling"
@@ -88,7 +88,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
     def _after_quota_change(
         self, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
     ) -> QueueingHint:
-        """Leave out what changes no quota: another field than the spec, or an ElasticQuota that does not count."""
+        """Ignore changes that affect no quota: a field outside the spec, or an ElasticQuota that is not active."""
         if old is not None and new is not None and old.get("spec") == new.get("spec"):
             return QueueingHint.SKIP
         for found in (old, new):
@@ -153,7 +153,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
     def why_not_eligible(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> str:
-        if _ACCOUNTS not in state:  # PreFilter of another plugin gave the pod up before
+        if _ACCOUNTS not in state:  # PreFilter of an earlier plugin rejected the pod
             return "not eligible due to failed to read from cycleState"
         accounts = state.read(_ACCOUNTS, Accounts)
         borrows = _borrows(accounts, pod)
@@ -166,7 +166,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
     ) -> Generator[None, None, Sequence[Unit]]:
-        """Return those that what the whole group asks for may take back: of a namespace no more than it has borrowed."""
+        """Return the units that the whole group may take back: of a namespace no more than it has borrowed."""
         preemptor, accounts = members[0], self._accounts(members[0], snapshot)
         for member in members[1:]:
             add(accounts.in_quota, member.resources.requests)
@@ -193,7 +193,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
 
 
 def _borrows(accounts: Accounts, pod: PodInfo) -> bool:
-    """Whether the pod takes its namespace beyond its min; one without a quota never does."""
+    """Return whether the pod takes its namespace beyond its min; a pod without a quota never does."""
     quota = accounts.quotas.get(pod.namespace)
     return quota is not None and quota.over_min_with(accounts.used_by(pod.namespace), accounts.in_quota)
 
@@ -207,15 +207,15 @@ def _may_leave(
     priority: int | None = None,
     gone: Mapping[str, int] | None = None,
 ) -> bool:
-    """Whether another pod may have to leave for a pod.
+    """Return whether another pod may become a victim of a pod.
 
     Args:
-        accounts: as they are.
-        pod: who needs the room.
-        other: who might leave.
-        borrows: whether the first takes its namespace beyond its min.
-        priority: of the first; its own if not given.
-        gone: what already leaves of the other's namespace.
+        accounts: the current accounts.
+        pod: the preemptor.
+        other: the possible victim.
+        borrows: whether the preemptor takes its namespace beyond its min.
+        priority: the preemptor's priority; its own if not given.
+        gone: what earlier victims of the other's namespace use.
     """
     priority = pod.priority if priority is None else priority
     quota = accounts.quotas.get(other.namespace)
@@ -233,9 +233,9 @@ def _may_leave(
 
 
 def _choice(accounts: Accounts, pod: PodInfo, snapshot: Snapshot, units: VictimUnits) -> Choice:
-    """Return who may have to leave a node: of a namespace that has borrowed no more than that, least important first.
+    """Return the choice of possible victims: of a namespace no more than it has borrowed, least important first.
 
-    Those who leave with them elsewhere are counted, and not returned.
+    Pods that leave with them on other nodes are counted, and not returned.
     """
     borrows = _borrows(accounts, pod)
 

@@ -1,4 +1,4 @@
-"""ElasticQuotas: what a namespace is sure of, what it may have at most, and when an amount is more than that.
+"""ElasticQuotas: the min and max of a namespace, and comparisons with them.
 
 Source:
     scheduler-plugins, pkg/capacityscheduling/elasticquota.go.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Objects
 
     _Read = tuple[str, "Quota"] | str
-    """When an ElasticQuota was created and what it says, or what is wrong with it."""
+    """When an ElasticQuota was created and its content, or its error."""
     _Age = tuple[str, str]
     """When an ElasticQuota was created, and its key."""
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 ELASTIC_QUOTAS: Final = "scheduling.x-k8s.io/v1alpha1/elasticquotas"
 STATUS_RIGHT: Final = f"patch {ELASTIC_QUOTAS}/status"
-"""The daemon tells there what is used."""
+"""The daemon writes the used amounts there."""
 
 _ALWAYS_COMPARED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
@@ -49,7 +49,7 @@ class _Spec(msgspec.Struct, frozen=True):
 
 
 class ElasticQuota(msgspec.Struct, frozen=True):
-    """The object, as far as it is read."""
+    """The fields of the object that are read."""
 
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
@@ -60,16 +60,16 @@ class Quota:
     """What one namespace may have: resource -> milliCPU, bytes or a count.
 
     Attributes:
-        min: what it is sure of; a resource that is missing is 0.
-        max: what it may have at most; None is no limit. Of cpu, memory and ephemeral-storage a missing one is 0, of
-            any other no limit.
+        min: what the namespace is guaranteed; a missing resource is 0.
+        max: what it may use at most; None is no limit. A missing cpu, memory or ephemeral-storage is 0, any other missing
+          resource has no limit.
     """
 
     min: Mapping[str, int]
     max: Mapping[str, int] | None
 
     def over_max(self, used: Mapping[str, int], more: Mapping[str, int]) -> bool:
-        """Whether that much in use, and more, is beyond max; other resources than cpu, memory and ephemeral-storage count if more of them is asked for."""
+        """Return whether `used` and `more` together exceed max; extended resources count only if more of them is requested."""
         if self.max is None:
             return False
         limit = self.max
@@ -80,16 +80,16 @@ class Quota:
         )
 
     def over_min_with(self, used: Mapping[str, int], more: Mapping[str, int]) -> bool:
-        """Whether that much in use, and more, is beyond min; as `over_max`, but what is missing is 0."""
+        """Return whether `used` and `more` together exceed min; as `over_max`, but a missing resource is 0."""
         return any(more.get(name, 0) + used.get(name, 0) > self.min.get(name, 0) for name in _compared(more))
 
     def over_min(self, used: Mapping[str, int]) -> bool:
-        """Whether that much in use is beyond min, in any resource: the namespace has borrowed."""
+        """Return whether `used` exceeds min in any resource: the namespace has borrowed."""
         return exceeds(used, self.min)
 
 
 def exceeds(used: Mapping[str, int], limit: Mapping[str, int]) -> bool:
-    """Whether an amount is beyond a limit, in which what is missing is 0."""
+    """Return whether an amount exceeds a limit, in which a missing resource is 0."""
     return any(used.get(name, 0) > limit.get(name, 0) for name in _compared(used))
 
 
@@ -98,13 +98,13 @@ def _compared(amounts: Mapping[str, int]) -> Iterable[str]:
 
 
 class Quotas(ObjectsInSteps):
-    """The quota of each namespace that has one: of several ElasticQuotas the oldest holds.
+    """The quota of each namespace: of several ElasticQuotas the oldest is active.
 
     Attributes:
         by_namespace: namespace -> its quota; another mapping after every change.
-        holders: namespace -> key of that ElasticQuota.
-        wrong: key -> what is wrong with an ElasticQuota that does not count for it, with the field.
-        guaranteed: resource -> what all together are sure of.
+        holders: namespace -> key of the active ElasticQuota.
+        wrong: key -> the error of an invalid ElasticQuota, with the field.
+        guaranteed: resource -> the sum of all min.
     """
 
     def __init__(self) -> None:
@@ -114,9 +114,7 @@ class Quotas(ObjectsInSteps):
         self.wrong: Mapping[str, str] = {}
         self.guaranteed: Mapping[str, int] = {}
         self._read: dict[str, _Read] = {}
-        self._by_age: dict[
-            str, list[_Age]
-        ] = {}  # namespace -> its quotas that can be understood, the oldest first
+        self._by_age: dict[str, list[_Age]] = {}  # namespace -> its valid quotas, the oldest first
         self._touched: dict[str, None] = {}  # namespaces whose quota may have changed
         self._wrong: dict[str, str] = {}
 
@@ -138,7 +136,7 @@ class Quotas(ObjectsInSteps):
         return namespace in self._touched
 
     def _count(self, namespace: str, key: str, found: _Read | None, *, is_there: bool) -> None:
-        """Note that a quota comes or goes; only the oldest of its namespace matters to others."""
+        """Count an added or removed quota; only the oldest of its namespace matters to others."""
         if isinstance(found, tuple):
             ages, age = self._by_age.setdefault(namespace, []), (found[0], key)
             place = bisect_left(ages, age)
@@ -153,7 +151,7 @@ class Quotas(ObjectsInSteps):
         elif found is not None and is_there:
             self._wrong[key] = found
             if self.wrong.get(key) != found:
-                logger.warning("ElasticQuota cannot be understood", extra={"quota": key, "error": found})
+                logger.warning("ElasticQuota is invalid", extra={"quota": key, "error": found})
         elif found is not None:
             del self._wrong[key]
 
@@ -183,13 +181,13 @@ class Quotas(ObjectsInSteps):
         self.wrong = dict(self._wrong)
 
     def may_count(self, namespace: str, name: str, created: str) -> bool:
-        """Whether an ElasticQuota is, or may become, the one that counts in its namespace, as far as they were read."""
+        """Return whether an ElasticQuota is, or may become, the active one of its namespace, as far as they were read."""
         ages = self._by_age.get(namespace)
         return not ages or (created, f"{namespace}/{name}") <= ages[0]
 
 
 def _read_one(objects: Objects, key: str) -> _Read | None:
-    """Return when an ElasticQuota was made and what it says, or what is wrong with it; None if there is none."""
+    """Return the creation time and content of an ElasticQuota, or its error; None if it does not exist."""
     try:
         found = objects.typed(ElasticQuota, key)
         if found is None:
@@ -203,10 +201,10 @@ def _read_one(objects: Objects, key: str) -> _Read | None:
 
 
 def _amounts(field: str, given: Amounts) -> dict[str, int]:
-    """Return min or max; all namespaces share the sum, so none may lower it.
+    """Convert min or max; all namespaces share the sum, so negative amounts are rejected.
 
     Raises:
-        ValueError: an amount is wrong; it names the field.
+        ValueError: an amount is invalid; the message names the field.
     """
     found = {}
     for name, amount in given.items():
@@ -218,6 +216,6 @@ def _amounts(field: str, given: Amounts) -> dict[str, int]:
 
 
 def add(total: dict[str, int], amounts: Mapping[str, int], sign: int = 1) -> None:
-    """Add amounts to a total, or take them off with a sign of -1."""
+    """Add amounts to a total, or subtract them with a sign of -1."""
     for name, amount in amounts.items():
         total[name] = total.get(name, 0) + sign * amount

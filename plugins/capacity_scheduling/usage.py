@@ -1,4 +1,4 @@
-"""What the pods of each namespace take of the nodes, counted again only on nodes whose pods changed."""
+"""What the pods of each namespace use, recounted only on nodes whose pods changed."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class Usage:
-    """The requests of the pods on nodes, assumed ones included, by namespace and for all that have a quota together.
+    """The requests of the pods on nodes, including assumed pods, by namespace and for all namespaces with a quota.
 
-    A pod that ended is on no node any more, so it does not count.
+    Finished pods are on no node any more, so they do not count.
 
     Args:
-        account_of: what a pod is counted under, where that is not its namespace.
+        account_of: returns the account of a pod, if that is not its namespace.
 
     Attributes:
-        by_namespace: namespace -> resource -> milliCPU, bytes or a count; those without a pod may be missing.
-        total: the same of all namespaces that were named.
-        changed: those of which that was counted since a reader last cleared it.
+        by_namespace: namespace -> resource -> milliCPU, bytes or a count; namespaces without pods may be missing.
+        total: the sum over all named namespaces.
+        changed: the accounts recounted since a reader last cleared the set.
     """
 
     def __init__(self, account_of: Callable[[PodInfo], str] | None = None) -> None:
@@ -49,25 +49,27 @@ class Usage:
         with_quota: Mapping[str, object],
         account_of: Callable[[PodInfo], str] | None = None,
     ) -> Usage:
-        """Count the pods of a snapshot that is not the cluster as it is: somebody asks what might be."""
+        """Count the pods of a hypothetical snapshot, which is not the live cluster."""
         usage = cls(account_of)
-        usage._follow_rows(snapshot, range(snapshot.n_nodes))  # a loop over all nodes, off the pods' way
+        usage._follow_rows(
+            snapshot, range(snapshot.n_nodes)
+        )  # a loop over all nodes, outside of scheduling cycles
         usage._name(with_quota)
         return usage
 
     def follow(self, snapshot: Snapshot, changes: ChangeLog, with_quota: Mapping[str, object]) -> None:
-        """Count again what changed since the last time.
+        """Recount what changed since the last call.
 
         Args:
-            snapshot: the cluster as it is.
-            changes: of that snapshot.
-            with_quota: the namespaces that `total` is about; the same object while they are the same.
+            snapshot: the live cluster.
+            changes: the change log of that snapshot.
+            with_quota: the namespaces of `total`; the same object as long as they do not change.
         """
         rows = changes.since(self._seen) if changes is self._changes else None
         if rows is None:
             self.changed.update(self.by_namespace)
             self.by_namespace, self.total, self._on_row = {}, {}, []
-            rows = range(snapshot.n_nodes)  # all nodes: at first, and where more happened than is remembered
+            rows = range(snapshot.n_nodes)  # all nodes: at first, and after more changes than the log holds
         self._changes, self._seen = changes, changes.end
         self._follow_rows(snapshot, {*rows, *range(snapshot.n_nodes, len(self._on_row))})
         if with_quota is not self._with_quota:
@@ -79,7 +81,7 @@ class Usage:
             add(self.total, self.by_namespace.get(namespace, _NOTHING))
 
     def _follow_rows(self, snapshot: Snapshot, rows: Iterable[int]) -> None:
-        """Count rows anew; those that are no more hold nothing."""
+        """Recount rows; removed rows hold nothing."""
         missing = snapshot.n_nodes - len(self._on_row)
         self._on_row.extend({} for _ in range(missing))
         for row in rows:

@@ -1,1 +1,1 @@
-"""Groups of pods as the PodGroups of scheduler-plugins and of Volcano describe them."""
+"""Groups of pods as PodGroups of scheduler-plugins and of Volcano describe them."""

@@ -1,4 +1,4 @@
-"""PodGroups of scheduler-plugins and of Volcano, as far as scheduling reads them."""
+"""PodGroups of scheduler-plugins and of Volcano: the fields that scheduling reads."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ PRIORITY_CLASSES: Final = "scheduling.k8s.io/v1/priorityclasses"
 
 
 class PodGroupSpec(ApiStruct, frozen=True):
-    """The fields of both kinds; each leaves out what is the other's.
+    """The fields of both kinds; each kind lacks the fields of the other.
 
     Attributes:
-        min_member: so many of its pods run, or none.
-        min_resources: what the group asks for as a whole.
-        schedule_timeout_seconds: how long a member may hold its place for the others; scheduler-plugins'.
-        min_task_member: task -> so many of its pods run, or none; Volcano's.
-        priority_class_name: a limit of the group's priority; Volcano's. No admission checks who may use the class, so it
-            raises nothing.
+        min_member: the minimum number of its pods that run together.
+        min_resources: what the group requests as a whole.
+        schedule_timeout_seconds: how long a member may wait with a node for the others; scheduler-plugins only.
+        min_task_member: task -> the minimum number of its pods that run together; Volcano only.
+        priority_class_name: an upper limit of the group's priority; Volcano only. No admission checks who may use the
+            class, so it never raises the priority.
     """
 
     min_member: int = 0
@@ -49,14 +49,14 @@ class PodGroupObject(ApiStruct, frozen=True):
 
     @property
     def min_count(self) -> int:
-        """So many pods it takes at least, of all tasks together."""
+        """The minimum number of pods, of all tasks together."""
         return max(self.spec.min_member, sum((self.spec.min_task_member or {}).values()))
 
     def short_of(self, tasks: Collection[str]) -> Mapping[str, int]:
-        """Return the tasks of which there are too few pods -> how many there are.
+        """Return the tasks that have too few pods -> how many pods they have.
 
         Args:
-            tasks: of each pod, its task.
+            tasks: the task of each pod.
         """
         found: dict[str, int] = {}
         for task in tasks:
@@ -68,10 +68,10 @@ class PodGroupObject(ApiStruct, frozen=True):
         }
 
     def least(self) -> Mapping[str, int]:
-        """Return what must be free before any member is tried: resource -> amount; nothing if it does not say.
+        """Return what must be free before any member is tried: resource -> amount; empty if the object has no such field.
 
         Raises:
-            ValueError: an amount is no quantity.
+            ValueError: an amount is not a quantity.
         """
         if not self.spec.min_resources:
             return {}

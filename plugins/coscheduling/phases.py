@@ -1,4 +1,4 @@
-"""What the status of a PodGroup says, in the words of those who made its kind."""
+"""The status of a PodGroup, as the projects that define its kind write it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _READY: Final = "tasks in gang are ready to be scheduled"
 
 @dataclass(slots=True)
 class Members:
-    """The pods of a group, counted.
+    """Counts of the pods of a group.
 
     Attributes:
-        pending: on no node.
-        placed: on a node, and not running yet.
-        tasks: task -> how many pods it has, ended ones included.
-        occupied_by: owners of one of the pods, as in `occupiedBy`.
-        refusal: why one of those on no node is on none; "" if nobody said.
+        pending: pods without a node.
+        placed: pods on a node that do not run yet.
+        tasks: task -> how many pods it has, including finished ones.
+        occupied_by: the owners of one of the pods, as in `occupiedBy`.
+        refusal: why one of the pending pods has no node; "" if unknown.
     """
 
     pending: int = 0
@@ -44,7 +44,7 @@ class Members:
 
 
 def coscheduling_status(group: PodGroupObject, before: Mapping[str, Any], members: Members) -> dict[str, Any]:
-    """Return phase, counts and occupiedBy of a PodGroup of scheduler-plugins that has not finished.
+    """Return phase, counts and occupiedBy of an unfinished PodGroup of scheduler-plugins.
 
     Source:
         scheduler-plugins, pkg/controllers/podgroup_controller.go. Here every phase follows from the pods at once.
@@ -69,13 +69,13 @@ def coscheduling_status(group: PodGroupObject, before: Mapping[str, Any], member
 def volcano_status(
     group: PodGroupObject, before: Mapping[str, Any], members: Members, gap: Mapping[str, int]
 ) -> tuple[dict[str, Any], Sequence[Mapping[str, str]]]:
-    """Return phase and counts of a PodGroup of Volcano that is not completed, and its conditions without times.
+    """Return phase and counts of an uncompleted PodGroup of Volcano, and its conditions without times.
 
     Args:
         group: the object.
-        before: its status as it is.
+        before: its current status.
         members: its pods.
-        gap: what is missing of its minResources, while it has no pod on a node.
+        gap: what is missing of its minResources, as long as it has no pod on a node.
 
     Source:
         volcano, pkg/scheduler/framework/job_updater.go and session.go, jobStatus; plugins/gang/gang.go.

@@ -1,6 +1,6 @@
-"""Groups by the PodGroups that operators made before Kubernetes had its own: those of scheduler-plugins and of Volcano.
+"""Groups by the PodGroups of scheduler-plugins and of Volcano, which existed before Kubernetes had its own.
 
-They go the way of Kubernetes' own groups: all members are tried in one cycle, so none holds room for others over cycles.
+They are handled as Kubernetes' own groups: all members are tried in one cycle, so none holds a node over cycles.
 
 Source:
     scheduler-plugins, pkg/coscheduling/coscheduling.go and pkg/coscheduling/core/core.go.
@@ -47,13 +47,13 @@ _PERMIT_SECONDS: Final = 60
 
 
 class CoschedulingArgs(GangArgs, frozen=True):
-    """As scheduler-plugins has them, and those of every gang.
+    """The arguments of scheduler-plugins, and those of every gang.
 
     Attributes:
-        permit_waiting_time_seconds: how long a member may hold its place for the others where its group does not say;
-            0 is 60.
-        pod_group_backoff_seconds: of no effect: a group backs off as one, as pods do.
-        pod_group_reject_percentage: of no effect: a group is decided in one cycle, so none waits half placed.
+        permit_waiting_time_seconds: how long a member may wait with a node for the others if its group does not specify
+            it; 0 means 60.
+        pod_group_backoff_seconds: has no effect: a group backs off as one, as pods do.
+        pod_group_reject_percentage: has no effect: a group is decided in one cycle, so none waits partly placed.
     """
 
     permit_waiting_time_seconds: int = _PERMIT_SECONDS
@@ -131,10 +131,10 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
         )
 
     def attempted(self, group: PodGroup, status: Status) -> None:
-        """The group's phase and conditions are told by its pods, which say the same."""
+        """Do nothing: the group's phase and conditions follow from its pods."""
 
     def events(self) -> Sequence[EventWithHint]:
-        """Listen to the group's own, and to room that may close a resource gap."""
+        """Register for the group's own events, and for capacity that may close a resource gap."""
         room = (
             ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),
             ClusterEvent(EventResource.POD, ActionType.DELETE),
@@ -150,9 +150,9 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
     # In the queue.
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[float, ...]:
-        """Order by priority, then by the age of the group, or by when it failed last; others by when they came.
+        """Order by priority, then by the age of the group or its last failure; other pods by the time they were added.
 
-        Members of a group are tried together, so groups alike need not be told apart by their names.
+        Members of a group are tried together, so groups with equal keys need no order by name.
         """
         return (-queued.pod.priority, self._since(queued))
 
@@ -188,7 +188,7 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
         return () if key is None or not self._least(key) else None
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
-        """Refuse a group none of whose pods has a place while all nodes together lack what it asks for."""
+        """Reject a group without any placed pod if all nodes together lack what it requests."""
         key = self.own_group(pod)
         if key is None or self._members.placed(key):
             return None

@@ -1,4 +1,4 @@
-"""Whether what a group asks for as a whole is free at all, wherever on the nodes."""
+"""Whether the resources of a whole group are free, on all nodes together."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def resource_gap(needed: Mapping[str, int], snapshot: Snapshot) -> dict[str, int
         snapshot: the cluster.
 
     Source:
-        scheduler-plugins, pkg/coscheduling/core/core.go, CheckClusterResource. A node that is overdrawn counts as full
-        here, not as less than that.
+        scheduler-plugins, pkg/coscheduling/core/core.go, CheckClusterResource. Here an overcommitted node counts as full,
+        not as negative.
     """
     gap = {}
     for name, amount in needed.items():

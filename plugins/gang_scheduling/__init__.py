@@ -1,1 +1,1 @@
-"""Pods that are scheduled as a group: all that it takes at least, or none."""
+"""Pods that are scheduled as a group: at least the minimum number of pods, or none."""

@@ -1,4 +1,4 @@
-"""Tells of a group how it fared, by a condition of its object: once, however often that is found out anew."""
+"""Writes the result of a group's scheduling as a condition of its object, once for each result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 class GroupConditions:
     """Writes the condition PodGroupScheduled.
 
-    Once a group was scheduled that stays said, whatever becomes of members that come later.
+    Once a group was scheduled, the condition stays True, whatever happens to later members.
 
     Source:
         kube-scheduler v1.36, schedule_one_podgroup.go, updatePodGroupCondition.
@@ -41,10 +41,10 @@ class GroupConditions:
         self._background = background
         self._sleep = sleep
         self._clock = clock
-        self._wanted: dict[str, tuple[str, Condition]] = {}  # key -> uid and what is to be said, while it is
+        self._wanted: dict[str, tuple[str, Condition]] = {}  # key -> uid and the condition to write
 
     def tell(self, key: str, status: Status) -> None:
-        """Return what an attempt at a group came to, if that is news."""
+        """Write the result of an attempt at a group, if it has changed."""
         found = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key)
         if found is None:
             return
@@ -58,7 +58,7 @@ class GroupConditions:
             self._background.start(self._write(key), f"condition of PodGroup {key}")
 
     async def _write(self, key: str) -> None:
-        """Write what is to be said of a group, and what that has become meanwhile."""
+        """Write the condition of a group, and its later changes."""
         written: Condition | None = None
         try:
             while self._wanted[key][1] != written:
@@ -90,7 +90,7 @@ class GroupConditions:
             return
 
     def _body(self, key: str, uid: str, condition: Condition) -> Mapping[str, Any] | None:
-        """Return the patch; None if there is nothing to say any more."""
+        """Return the patch; None if nothing is to be written any more."""
         found = self._objects.objects(POD_GROUPS).typed(PodGroupObject, key)
         if found is None or found.metadata.uid != uid:
             return None

@@ -1,4 +1,4 @@
-"""What plugins of groups have in common, whichever objects say what a group is.
+"""What plugins of groups have in common, for all kinds of group objects.
 
 Source:
     kube-scheduler v1.36, plugins/gangscheduling/gangscheduling.go.
@@ -39,11 +39,11 @@ _RELEASE: Final = "Release"
 
 
 class GangArgs(PluginArgs, frozen=True):
-    """What is done where kube-scheduler does one thing only.
+    """Arguments that kube-scheduler does not have.
 
     Attributes:
-        on_partial_failure: what becomes of a gang of which some pods are bound when too many others cannot be: `Retry` tries
-            those again, `Release` deletes the bound ones as well, so that whoever made them begins anew.
+        on_partial_failure: what happens to a gang with some bound pods when too many others cannot be bound: `Retry`
+            tries the others again, `Release` deletes the bound pods as well, so that their controller creates all again.
     """
 
     on_partial_failure: str = _RETRY
@@ -59,35 +59,35 @@ class GangArgs(PluginArgs, frozen=True):
 
 
 class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
-    """Holds members of a gang until enough of them exist, and has those that fit wait until enough fit.
+    """Holds members of a gang until enough of them exist; members with a node then wait until enough of them fit.
 
     Attributes:
-        group_events: kind of groups -> what its events are called, and which of them may help a member.
+        group_events: kind of groups -> the resource of its events, and the actions that may help a member.
     """
 
     group_events: ClassVar[Mapping[str, tuple[EventResource, ActionType]]] = {}
 
     @abstractmethod
     def refusal(self, pod: PodInfo, key: GroupKey, group: PodGroup | None) -> Status | None:
-        """Return why no member of a group may be tried yet; the group is None if there is no object of it.
+        """Return why no member of a group may be tried yet; the group is None if its object does not exist.
 
-        Of the pod it reads no more than its name.
+        Only the pod's name is read.
         """
 
     @abstractmethod
     def is_enough(self, group: PodGroup) -> bool:
-        """Return whether so many members are placed that they may run."""
+        """Return whether enough members are placed for them to run."""
 
     @abstractmethod
     def not_found(self, key: GroupKey) -> Status:
-        """Return what a member is told whose group's object went away while it was tried."""
+        """Return the status of a member whose group's object was deleted during the attempt."""
 
     @abstractmethod
     def permit_seconds(self, group: PodGroup) -> float:
-        """Return how long a member that has a place is held for the others."""
+        """Return how long, in seconds, a member with a node waits for the others."""
 
     def events(self) -> Sequence[EventWithHint]:
-        """Listen to pods and objects of the same group, which help once there are enough of its pods."""
+        """Register for pods and objects of the same group, which help once there are enough of its pods."""
         added = ClusterEvent(EventResource.POD, ActionType.ADD)
         return (
             EventWithHint(
@@ -115,7 +115,7 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
         return () if key is None else (key,)
 
     def own_group(self, pod: PodInfo) -> GroupKey | None:
-        """Return the group of a pod if it is of our kinds: all that hints read of a waiting pod."""
+        """Return the group of a pod if its kind belongs to this plugin: hints read nothing else of a waiting pod."""
         key = pod.group
         return key if key is not None and key.kind in self.group_kinds else None
 
@@ -140,7 +140,7 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
 
 
 def _brought(kind: str, old: Any, new: Any) -> tuple[GroupKey, ...]:
-    """Return the group that an event concerns: at most one, and none where merely a status changed."""
+    """Return the group of an event: at most one, and none if only a status changed."""
     if isinstance(new, PodInfo):
         return () if new.group is None else (new.group,)
     if old is not None and old.get("spec") == new.get("spec"):

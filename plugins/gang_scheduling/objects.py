@@ -1,4 +1,4 @@
-"""PodGroups of Kubernetes' own kind, as far as scheduling reads them."""
+"""PodGroups of Kubernetes' own kind: the fields that scheduling reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod_group import GroupKey
 
 SCHEDULED: Final = "PodGroupScheduled"
-"""The condition that says what became of a group."""
+"""The condition that shows the result of a group's scheduling."""
 
 
 class GangPolicy(ApiStruct, frozen=True):
@@ -74,13 +74,13 @@ class PodGroupObject(ApiStruct, frozen=True):
     status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
 
     def scheduled(self) -> Condition:
-        """Return what was said last of how the group fared; an empty condition if nothing was."""
+        """Return the condition PodGroupScheduled; an empty condition if there is none."""
         return next((each for each in self.status.conditions if each.type == SCHEDULED), Condition())
 
     def as_group(self, key: GroupKey, features: WorkloadFeatures) -> PodGroup:
-        """Return what it says, as far as that is switched on, in the terms of all kinds.
+        """Return the enabled fields of the object in the form that all kinds share.
 
-        The Priority admission writes 0 where nobody asked for a priority, so it counts only beside a class or above 0.
+        The Priority admission writes 0 without a class, so the priority counts only with a class or above 0.
         """
         spec, gang = self.spec, self.spec.scheduling_policy.gang
         by_topology, as_one = features.topology_aware_workload_scheduling, features.workload_aware_preemption

@@ -1,4 +1,4 @@
-"""Gangs: pods that are held back until enough of them are there, and are placed together or not at all.
+"""Gangs: pods that are held back until enough of them exist, and are placed together or not at all.
 
 Source:
     kube-scheduler v1.36, plugins/gangscheduling/gangscheduling.go.

@@ -1,4 +1,4 @@
-"""Which devices the claims of a pod can be given on a node.
+"""Allocates devices on a node to the claims of a pod.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured; of its three variants the one called

@@ -1,4 +1,4 @@
-"""Which devices are taken, kept up to date claim by claim."""
+"""The allocated devices, updated claim by claim."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class DeviceID(NamedTuple):
 
 
 class AllocatedDevices:
-    """What claims hold, those whose allocation is in flight included. The plugin keeps one, and tells it of each claim.
+    """What claims hold, including allocations in flight. The plugin keeps one instance and passes each claim to it.
 
     Attributes:
         whole: device -> how many claims hold all of it.
         shares: device -> how many shares of it are held.
-        consumed: device -> capacity -> the amount that shares consume, see `amounts`; for admin access nothing counts.
-        changes: how many devices came or went so far.
+        consumed: device -> capacity -> the amount that shares consume, see `amounts`; admin access does not count.
+        changes: how many devices were allocated or released so far.
 
     Source:
         kube-scheduler v1.36, plugins/dynamicresources/allocateddevices.go and dra_manager.go, GatherAllocatedState.
@@ -56,7 +56,7 @@ class AllocatedDevices:
         self._log: deque[PoolID] = deque(maxlen=_REMEMBERED_CHANGES)  # the pools of the last changes
 
     def set(self, claim: str, allocation: AllocationResult | None) -> None:
-        """Return what a claim holds from now on, None for nothing; `claim` is whatever names it, always the same way."""
+        """Set what a claim holds, None for nothing; `claim` is a stable name of the claim."""
         before = self._by_claim.get(claim)
         if before == allocation:
             return
@@ -74,11 +74,11 @@ class AllocatedDevices:
         return device in self.whole or device in self.shares
 
     def is_changed_since(self, changes: int) -> bool:
-        """Return whether anything came or went since there were so many."""
+        """Return whether anything was allocated or released since the count of changes was `changes`."""
         return self.changes != changes
 
     def changed_since(self, changes: int) -> frozenset[PoolID] | None:
-        """Return the pools of which something came or went since there were so many; None if that is too long ago."""
+        """Return the pools with changes since that count; None if the log does not reach back that far."""
         missed = self.changes - changes
         if missed > len(self._log):
             return None

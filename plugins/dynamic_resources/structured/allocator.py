@@ -1,4 +1,4 @@
-"""Gives claims devices on a node, or says why it cannot."""
+"""Allocates devices on a node to claims, or returns why that is impossible."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ _MOST_BEGINNINGS: Final = 100
 
 
 class Allocator:
-    """Gives claims devices; made for one pod, asked about many nodes.
+    """Allocates devices to the claims of one pod, for many nodes.
 
     Args:
         inventory: all devices.
-        allocated: what is taken of them.
-        device_class: returns a class by its name, None where there is none.
-        work: says how long one call may take.
+        allocated: the allocated devices.
+        device_class: returns a class by its name, None if it does not exist.
+        work: the time slice of one call.
         limit: measures how long searches take.
-        seconds: how long the search for one node may take; 0 for as long as it takes.
-        new_share_id: makes the id of a share of a device.
+        seconds: time limit of the search for one node; 0 means no limit.
+        new_share_id: creates the id of a share of a device.
 
     Attributes:
-        allocated: likewise.
+        allocated: the allocated devices.
         steps: how many steps all searches made, see `Search`.
     """
 
@@ -79,15 +79,15 @@ class Allocator:
         self._asked: Question | None = None
 
     def allocate(self, node: Node, claims: Sequence[ResourceClaim]) -> tuple[AllocationResult, ...] | None:
-        """Return what each claim can be given on a node, in their order; None if not all can be given something.
+        """Return the allocation of each claim on a node, in their order; None if not all claims can be satisfied.
 
-        The same node, claims and state give the same devices; only the ids of shares are new each time.
+        The same node, claims and state give the same devices; only the ids of shares differ.
 
         Raises:
-            AllocationError: a selector that cannot be evaluated, a class that is not there, more than 32 devices.
-            InvalidPoolsError: not all can be given something, and there are pools that are broken.
+            AllocationError: a selector cannot be evaluated, a class does not exist, or there are more than 32 devices.
+            InvalidPoolsError: not all claims can be satisfied, and there are invalid pools.
             OutOfTimeError: the search took too long.
-            NeedsTime: the search takes longer than one call may.
+            NeedsTime: the search takes longer than one time slice.
         """
         question, pools, search = self._work.done(self._found(node, claims), self._goes_on)
         if search is None:
@@ -113,14 +113,14 @@ class Allocator:
     def judge(
         self, snapshot: Snapshot, rows: Rows, claims: Sequence[ResourceClaim]
     ) -> tuple[UInt16s, tuple[Verdict, ...]]:
-        """Say of many nodes whether the claims can be given devices there.
+        """Return for many nodes whether devices can be allocated to the claims there.
 
         Returns:
-            index: (n_nodes,), a place in the table for each of `rows`; elsewhere it may be anything.
-            table: None, at place 0, is yes, as is Alternatives; a Refusal is why not.
+            index: (n_nodes,), an index in the table for each of `rows`; undefined elsewhere.
+            table: None, at index 0, and Alternatives mean yes; a Refusal is the reason why not.
 
         Raises:
-            NeedsTime: to find out takes longer than one call may.
+            NeedsTime: the search takes longer than one time slice.
         """
         try:
             question = self._work.done(self._question(claims))
@@ -131,7 +131,7 @@ class Allocator:
         n_nodes = snapshot.n_nodes
 
         searching = _Searching(self, question)
-        # If they are many, what is said of all is found out, for the next pod.
+        # If there are many rows, the results of all nodes are computed, for the next pod.
         if all_views is not None and (2 * len(rows) >= n_nodes or verdicts.is_about(all_views)):
             steps = verdicts.find_all(all_views, self.allocated, question, searching)
             self._work.done(steps, self._goes_on)
@@ -159,7 +159,7 @@ class Allocator:
         return self._asked
 
     def _goes_on(self) -> bool:
-        """Return whether the slices are as they were when the question was asked, which is kept meanwhile."""
+        """Return whether the slices have not changed since the question was created; the question is kept meanwhile."""
         if self._asked is None:
             return True
         self._inventory.questions.keep(self._asked)
@@ -168,7 +168,7 @@ class Allocator:
     def _found(
         self, node: Node, claims: Sequence[ResourceClaim]
     ) -> Generator[None, None, tuple[Question, Pools, Search | None]]:
-        """Return the question, the pools that matter of those that a node sees, and the search there; None if it takes too long."""
+        """Return the question, the relevant pools of a node, and the search there; None if it takes too long."""
         question = yield from self._question(claims)
         seen = self._inventory.view_of(node)
         pools = question.known_matter(seen)
@@ -180,10 +180,10 @@ class Allocator:
     def searched(
         self, question: Question, pools: Pools
     ) -> Generator[None, None, tuple[Search | None, Hashable | None]]:
-        """Search in pools to the end; return None if that takes too long, and what is found depends on, see `likeness`.
+        """Search pools to the end; return None if that takes too long, and the key of the result, see `likeness`.
 
-        A search that was left is gone on with, also one in pools that are alike. It begins again when devices come or go in
-        its pools; the time that it took before counts further on. If that happens again and again, it takes too long as well.
+        An interrupted search is continued, also one in equivalent pools. It restarts when devices of its pools are allocated
+        or released, but keeps the time that it has used. If that happens repeatedly, it takes too long as well.
         """
         allocated, limit = self.allocated, self._limit
         seconds, begun = 0.0, 0
@@ -209,7 +209,7 @@ class Allocator:
                     return search, likeness
                 question.keep_search(key, search)
                 if self._seconds and limit.observed(search.seconds > self._seconds, "search"):
-                    search.seconds = 0.0  # the next attempt goes on, for as long again
+                    search.seconds = 0.0  # the next attempt continues, for the same time
                     return None, None
                 yield
             seconds = max(seconds, search.seconds)
@@ -217,7 +217,7 @@ class Allocator:
 
     @staticmethod
     def _given(question: Question, search: Search, pools: Pools) -> list[list[Given]]:
-        """Return what claims are given in pools by a search there, or in pools that are alike."""
+        """Return what claims are given in pools by a search there, or in equivalent pools."""
         assert search.solution is not None, "it found something"
         devices = search.solution.devices
         if search.pools == pools:
@@ -237,7 +237,7 @@ class Allocator:
 
 
 class _Searching:
-    """Fulfils `Searching` for one question."""
+    """Implements `Searching` for one question."""
 
     def __init__(self, allocator: Allocator, question: Question) -> None:
         self._allocator = allocator

@@ -1,4 +1,4 @@
-"""Quantities as whole numbers of billionths: exact, since none is finer, and fast to add and compare."""
+"""Quantities as whole numbers of billionths: exact, since no quantity is finer, and fast to add and compare."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from scheduler.objects.quantity import parse_quantity
 
 @lru_cache(maxsize=4096)
 def amount_of(quantity: str | float) -> int:
-    """Return a quantity as it is written as a number of billionths; see `Quantity.nanos`."""
+    """Convert a written quantity to a number of billionths; see `Quantity.nanos`."""
     return parse_quantity(quantity).nanos

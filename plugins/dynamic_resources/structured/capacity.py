@@ -1,4 +1,4 @@
-"""How much of a device's capacities a request consumes, where a device may be given to several.
+"""How much of a device's capacities a request consumes, if several claims may share the device.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     )
 
 Written = str | int | float
-"""A quantity as it is written."""
+"""A quantity as the object contains it."""
 
 
 class Consumption(NamedTuple):
     """What a request consumes of one capacity.
 
     Attributes:
-        amount: see `amounts`, as the next.
-        available: what the device has of it.
-        written: the amount, as the allocation says it.
+        amount: the amount, see `amounts`.
+        available: what the device has of the capacity, in the same unit.
+        written: the amount, in the form of the allocation.
     """
 
     amount: int
@@ -43,9 +43,9 @@ class Consumption(NamedTuple):
 
 
 def consumption(device: Device, asked: CapacityRequirements | None) -> dict[str, Consumption] | None:
-    """Return what a request would consume of each capacity of a device; None if it can never have it.
+    """Return what a request would consume of each capacity of a device; None if the device cannot satisfy it.
 
-    That is if it asks for a capacity that the device does not have, for more than there is, or against a policy.
+    A device cannot satisfy a request for a capacity that it lacks, for more than it has, or against its policy.
 
     Source:
         as of this module, CmpRequestOverCapacity and GetConsumedCapacityFromRequest.
@@ -66,7 +66,7 @@ def consumption(device: Device, asked: CapacityRequirements | None) -> dict[str,
 
 
 def fits(consumed: Mapping[str, Consumption], *taken: Mapping[str, int]) -> bool:
-    """Return whether a device still has what a request would consume, after what is taken of it: capacity -> amount."""
+    """Return whether a device has what a request would consume, in addition to `taken`: capacity -> amount."""
     return all(
         each.amount + sum(amounts.get(name, 0) for amounts in taken) <= each.available
         for name, each in consumed.items()

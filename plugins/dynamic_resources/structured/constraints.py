@@ -1,4 +1,4 @@
-"""What the devices of a claim must have in common, or must not.
+"""Constraints between the devices of a claim.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from scheduler.objects.dynamic_resources import DeviceAttribute, DeviceConstraint
 
 Value = tuple[str, str | int | bool] | None
-"""An attribute's type and value; None of an attribute that has none which is known."""
+"""An attribute's type and value; None for an attribute without a known type."""
 
 
 class Constraint(ABC):
-    """Counts the devices that are given to a claim, and refuses those that do not go with them."""
+    """Counts the devices that a claim gets, and rejects devices that violate the constraint."""
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
         self._requests = frozenset(requests)
         self._attribute = attribute
 
     def add(self, wanted: Wanted, device: PoolDevice) -> bool:
-        """Count a device that is to be given for a request; say False, and count nothing, if it does not go."""
+        """Count a device that is allocated for a request; return False, and count nothing, if it violates the constraint."""
         if not self._concerns(wanted):
             return True
         attribute = attribute_of(device, self._attribute)
         return attribute is not None and self._add(wanted.base_name, value_of(attribute))
 
     def remove(self, wanted: Wanted) -> None:
-        """Take back what was counted last for a request."""
+        """Remove the last device that was counted for a request."""
         if self._concerns(wanted):
             self._remove(wanted.base_name)
 
@@ -49,7 +49,7 @@ class Constraint(ABC):
 
 
 class MatchAttribute(Constraint):
-    """All devices have one value."""
+    """All devices have the same value."""
 
     _value: Value = None
     _count = 0
@@ -67,7 +67,7 @@ class MatchAttribute(Constraint):
 
 
 class DistinctAttribute(Constraint):
-    """No two devices have one value. As upstream, of each request only the last device is remembered."""
+    """All devices have different values. As upstream, only the last device of each request is remembered."""
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
         super().__init__(requests, attribute)
@@ -87,7 +87,7 @@ class DistinctAttribute(Constraint):
 
 
 def constraint_of(written: DeviceConstraint) -> Constraint | None:
-    """Return a constraint that has counted nothing; None of a kind that is not known."""
+    """Return an empty constraint; None for an unknown kind."""
     if written.match_attribute is not None:
         return MatchAttribute(written.requests, written.match_attribute)
     if written.distinct_attribute is not None:
@@ -96,12 +96,12 @@ def constraint_of(written: DeviceConstraint) -> Constraint | None:
 
 
 def concerns(written: DeviceConstraint, wanted: Wanted) -> bool:
-    """Return whether a constraint is about the devices for a request."""
+    """Return whether a constraint applies to the devices for a request."""
     return not written.requests or not wanted.names.isdisjoint(written.requests)
 
 
 def attribute_of(device: PoolDevice, name: str) -> DeviceAttribute | None:
-    """Find an attribute by its full name; those of the driver's own domain may be written without it."""
+    """Find an attribute by its full name; attributes of the driver's own domain may be written without the domain."""
     attributes = device.device.attributes
     found = attributes.get(name)
     if found is None:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class AvailableCounters:
-    """What allocated devices leave of each pool's counters, computed when a pool is first asked for.
+    """What allocated devices leave of each pool's counters, computed on the first request for a pool.
 
-    As upstream, pools are told apart by their names without their drivers: of two that are called the same, the counters of
-    the first that is asked for stand for both.
+    As upstream, pools are identified by their names without their drivers: of two pools with one name, the counters of the
+    first that is requested count for both.
     """
 
     def __init__(self, allocated: AllocatedDevices) -> None:
@@ -27,7 +27,7 @@ class AvailableCounters:
         self._known: dict[str, Counters] = {}  # name of a pool -> what is left
 
     def of(self, pool: Pool) -> Counters:
-        """Return what is left; it may be less than nothing."""
+        """Return what is left; it may be negative."""
         if self._allocated.changes != self._seen:
             self._forget()
         name = pool.id.pool
@@ -37,7 +37,7 @@ class AvailableCounters:
         return known
 
     def _forget(self) -> None:
-        """Forget the pools of which devices came or went."""
+        """Forget the pools with devices that were allocated or released."""
         changed = self._allocated.changed_since(self._seen)
         self._seen = self._allocated.changes
         if changed is None:
@@ -56,14 +56,14 @@ class AvailableCounters:
 
 
 class TakenCounters:
-    """What the devices that a search has given so far take, in addition."""
+    """What the devices that a search has allocated so far consume in addition."""
 
     def __init__(self, available: AvailableCounters) -> None:
         self._available = available
         self._taken: dict[str, Counters] = {}  # name of a pool -> amounts
 
     def take(self, pool: Pool, device: PoolDevice) -> bool:
-        """Count what a device takes; say False, and count nothing, if that is more than there is."""
+        """Count what a device consumes; return False, and count nothing, if that is more than is left."""
         available = self._available.of(pool)
         taken = self._taken.setdefault(pool.id.pool, {})
         for place, amount in device.takes.items():
@@ -74,7 +74,7 @@ class TakenCounters:
         return False
 
     def give_back(self, pool: Pool, device: PoolDevice) -> None:
-        """Count it no longer."""
+        """Stop counting a device."""
         taken = self._taken[pool.id.pool]
         for place, amount in device.takes.items():
             taken[place] -= amount

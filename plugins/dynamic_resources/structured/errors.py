@@ -1,4 +1,4 @@
-"""What a search for devices comes to, in short."""
+"""The results of a search for devices."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class AllocationError(SchedulerError):
-    """Something is wrong with a claim, a class or a slice: the whole attempt fails, in the words of the error."""
+    """A claim, a class or a slice is invalid: the whole attempt fails, with the error's message."""
 
 
 class InvalidPoolsError(SchedulerError):
-    """Nothing fits this node, and some pool there is broken: the node alone is refused, in the words of the error."""
+    """Nothing fits this node, and a pool there is invalid: only the node is rejected, with the error's message."""
 
 
 class OutOfTimeError(SchedulerError):
@@ -23,12 +23,12 @@ class OutOfTimeError(SchedulerError):
 
 
 class Refusal(NamedTuple):
-    """Why claims cannot be given devices on a node.
+    """Why devices cannot be allocated to claims on a node.
 
     Attributes:
-        words: upstream's; of a claim only what follows its name, so that pods whose claims ask the same share a refusal.
-        is_error: whether the attempt fails, or this node alone is refused.
-        claim: the place of the claim that is to be named before the words; None where none is.
+        words: upstream's message; for a claim only what follows its name, so that pods with equal claims share it.
+        is_error: whether the attempt fails, or only this node is rejected.
+        claim: the index of the claim to name before the message; None without one.
     """
 
     words: str
@@ -36,24 +36,24 @@ class Refusal(NamedTuple):
     claim: int | None = None
 
     def named(self, names: Sequence[str]) -> Refusal:
-        """Return the refusal as it is told, with the name of the claim; `names` are those of all claims."""
+        """Return the refusal with the name of the claim in its message; `names` are those of all claims."""
         if self.claim is None:
             return self
         return Refusal(f"claim {names[self.claim]}{self.words}", self.is_error)
 
 
 class Alternatives(NamedTuple):
-    """Claims can be given devices on a node, and of requests that have alternatives, which.
+    """Devices can be allocated to claims on a node, with the chosen alternatives of their requests.
 
     Attributes:
-        chosen: the places of the alternatives, in the order of claims and requests.
+        chosen: the indexes of the alternatives, in the order of claims and requests.
     """
 
     chosen: tuple[int, ...]
 
 
 Verdict = Refusal | Alternatives | None
-"""What is said of a node: None is yes, where there was nothing to choose."""
+"""The result of a node: None means yes, without a choice between alternatives."""
 
 NOT_ALL: Final = Refusal("cannot allocate all claims")
 INVALID_POOLS: Final = Refusal("invalid resource pools were encountered")

@@ -1,4 +1,4 @@
-"""What expressions say of devices, evaluated once for all devices that an expression cannot tell apart."""
+"""Results of expressions, evaluated once for all devices that an expression cannot distinguish."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.structured.pools import PoolDevice
 
 _KEPT_VALUES = 3_000_000
-"""Of devices that expressions were evaluated for; each is at least a pointer."""
+"""The maximum number of devices with cached results; each is at least a pointer."""
 EVALUATIONS_OF_A_STEP: Final = 16
-"""So many evaluations of expressions are one step of work, or as many as a device takes."""
+"""The number of evaluations in one step of work, unless one device needs more."""
 
 
 class Evaluations:
-    """What expressions said of devices, which is forgotten when it is much.
+    """Caches the results of expressions, and clears them when they become too large.
 
     Attributes:
         count: how many evaluations there were.
@@ -31,7 +31,7 @@ class Evaluations:
         self._filled: list[dict[Any, bool | CELError]] = []
 
     def verdict(self, device: PoolDevice, compiled: Selector | CELError) -> bool | CELError:
-        """Return whether an expression selects a device; it is evaluated once for all that it cannot tell apart."""
+        """Return whether an expression selects a device; it is evaluated once for all devices that it cannot distinguish."""
         if isinstance(compiled, CELError):
             return compiled
         if device.is_clear and compiled.facts is not None:
@@ -74,9 +74,9 @@ class Evaluations:
 
 @lru_cache(maxsize=1)
 def _subject(device: PoolDevice) -> Subject:
-    """Return a device as expressions see it; the next expression is mostly about the same."""
+    """Return a device in the form for expressions; the next expression usually needs the same one."""
     return Subject(device.id.driver, device.device)
 
 
 evaluations: Final = Evaluations()
-"""Those of all questions."""
+"""The evaluations that all questions share."""

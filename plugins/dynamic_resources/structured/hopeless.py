@@ -1,12 +1,12 @@
-"""Finds out by counting that a search for devices cannot succeed, where trying all combinations would take for ever.
+"""Proves by counting that a search for devices cannot succeed, if trying all combinations would take too long.
 
-Each test leaves out conditions that the search has, so it never says so of a search that would find something:
+Each test ignores some conditions of the search, so it never excludes a search that would succeed:
 
-- all requests together want more devices than there are for them;
-- there is no value of an attribute of which there are enough devices for the requests that a `matchAttribute` is about;
-- there are not enough values for requests for one device that a `distinctAttribute` is about.
+- all requests together need more devices than they can use;
+- no value of an attribute has enough devices for the requests of a `matchAttribute`;
+- there are fewer values than requests for one device in a `distinctAttribute`.
 
-The counters of a pool limit how many of its devices can be given.
+The counters of a pool limit how many of its devices can be allocated.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def is_hopeless(
     allocated: AllocatedDevices,
     available: AvailableCounters,
 ) -> Generator[None, None, bool]:
-    """Return whether it is sure that a search finds nothing.
+    """Return whether a search certainly fails.
 
     Args:
-        question: what is asked for.
-        pools: where devices are looked for.
+        question: the requests.
+        pools: the pools to search.
         candidates: all devices that requests select.
-        counts: how many devices requests want.
-        allocated: what is taken.
-        available: what others leave of counters.
+        counts: how many devices requests need.
+        allocated: the allocated devices.
+        available: what allocated devices leave of counters.
     """
     usable = yield from _usable(candidates, allocated)
     if usable is None:
@@ -72,7 +72,7 @@ def is_hopeless(
 def _usable(
     candidates: Mapping[Wanted, Sequence[Candidate]], allocated: AllocatedDevices
 ) -> Generator[None, None, dict[Wanted, list[PoolDevice]] | None]:
-    """Return the devices that each request may be given at all; None if the search may fail at one of them."""
+    """Return the devices that each request may get; None if the search may fail with an error at one of them."""
     usable: dict[Wanted, list[PoolDevice]] = {}
     for wanted, found in candidates.items():
         usable[wanted] = mine = []
@@ -88,7 +88,7 @@ def _usable(
 
 
 Limits = dict["PoolDevice", tuple["Pool", int]]
-"""Device that takes of counters -> its pool, and how many such devices of the pool can be given at most."""
+"""Device that consumes counters -> its pool, and the maximum number of such devices of the pool."""
 
 
 def _limits(
@@ -102,7 +102,7 @@ def _limits(
         yield
     limits: Limits = {}
     if len({pool.id.pool for pool in pools}) < len(pools):
-        return limits  # of pools with one name, the counters of the first that is asked for stand for all
+        return limits  # of pools with one name, the counters of the first that is requested count for all
     for pool, devices in taking.items():
         left = available.of(pool)
         most = len(devices)
@@ -127,7 +127,7 @@ def _has_no_match(
     counts: Mapping[Wanted, int],
     limits: Limits,
 ) -> Generator[None, None, bool]:
-    """Return whether there is no value of which there are enough devices for all requests that a constraint is about."""
+    """Return whether no value has enough devices for all requests of a constraint."""
     assert constraint.match_attribute is not None, "it is one of these"
     about = [request for request in requests if all(concerns(constraint, each) for each in request)]
     if not any(counts[each] for each in _flat(about)):
@@ -153,9 +153,9 @@ def _has_too_few_values(
     counts: Mapping[Wanted, int],
     _limits: Limits,
 ) -> Generator[None, None, bool]:
-    """Return whether there are too few values for all requests for one device that a constraint is about.
+    """Return whether there are too few values for all one-device requests of a constraint.
 
-    Of requests for several devices only the last one's value is compared with those of other requests.
+    For requests of several devices only the last one's value is compared with those of other requests.
     """
     assert constraint.distinct_attribute is not None, "it is one of these"
     wishes: list[tuple[int, set[Hashable]]] = []
@@ -167,7 +167,7 @@ def _has_too_few_values(
             for device in usable[wanted]:
                 attribute = attribute_of(device, constraint.distinct_attribute)
                 if attribute is not None:
-                    # A value of a type that is not known is unlike all others, as far as this test goes.
+                    # A value of an unknown type differs from all others in this test.
                     values.add(value_of(attribute) or device)
             yield
         wishes.append((1, values))
@@ -180,7 +180,7 @@ def _are_too_few(
     counts: Mapping[Wanted, int],
     limits: Limits,
 ) -> Generator[None, None, bool]:
-    """Return whether requests want more devices than there are for all of them."""
+    """Return whether requests need more devices than all of them can use."""
     wished: list[tuple[int, set[PoolDevice]]] = []
     looks = 0
     for request in requests:
@@ -191,12 +191,10 @@ def _are_too_few(
             looks = 0
             yield
         if any(device.device.allow_multiple_allocations for device in devices):
-            continue  # such a device may do for many
+            continue  # several requests may share such a device
         if len(devices) < least:
             return True
-        if not any(
-            wanted.admin_access for wanted in request
-        ):  # what that is given, others may be given as well
+        if not any(wanted.admin_access for wanted in request):  # other requests may get the same devices
             wished.append((least, devices))
     them_all = set(chain.from_iterable(devices for _, devices in wished))
     if sum(least for least, _ in wished) > len(them_all):
@@ -207,8 +205,8 @@ def _are_too_few(
 def _are_too_few_of_a_sort(
     wished: Sequence[tuple[int, set[PoolDevice]]], limits: Limits
 ) -> Generator[None, None, bool]:
-    """Return whether so many devices cannot be given for each of some wishes, no device twice."""
-    # Devices that do for the same requests are counted together.
+    """Return whether the devices are too few for some requests, with no device used twice."""
+    # Devices that fit the same requests are counted together.
     of_device: dict[PoolDevice, list[int]] = {}
     for number, (_, devices) in enumerate(wished):
         for device in devices:
@@ -234,12 +232,12 @@ def _cannot_be_met(
     size: Callable[[Hashable], int],
     limit: Callable[[Hashable], tuple[Pool, int] | None],
 ) -> Generator[None, None, bool]:
-    """Return whether so many things of some sorts cannot be given for each wish: a flow from sorts to wishes.
+    """Return whether things of some sorts are too few for all wishes, by a flow from sorts to wishes.
 
     Args:
         wishes: how many things, and of which sorts.
-        size: says how many there are of a sort.
-        limit: says of what pool a sort is, and how many of that pool can be given; None where all can.
+        size: returns how many things of a sort there are.
+        limit: returns the pool of a sort, and the maximum number of that pool; None without a limit.
     """
     if any(number > sum(map(size, sorts)) for number, sorts in wishes):
         return True
@@ -263,22 +261,22 @@ def _cannot_be_met(
 
 
 class _Flow:
-    """A flow through a graph, enlarged step by step.
+    """A flow through a graph, increased step by step.
 
     Attributes:
-        left: node -> following node -> how much more may flow there.
+        left: node -> next node -> the remaining capacity between them.
     """
 
     def __init__(self) -> None:
         self.left: dict[Hashable, dict[Hashable, int]] = {}
 
     def allow(self, before: Hashable, after: Hashable, amount: int) -> None:
-        """Let so much flow from one node to another."""
+        """Add capacity between two nodes."""
         self.left.setdefault(before, {})[after] = amount
         self.left.setdefault(after, {}).setdefault(before, 0)
 
     def enlarge(self, begin: Hashable, end: Hashable) -> Generator[None, None, bool]:
-        """Let one more flow from one node to another, over others; say whether that can be."""
+        """Increase the flow from one node to another by one, over other nodes; return whether that is possible."""
         came_from: dict[Hashable, Hashable] = {begin: None}
         queue = deque([begin])
         looks = 0

@@ -1,4 +1,4 @@
-"""All devices there are, by the nodes that can use them; kept between pods."""
+"""All devices, by the nodes that can use them; kept between pods."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ W = TypeVar("W")
 
 
 class Node(Protocol):
-    """What is read of a node: a NodeObject or a NodeInfo will do."""
+    """The fields of a node that are read; NodeObject and NodeInfo have them."""
 
     @property
     def name(self) -> str: ...
@@ -47,7 +47,7 @@ class Node(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Choice:
-    """A rule by which nodes see a slice, all of it or, of one that says so for each device, one device."""
+    """A rule by which nodes see a slice, or one device of a slice that selects nodes per device."""
 
     published: PublishedSlice
     device: PoolDevice | None
@@ -55,16 +55,16 @@ class _Choice:
 
 
 class AllViews:
-    """What all nodes see, as of a place in the log of their changes.
+    """What all nodes see, at a position in the log of node changes.
 
     Attributes:
         by_row: what each node sees.
-        changes: how often a node saw something else than before.
+        changes: how often the view of a node changed.
 
     Args:
-        views: what they see -> their rows.
-        log: of changes of nodes.
-        n_nodes: how many nodes there are.
+        views: view -> the rows of the nodes that have it.
+        log: the log of node changes.
+        n_nodes: the number of nodes.
     """
 
     def __init__(self, views: Mapping[Pools, Rows], log: ChangeLog, n_nodes: int) -> None:
@@ -78,7 +78,7 @@ class AllViews:
                 self.by_row[row] = view
 
     def follow(self, snapshot: Snapshot, names: Iterable[str], view_of: Callable[[Node], Pools]) -> bool:
-        """Take in what nodes see that changed, and those of some names; say False if all have to be looked at."""
+        """Update the views of nodes that changed and of the named nodes; return False if all nodes have to be read."""
         log, nodes, n_nodes = self._log, snapshot.nodes, len(self.by_row)
         if snapshot.node_changes is not log or snapshot.n_nodes != n_nodes:
             return False
@@ -86,7 +86,7 @@ class AllViews:
         self._seen = log.end
         if changed is None:
             return False
-        # Rows beyond the last are of nodes that came and went.
+        # Rows beyond the last belong to nodes that were added and deleted since.
         rows = {row for row in (*changed, *map(snapshot.row_of, names)) if row is not None and row < n_nodes}
         for row in rows:
             view = view_of(nodes[row])
@@ -97,7 +97,7 @@ class AllViews:
         return True
 
     def changed_since(self, changes: int) -> set[int] | None:
-        """Return the rows of nodes that see something else since there were so many changes; None if that is too long ago."""
+        """Return the rows of nodes whose view changed since that count; None if the log does not reach back that far."""
         missed = self.changes - changes
         if missed > len(self._changed):
             return None
@@ -105,16 +105,16 @@ class AllViews:
 
 
 class Inventory:
-    """The devices of all ResourceSlices. The plugin keeps one for the store it reads; it notices what changes there.
+    """The devices of all ResourceSlices. The plugin keeps one for its store and detects changes there.
 
-    A slice that cannot be read is left out, so that its pool is incomplete.
+    A slice that cannot be decoded is left out, so that its pool is incomplete.
 
     Args:
-        slices: what `objects("resource.k8s.io/v1/resourceslices")` gives.
+        slices: the result of `objects("resource.k8s.io/v1/resourceslices")`.
 
     Attributes:
-        questions: what was asked of these devices, with what was found out.
-        dropped: how many pools were replaced by others, or went.
+        questions: the questions about these devices, with their cached results.
+        dropped: how many pools were replaced or removed.
     """
 
     def __init__(self, slices: Objects) -> None:
@@ -122,7 +122,7 @@ class Inventory:
         self.dropped = 0
         self._objects = slices
         self._seen = -1
-        # By the names of slices, as all below that hold slices.
+        # By the names of slices, like all mappings below that hold slices.
         self._published: dict[str, PublishedSlice] = {}
         self._by_pool: dict[PoolID, dict[str, PublishedSlice]] = {}
         self._everywhere: dict[PoolID, dict[str, PublishedSlice]] = {}
@@ -132,14 +132,14 @@ class Inventory:
         self._by_name: dict[str, dict[_Choice, None]] = {}  # node name -> devices for it alone
         self._faults: dict[str, str] = {}
 
-        self._shared: dict[PoolID, Pool] = {}  # as nodes see them that see only what is everywhere
+        self._shared: dict[PoolID, Pool] = {}  # pools for nodes that see only what is available everywhere
         self._built: dict[PoolID, dict[frozenset[Seen], Pool | None]] = {}
         self._alike: dict[frozenset[_Choice], Pools] = {}
-        # node name -> its labels when it was looked at, and what it sees
+        # node name -> its labels when the view was built, and the view
         self._views: dict[str, tuple[Mapping[str, str], Pools]] = {}
         self._all: AllViews | None = None
-        self._all_but: set[str] = set()  # names of nodes that may see something else than is known of all
-        # Of changes that are not taken in altogether:
+        self._all_but: set[str] = set()  # names of nodes whose view may differ from `views_of_all`
+        # Of changes that are not read completely:
         self._unread: dict[str, None] = {}
         self._touched: dict[PoolID, None] = {}
         self._changed_nodes: set[str] = set()
@@ -147,20 +147,20 @@ class Inventory:
 
     @property
     def fault(self) -> str | None:
-        """Why no node's pools can be told; None if they can."""
+        """Why the pools of nodes cannot be determined; None if they can."""
         return next(iter(self._faults.values()), None)
 
     @property
     def is_current(self) -> bool:
-        """Whether all that changed in the store is taken in."""
+        """Whether all changes of the store are read."""
         return self._objects.changes == self._seen and not (self._unread or self._touched)
 
     def refresh(self) -> None:
-        """Take in what changed in the store."""
+        """Read all changes of the store."""
         at_once(self.refreshing())
 
     def refreshing(self) -> Generator[None, None, None]:
-        """Take in what changed in the store, slice by slice; what was left undone is gone on with."""
+        """Read the changes of the store, slice by slice; an interrupted update is continued."""
         while not self.is_current:
             self._note_changes()
             work = 0
@@ -183,18 +183,18 @@ class Inventory:
             self._forget_views()
 
     def _note_changes(self) -> None:
-        """Note what is to be read."""
+        """Record what has to be read."""
         objects = self._objects
         if objects.changes == self._seen:
             return
         changed = None if self._seen < 0 else objects.changed_since(self._seen)
         self._seen = objects.changes
-        # In order, so that it does not depend on chance in which order nodes are searched.
+        # Sorted, so that the order in which nodes are searched is deterministic.
         names = {*self._published, *objects} if changed is None else changed
         self._unread |= dict.fromkeys(sorted(names, reverse=True))  # the last is read first
 
     def _take_in(self, key: str) -> int:
-        """Read a slice as it is now; return how much work that is, in devices."""
+        """Read a slice; return the amount of work, in devices."""
         self._changed_everywhere |= key in self._choices
         work = 4
         for published in (self._remove(key), self._add(key)):
@@ -206,7 +206,7 @@ class Inventory:
         return work
 
     def _forget_views(self) -> None:
-        """Forget what nodes see of which something changed."""
+        """Forget the views that contain something that changed."""
         if self._changed_everywhere or len(self._views) > _FORGOTTEN_BEYOND:
             self._views.clear()
             self._alike.clear()
@@ -220,7 +220,7 @@ class Inventory:
         self._changed_nodes.clear()
 
     def looks(self, snapshot: Snapshot, rows: Rows) -> Generator[None, None, None]:
-        """Find out what nodes see, of which it is not known, so that `views` and `views_of_all` are soon told."""
+        """Build the missing views of nodes, so that `views` and `views_of_all` return quickly."""
         nodes = snapshot.nodes
         if self._all is not None:
             changed = (snapshot.row_of(name) for name in self._all_but if name not in self._views)
@@ -250,7 +250,7 @@ class Inventory:
         return view
 
     def views_of_all(self, snapshot: Snapshot) -> AllViews | None:
-        """Return what all nodes see, as they are; None of nodes that are not the cluster's own."""
+        """Return the current views of all nodes; None for a snapshot that is not the live cluster."""
         log = snapshot.node_changes
         if log is None:
             return None
@@ -260,13 +260,13 @@ class Inventory:
         return self._all
 
     def views(self, snapshot: Snapshot, rows: Rows) -> Mapping[Pools, Rows]:
-        """Return the pools that some nodes see, each with the rows of those that see just these."""
+        """Return the pools that some nodes see, each with the rows of the nodes that see exactly these."""
         alike: dict[Pools, list[int]] = {}
         nodes = snapshot.nodes
         others = np.zeros(snapshot.n_nodes, dtype=np.bool_)
         others[rows] = True
-        # Nodes without slices of their own see the same if no slice chooses nodes. Of the others each is looked at: what
-        # it sees is kept by its name.
+        # Nodes without slices of their own have the same view if no slice selects nodes. Every other node is read; its
+        # view is cached by its name.
         for row in rows.tolist() if self._choices else self._rows_with_slices(snapshot, rows):
             alike.setdefault(self.view_of(nodes[row]), []).append(row)
             others[row] = False
@@ -318,10 +318,10 @@ class Inventory:
         return tuple(sorted(pools, key=lambda pool: pool.order) if len(pools) > 1 else pools)
 
     def _pool(self, name: PoolID, seen: frozenset[Seen]) -> Pool | None:
-        """Return a pool as nodes see it, None if they see nothing of it; those that see the same share it."""
+        """Return a pool as nodes see it, None if they see nothing of it; nodes with equal views share it."""
         built = self._built.setdefault(name, {})
         if seen not in built:
-            # Upstream takes the number of slices from the first, and looks at those for one node first.
+            # Upstream takes the number of slices from the first one, and reads those for one node first.
             relevant = list(seen)
             if len(relevant) > 1:
                 relevant.sort(key=lambda each: (not each[0].is_local, each[0].name))
@@ -334,7 +334,7 @@ class Inventory:
         return [(published, None) for published in self._everywhere.get(name, {}).values()]
 
     def _rebuild(self, name: PoolID) -> bool:
-        """Forget how nodes see a pool; say whether nodes may see it that have no slice of it to themselves."""
+        """Rebuild a pool; return whether nodes without a slice of their own may see it."""
         for gone in self._built.pop(name, {}).values():
             if gone is not None:
                 gone.is_gone = True
@@ -366,7 +366,7 @@ class Inventory:
         return published
 
     def _choose(self, key: str, published: PublishedSlice) -> None:
-        """Note by what rules nodes see a slice; one that has none is of a kind that is not known, and nobody sees it."""
+        """Record the rules by which nodes see a slice; a slice of an unknown kind has none and stays invisible."""
         try:
             choices = list(_choices(published))
         except SelectorError as error:
@@ -415,10 +415,10 @@ def _choices(published: PublishedSlice) -> Iterator[_Choice]:
 
 
 def _rules(selector: NodeSelector) -> Iterator[NodeRule]:
-    """Yield the rules of a selector's terms, any of which is enough; empty ones match nothing.
+    """Yield the rules of a selector's terms, any of which may match; empty terms match nothing.
 
     Raises:
-        SelectorError: a term is no rule.
+        SelectorError: a term is invalid.
     """
     for term in selector.node_selector_terms:
         if not term.is_empty:
@@ -426,7 +426,7 @@ def _rules(selector: NodeSelector) -> Iterator[NodeRule]:
 
 
 def _drop(places: dict[K, dict[V, W]], place: K, item: V) -> None:
-    """Take an item out of a place, and a place out that is empty."""
+    """Remove an item from a place, and the place if it is then empty."""
     items = places.get(place)
     if items is not None and item in items:
         del items[item]

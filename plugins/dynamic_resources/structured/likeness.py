@@ -1,8 +1,8 @@
-"""Which pools are alike to a question, so that what is found out of one holds of the others.
+"""Which pools are equivalent for a question, so that a result for one pool holds for the others.
 
-Two steps, each taken once for many pools. Devices alike in all that the question asks about are selected alike: thousands of
-pools have few *shapes*, which every question about the same attributes shares. And a search in pools of which the same is
-selected, taken and tainted ends the same way: they are of one *kind*.
+There are two steps, each cached for many pools. Devices with equal values of all fields that the question reads are
+selected equally: thousands of pools have few *shapes*, which all questions about the same attributes share. A search in
+pools with the same selected, allocated and tainted devices has the same result: these pools are of one *kind*.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 _MOST_NUMBERS = 100_000
 _MOST_VALUES = 2_000_000
 _MOST_EVALUATIONS = 200_000
-"""Beyond so many of one question, pools that are unlike those before are searched each by itself: comparing them does not pay."""
+"""Above this number of shapes in one question, further pools are searched separately: comparing them costs too much."""
 _LOOK_UPS_OF_A_STEP = 2000
 _QUESTIONS_OF_A_POOL = 16
 _MOST_DEVICES = 128
-"""Pools with more, so with several slices, are for many nodes: there are few, and to compare them takes longer than a search."""
+"""Larger pools, with several slices, serve many nodes: there are few, and comparing them takes longer than a search."""
 
 
 class Numbers:
-    """Gives equal values one number. It forgets values when they are many, and then gives them others."""
+    """Assigns one number to equal values. It forgets values above a limit, and then assigns new numbers."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, int] = {}
@@ -42,7 +42,7 @@ class Numbers:
         self._size = 0
 
     def of(self, value: Hashable, size: int) -> int:
-        """Return the number of a value that consists of so many others."""
+        """Return the number of a value that consists of `size` parts."""
         number = self._known.get(value)
         if number is None:
             if len(self._known) >= _MOST_NUMBERS or self._size >= _MOST_VALUES:
@@ -58,10 +58,10 @@ class Selection(NamedTuple):
     """What requests select in a pool.
 
     Attributes:
-        pool: which.
-        kind: a number for each sort of pool; None of a large one, and where a search depends on more: on devices that
-            several may have or that share counters, on a selector that fails, or on what is wrong with the pool.
-        places: of the devices selected, in order; of a pool without a kind perhaps not all.
+        pool: the pool.
+        kind: a number for each kind of pool; None for a large pool, and if a search depends on more: on devices that
+          several claims may share or that share counters, on a selector that fails, or on an invalid pool.
+        places: the indexes of the selected devices, in order; possibly not all for a pool without a kind.
     """
 
     pool: Pool
@@ -70,7 +70,7 @@ class Selection(NamedTuple):
 
 
 class _Said(IntEnum):
-    """What a request says of a device."""
+    """The result of a request for a device."""
 
     NO = 0
     YES = 1
@@ -79,13 +79,13 @@ class _Said(IntEnum):
 
 
 class Likeness:
-    """Tells pools apart as far as a question can.
+    """Assigns pools to equivalence classes of a question.
 
     Args:
-        requests: all that are asked.
-        facts: what their selectors look at; None if that is not clear.
-        attributes: those that constraints compare.
-        shapes: gives pools that are alike one number, for all questions.
+        requests: all requests of the question.
+        facts: what their selectors read; None if that is unknown.
+        attributes: the attributes that constraints compare.
+        shapes: assigns one number to equivalent pools, for all questions.
     """
 
     def __init__(
@@ -100,12 +100,12 @@ class Likeness:
         self._attributes = attributes
         self._shapes = shapes
         self._kinds = Numbers()
-        self._of_shape: dict[int, tuple[int | None, tuple[int, ...]]] = {}  # shape -> kind and places
+        self._of_shape: dict[int, tuple[int | None, tuple[int, ...]]] = {}  # shape -> kind and indexes
         self._of_a_device = sum(1 + wanted.n_selectors for wanted in self._requests)
         self._left = _MOST_EVALUATIONS
 
     def known(self, pool: Pool) -> Selection | None:
-        """Return what requests select in a pool, if that takes no evaluations."""
+        """Return what requests select in a pool, if that needs no evaluations; None otherwise."""
         if not pool.gives:
             return Selection(pool, None, ())
         shape = self._shape(pool)
@@ -115,7 +115,7 @@ class Likeness:
         return None if self._left > 0 else Selection(pool, None, (0,) if pool.devices else ())
 
     def selection(self, pool: Pool) -> Generator[None, None, Selection]:
-        """Return what requests select in a pool that gives devices."""
+        """Return what requests select in a pool whose devices may be allocated."""
         shape = self._shape(pool)
         self._left -= self._of_a_device * len(pool.devices)
         found = yield from self._selected(pool)
@@ -126,7 +126,7 @@ class Likeness:
         return Selection(pool, *found)
 
     def _shape(self, pool: Pool) -> int | None:
-        """Return a number that is the same for pools in which the same is selected; None if that cannot be told."""
+        """Return a number that is equal for pools with the same selection; None if that is unknown."""
         if self._facts is None or len(pool.devices) > _MOST_DEVICES:
             return None
         asked = (self._facts, self._attributes)
@@ -164,7 +164,7 @@ class Likeness:
 
 
 def likeness_of(selections: Sequence[Selection], allocated: AllocatedDevices) -> Hashable | None:
-    """Return what a search in some pools depends on; None where that cannot be told in short."""
+    """Return the key on which a search in some pools depends; None if there is no short one."""
     whole = allocated.whole
     found: list[Hashable] = []
     for pool, kind, places in selections:
@@ -178,7 +178,7 @@ def likeness_of(selections: Sequence[Selection], allocated: AllocatedDevices) ->
 
 
 def _seen(pool: Pool, facts: Sequence[Fact], attributes: Sequence[str]) -> tuple[Hashable, ...] | None:
-    """Return all that a question can see of a pool's devices; None if a device is not clear."""
+    """Return all fields of a pool's devices that a question reads; None if a device is unclear."""
     seen: list[Hashable] = []
     usable = pool.usable
     for device in pool.devices:

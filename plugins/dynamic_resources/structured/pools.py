@@ -26,17 +26,17 @@ Counters = dict[tuple[str, str], int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolDevice:
-    """A device with its place.
+    """A device with its slice.
 
     Attributes:
         id: its name.
-        device: what its driver says of it.
-        spec: of the slice that it is in.
-        takes: what it takes of its pool's counters.
-        is_clear: whether expressions know the values of all of its attributes.
-        kind: all else that requests and searches look at.
-        verdicts: what was said of this device by expressions that no other can share, or why nothing can be said; kept
-            here, so that they go with the slice.
+        device: the driver's description of the device.
+        spec: the spec of its slice.
+        takes: what it consumes of its pool's counters.
+        is_clear: whether expressions can read all of its attributes.
+        kind: all other fields that requests and searches read.
+        verdicts: results of expressions that no other device can share, or their errors; kept here, so that they are
+            deleted with the slice.
     """
 
     id: DeviceID
@@ -52,13 +52,13 @@ class PublishedSlice:
     """A ResourceSlice with its devices.
 
     Attributes:
-        name: its own.
-        pool: its pool's.
-        spec: as it is written.
-        devices: those in it.
-        has_binding_conditions: whether any of them has.
-        takes_counters: whether any of them does.
-        has_doubles: whether two have one name.
+        name: the slice's name.
+        pool: the pool's name.
+        spec: the slice's spec.
+        devices: the devices in the slice.
+        has_binding_conditions: whether a device has binding conditions.
+        takes_counters: whether a device consumes counters.
+        has_doubles: whether two devices have the same name.
     """
 
     __slots__ = (
@@ -92,12 +92,12 @@ class PublishedSlice:
 
     @property
     def is_local(self) -> bool:
-        """Whether only one node sees it: all nodes see counters, whatever the slice says."""
+        """Whether only one node sees the slice: all nodes see counters, whatever the slice specifies."""
         return bool(self.spec.node_name) and not self.spec.shared_counters
 
 
 Seen = tuple[PublishedSlice, frozenset[PoolDevice] | None]
-"""A slice of which a node can use devices, and those that it can use; None for all."""
+"""A slice that a node sees, and the devices that the node can use; None means all devices."""
 
 
 class Pool:
@@ -105,14 +105,14 @@ class Pool:
 
     Attributes:
         id: its name.
-        is_incomplete: whether slices are missing; nothing is given from it until they come.
-        is_invalid: whether its slices contradict each other; nothing is given from it either.
-        devices: those in the slices that are for these nodes, in the order in which they are given.
-        usable: those of them that these nodes can use; None for all.
-        others: devices of slices that are for other nodes; they may take of the same counters.
-        counters: what there is of each counter.
-        is_gone: whether another one, or none, has come in its place.
-        shapes: what questions found of these devices; see `likeness`.
+        is_incomplete: whether slices are missing; until they arrive, no device of the pool is allocated.
+        is_invalid: whether its slices contradict each other; no device of it is allocated either.
+        devices: the devices in the slices for these nodes, in the order of allocation.
+        usable: those that these nodes can use; None for all.
+        others: devices of slices for other nodes, which may consume the same counters.
+        counters: the amount of each counter.
+        is_gone: whether the pool was replaced or removed.
+        shapes: what questions found for these devices; see `likeness`.
     """
 
     __slots__ = (
@@ -157,19 +157,19 @@ class Pool:
             or _have_doubles(with_devices)
             or not self._has_counters(with_devices, others, names)
         )
-        # Upstream looks no further where a pool is invalid.
+        # Upstream stops at an invalid pool.
         self.has_binding_conditions = not self.is_invalid and any(
             each.has_binding_conditions for each in with_devices
         )
 
     @property
     def gives(self) -> bool:
-        """Whether its devices may be given to claims."""
+        """Whether its devices may be allocated."""
         return not (self.is_incomplete or self.is_invalid)
 
     @property
     def order(self) -> tuple[bool, PoolID]:
-        """What orders pools: devices with binding conditions are given last."""
+        """The sort key of pools: devices with binding conditions are allocated last."""
         return self.has_binding_conditions, self.id
 
     def _has_counters(
@@ -180,23 +180,23 @@ class Pool:
         return all(self._has_counters_of(device, sets) for device in (*self.devices, *self.others))
 
     def _has_counters_of(self, device: PoolDevice, sets: set[str]) -> bool:
-        """Return whether there is all that a device takes of."""
+        """Return whether the counters exist that a device consumes."""
         named = {consumption.counter_set for consumption in device.device.consumes_counters}
         return named <= sets and device.takes.keys() <= self.counters.keys()
 
 
 Pools = tuple[Pool, ...]
-"""Pools that a node sees, in the order in which devices are given; nodes that see the same are alike."""
+"""Pools that a node sees, in the order of allocation; nodes with equal pools are equivalent."""
 
 
 def gather_pool(
     pool: PoolID, relevant: Sequence[Seen], published: Mapping[str, PublishedSlice]
 ) -> Pool | None:
-    """Return a pool as nodes see it; None where newer slices, for other nodes, have replaced what they see.
+    """Return a pool as nodes see it; None if newer slices for other nodes have replaced what they see.
 
     Args:
-        pool: its name.
-        relevant: the slices that such nodes can use something of; at least one.
+        pool: the pool's name.
+        relevant: the slices with devices for such nodes; at least one.
         published: all slices of the pool.
 
     Source:
@@ -219,7 +219,7 @@ def gather_pool(
 
 
 def _devices_of(slices: Sequence[PublishedSlice]) -> tuple[PoolDevice, ...]:
-    """Return the devices of slices in order; of one it is the same object, as thousands of pools have one slice."""
+    """Return the devices of slices in order; for one slice it is the same object, since thousands of pools have one slice."""
     return (
         slices[0].devices
         if len(slices) == 1

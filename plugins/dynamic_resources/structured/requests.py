@@ -1,4 +1,4 @@
-"""What the claims of a pod ask for, read once for all nodes, and for all pods that ask for the same."""
+"""The requests of a pod's claims, read once for all nodes and for all pods with equal claims."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _KEPT_CONSUMPTIONS = 2000
 _KEPT_POOLS = 50_000
 _KEPT_CANDIDATES = 300_000
-"""Of all questions, beside those of the question that was asked last."""
+"""The limit of results of all questions except the last one."""
 _DROPPED_POOLS = 1000
 _MOST_FACTS = 64
 _KEPT_SEARCHES = 64
@@ -49,18 +49,18 @@ _KEPT_DIGESTS = 4096
 _DEVICES_OF_A_STEP = 64
 
 Compiled = Mapping[str, "Selector | CELError"]
-"""Expression -> what it was compiled to, or why it could not be."""
+"""Expression -> its compiled form, or the compilation error."""
 
 
 class Candidate:
-    """A device that a request selects, or of which that cannot be said.
+    """A device that a request selects, or whose evaluation failed.
 
     Attributes:
-        pool: where the device is.
-        device: it.
-        consumed: what would be consumed of its capacities.
-        failure: why no selector can say; it is an error once the device is looked at.
-        says_class: whether the failure is one of the class, not of the claim.
+        pool: the device's pool.
+        device: the device.
+        consumed: what the request would consume of its capacities.
+        failure: why the evaluation of selectors failed; it becomes an error once the device is considered.
+        says_class: whether a selector of the class failed, not one of the claim.
     """
 
     __slots__ = ("consumed", "device", "failure", "pool", "says_class")
@@ -82,11 +82,11 @@ class Candidate:
 
 
 class Candidates:
-    """The devices of a pool that a request selects, in the order in which they are given; looked for little by little.
+    """The devices of a pool that a request selects, in the order of allocation; evaluated on demand.
 
     Attributes:
-        found: those that were found so far.
-        is_complete: whether all devices of the pool were looked at.
+        found: the devices that were found so far.
+        is_complete: whether all devices of the pool were evaluated.
     """
 
     __slots__ = ("_looked", "_pool", "_wanted", "found", "is_complete")
@@ -96,10 +96,10 @@ class Candidates:
         self.is_complete = not pool.devices
         self._wanted = wanted
         self._pool = pool
-        self._looked = 0  # at so many devices
+        self._looked = 0  # the number of evaluated devices
 
     def look(self) -> int:
-        """Look at more devices, for about a millisecond; return how many of them are selected."""
+        """Evaluate more devices, for about a millisecond; return how many of them are selected."""
         wanted, pool, before = self._wanted, self._pool, len(self.found)
         most = evaluations.count + EVALUATIONS_OF_A_STEP
         for device in pool.devices[self._looked : self._looked + _DEVICES_OF_A_STEP]:
@@ -116,10 +116,10 @@ class Candidates:
 
 
 class Failure(NamedTuple):
-    """Why no selector can say whether a device is one.
+    """Why selectors fail for a device.
 
     Attributes:
-        words: upstream's.
+        words: upstream's message.
         is_of_class: whether it is a selector of the class, not of the claim.
     """
 
@@ -128,24 +128,24 @@ class Failure(NamedTuple):
 
 
 class Wanted:
-    """A request, or one of several that would do.
+    """A request, or one of its alternatives.
 
     Attributes:
-        claim: the place of its claim.
-        name: as results name it, `request` or `request/subrequest`.
-        own_name: its last part.
-        base_name: its first part.
-        names: all by which constraints may name it.
-        device_class: its class; None if there is none, and then `problem` says so.
-        all_devices: whether it wants all devices there are, however many.
-        count: how many it wants otherwise.
-        admin_access: whether it may have devices that are taken, and takes none.
-        tolerations: the taints that are no hindrance.
-        problem: why it cannot be looked at at all; "" if it can.
-        facts: what its selectors look at; None if that is not clear.
+        claim: the index of its claim.
+        name: its name in results, `request` or `request/subrequest`.
+        own_name: the last part of the name.
+        base_name: the first part of the name.
+        names: all names that constraints may use.
+        device_class: its class; None if it does not exist, and then `problem` contains the reason.
+        all_devices: whether it requests all matching devices.
+        count: how many devices it requests otherwise.
+        admin_access: whether it may get allocated devices, without allocating them itself.
+        tolerations: the tolerated taints.
+        problem: why it cannot be evaluated at all; "" if it can.
+        facts: what its selectors read; None if that is unknown.
 
     Args:
-        request: as it is written.
+        request: the request of the claim.
         compiled: its expressions and those of its class.
     """
 
@@ -181,11 +181,11 @@ class Wanted:
         return len(self._class_selectors) + len(self._selectors)
 
     def candidate(self, pool: Pool, device: PoolDevice) -> Candidate:
-        """Return a device that the request selects as what it may be given."""
+        """Return a selected device as a candidate."""
         return Candidate(pool, device, self.consumption_of(device) or {})
 
     def selects(self, pool: Pool, device: PoolDevice) -> bool | Failure:
-        """Return whether a device of a pool is one that the request may be given, or why no selector can say.
+        """Return whether the request may get a device of a pool, or the failure of a selector.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
@@ -203,7 +203,7 @@ class Wanted:
         return self.consumption_of(device) is not None
 
     def why_not(self, pool: Pool, device: PoolDevice) -> str:
-        """Say for people why a device of a pool is none that the request selects; "" if it is one."""
+        """Return a readable reason why the request does not select a device of a pool; "" if it does."""
         for expressions, whose in ((self._class_selectors, "class"), (self._selectors, "request")):
             for expression, compiled in expressions:
                 verdict = evaluations.verdict(device, compiled)
@@ -216,7 +216,7 @@ class Wanted:
         return "" if self.consumption_of(device) is not None else "without the capacity that is asked for"
 
     def consumption_of(self, device: PoolDevice) -> dict[str, Consumption] | None:
-        """Return what the request would consume of a device; None if it can never have it."""
+        """Return what the request would consume of a device; None if the device cannot satisfy it."""
         capacities = tuple(device.device.capacity.items())
         if capacities not in self._consumptions:
             _make_room(self._consumptions, _KEPT_CONSUMPTIONS)
@@ -224,7 +224,7 @@ class Wanted:
         return self._consumptions[capacities]
 
     def _problem(self, request: ExactDeviceRequest | DeviceSubRequest) -> str:
-        """Return what makes a request one that cannot be looked at.
+        """Return the error that makes a request invalid.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
@@ -245,18 +245,18 @@ class Wanted:
 
 
 class Question:
-    """What some claims ask for, whoever has them, with what was found out for it about pools.
+    """The requests of some claims, for all pods with equal claims, with the cached results for pools.
 
     Attributes:
-        claims: for each claim, for each of its requests, those that would do, the best first.
-        has_choice: for each claim, for each of its requests, whether it was written as a list of such.
-        constraints: for each claim, those it has.
-        wants_all: whether some request wants all devices; then pools that are incomplete matter.
-        verdicts: what was said of nodes.
-        found: what searches in pools that are alike came to; see `likeness`.
-        searches: by what they depend on, those under way, long ones that have ended, and short ones that found devices and
-            hold of pools that are alike; the last one used is the last.
-        n_candidates: how many candidates are kept.
+        claims: for each claim, for each of its requests, the alternatives, the best first.
+        has_choice: for each claim, for each of its requests, whether it was written as a list of alternatives.
+        constraints: the constraints of each claim.
+        wants_all: whether a request wants all devices; then incomplete pools matter.
+        verdicts: results of nodes.
+        found: results of searches in equivalent pools; see `likeness`.
+        searches: by their keys: unfinished searches, long ones that have ended, and short ones that found devices and
+            are valid for equivalent pools; the last one used is the last.
+        n_candidates: how many candidates are cached.
 
     Args:
         compiled: the expressions of requests and classes.
@@ -299,23 +299,23 @@ class Question:
         return known
 
     def likeness(self, pools: Pools, allocated: AllocatedDevices) -> Hashable | None:
-        """Return what a search in pools that matter depends on; None where nothing short says it."""
+        """Return the key on which a search in relevant pools depends; None if there is no short one."""
         selections = [self._selections.get(pool) for pool in pools]
         if None in selections:
             return None
         return likeness_of(selections, allocated)  # type: ignore[arg-type]  # none is None
 
     def selected(self, pool: Pool) -> tuple[int, ...]:
-        """Return the places of the devices that requests select in a pool that is like others."""
+        """Return the indexes of the devices that requests select in a pool with a kind."""
         return self._selections[pool].places
 
     def begun(self, key: Hashable, pools: Pools, *, is_alike: bool) -> Search | None:
-        """Return a search that was begun, or ended; None if there is none, or what it looked at has changed.
+        """Return a search that was begun, or ended; None if there is none, or if its input has changed.
 
         Args:
-            key: what it depends on.
-            pools: where it is to be made.
-            is_alike: whether the key says all of that, so that what was found in other pools holds of these.
+            key: the key of the search.
+            pools: the pools to search.
+            is_alike: whether the key is complete, so that results of equivalent pools are valid.
         """
         search = self.searches.get(key)
         if search is None:
@@ -327,7 +327,7 @@ class Question:
         return None
 
     def keep_search(self, key: Hashable, search: Search) -> None:
-        """Keep a search, as the last that is to be dropped; of several, short ones are dropped first."""
+        """Keep a search as the last to be dropped; short searches are dropped first."""
         searches = self.searches
         searches.pop(key, None)
         if len(searches) >= _KEPT_SEARCHES:
@@ -336,7 +336,7 @@ class Question:
         searches[key] = search
 
     def known_matter(self, seen: Pools) -> Pools | None:
-        """Return what `matter` does, if that takes no evaluations."""
+        """Return the result of `matter`, if that needs no evaluations; None otherwise."""
         known = self._matter.get(seen)
         if known is not None:
             return known
@@ -355,7 +355,7 @@ class Question:
         return known
 
     def matter(self, seen: Pools) -> Generator[None, None, Pools]:
-        """Return those pools that make a difference: nodes for which they are the same are alike."""
+        """Return the pools that make a difference: nodes with the same relevant pools are equivalent."""
         while True:
             known = self.known_matter(seen)
             if known is not None:
@@ -367,7 +367,7 @@ class Question:
                     )
 
     def forget(self, dropped: int) -> None:
-        """Forget what was found out about pools that are gone, if these are many, or all of it, if that is much.
+        """Forget the results for removed pools if there are many, or all results if they are too large.
 
         Args:
             dropped: how many pools the inventory has dropped so far.
@@ -391,7 +391,7 @@ class Question:
         self.n_candidates = 0
 
     def _facts(self) -> tuple[Fact, ...] | None:
-        """Return what all selectors look at, in a fixed order; None if that is not clear, or much."""
+        """Return what all selectors read, in a fixed order; None if that is unknown, or too much."""
         found: set[Fact] = set()
         for wanted in self.wanted():
             if wanted.facts is None:
@@ -407,13 +407,13 @@ class Question:
 
 
 class Questions:
-    """The last questions that were asked, so that pods of one kind share what was found out."""
+    """The last questions, so that pods with equal claims share their results."""
 
     _KEPT = 16
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, ...], tuple[Sequence[DeviceClass | None], Question]] = {}
-        self._keys: dict[Question, tuple[bytes, ...]] = {}  # of those that are known
+        self._keys: dict[Question, tuple[bytes, ...]] = {}  # the keys of the cached questions
         self._shapes = Numbers()
         self._digests: dict[
             int, tuple[ResourceClaimSpec, bytes]
@@ -425,11 +425,11 @@ class Questions:
         device_class: Callable[[str], DeviceClass | None],
         dropped: int,
     ) -> Generator[None, None, Question]:
-        """Return the question that claims ask.
+        """Return the question of some claims.
 
         Args:
-            claims: whose.
-            device_class: returns a class by its name, None where there is none.
+            claims: the claims.
+            device_class: returns a class by its name, None if it does not exist.
             dropped: how many pools the inventory has dropped so far.
         """
         specs = [claim.spec for claim in claims]
@@ -455,7 +455,7 @@ class Questions:
         return known[1]
 
     def keep(self, question: Question) -> None:
-        """Keep a question that is being worked on, whatever others were asked meanwhile."""
+        """Keep a question that is in use, whatever other questions were created meanwhile."""
         key = self._keys.get(question)
         if key is not None:
             self._known[key] = self._known.pop(key)
@@ -476,7 +476,7 @@ class Questions:
                 break
 
     def _digest(self, spec: ResourceClaimSpec) -> bytes:
-        """Return what tells a spec from others: what is written there, or a digest of it if that is long."""
+        """Return the identity of a spec: its content, or a digest of it if that is long."""
         known = self._digests.get(id(spec))
         if known is not None and known[0] is spec:
             return known[1]
@@ -526,7 +526,7 @@ def _alternatives(
 def _expressions(
     selectors: Sequence[DeviceSelector], compiled: Compiled
 ) -> tuple[tuple[str, Selector | CELError], ...]:
-    """Return expressions as written, and compiled."""
+    """Return expressions as text and in compiled form."""
     written = [each.cel.expression for each in selectors if each.cel is not None]
     return tuple((expression, compiled[expression]) for expression in written)
 
@@ -535,7 +535,7 @@ def _facts_of(expressions: Iterable[Selector | CELError]) -> frozenset[Fact] | N
     found: set[Fact] = set()
     for each in expressions:
         if isinstance(each, CELError):
-            continue  # it says the same of all devices
+            continue  # its result is the same for all devices
         if each.facts is None:
             return None
         found.update(each.facts)

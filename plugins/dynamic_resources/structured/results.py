@@ -1,4 +1,4 @@
-"""What is written into the status of claims that were given devices.
+"""Builds the allocation in the status of a claim.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
@@ -33,17 +33,17 @@ def allocation_result(
     node_name: str,
     new_share_id: Callable[[], str],
 ) -> AllocationResult:
-    """Return what the status of a claim says.
+    """Return the allocation for the status of a claim.
 
     Args:
-        claim: it.
+        claim: the claim.
         given: its devices.
-        chosen: for each of its requests, the alternative that it was.
-        node_name: where its devices are to be used.
-        new_share_id: makes the id of a share.
+        chosen: the chosen alternative of each of its requests.
+        node_name: the node for its devices.
+        new_share_id: creates the id of a share.
 
     Raises:
-        AllocationError: a slice is for nodes of several kinds, which is not known.
+        AllocationError: a slice has a node selector with several terms, which is not supported.
     """
     try:
         selector = _node_selector(given, node_name)
@@ -72,7 +72,7 @@ def _result(given: Given, new_share_id: Callable[[], str]) -> DeviceRequestAlloc
 
 
 def _class_configuration(chosen: Sequence[Wanted]) -> Iterator[DeviceAllocationConfiguration]:
-    """Yield the configuration of each class once, for all requests that are of it."""
+    """Yield the configuration of each class once, for all requests of the class."""
     requests: dict[str, list[str]] = {}  # class -> names of requests
     configurations: dict[str, tuple[OpaqueDeviceConfiguration | None, ...]] = {}
     for wanted in chosen:
@@ -89,7 +89,7 @@ def _class_configuration(chosen: Sequence[Wanted]) -> Iterator[DeviceAllocationC
 def _claim_configuration(
     claim: ResourceClaim, chosen: Sequence[Wanted]
 ) -> Iterator[DeviceAllocationConfiguration]:
-    """Yield the configurations of a claim that concern all requests, or one: once for each that it concerns."""
+    """Yield the configurations of a claim for all requests, or for one: once for each request."""
     for config in claim.spec.devices.config:
         times = (
             sum(not wanted.names.isdisjoint(config.requests) for wanted in chosen) if config.requests else 1
@@ -99,7 +99,7 @@ def _claim_configuration(
 
 
 def _node_selector(given: Sequence[Given], node_name: str) -> NodeSelector | None:
-    """Return where the devices can be used together; None for everywhere.
+    """Return the selector of the nodes that can use all devices together; None for all nodes.
 
     Raises:
         ValueError: a selector has several terms.
@@ -124,7 +124,7 @@ def _node_selector(given: Sequence[Given], node_name: str) -> NodeSelector | Non
 
 
 def _add_new(known: list[SelectorRequirement], requirements: Sequence[SelectorRequirement]) -> None:
-    """Add requirements, but those that are there already, with their values in any order."""
+    """Add requirements that are not there yet; the order of values does not matter."""
     for new in requirements:
         if not any(
             (each.key, each.operator, frozenset(each.values))

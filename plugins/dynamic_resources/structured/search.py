@@ -1,9 +1,9 @@
-"""The search for devices for all claims at once: the first that fit, in order, going back where a choice leads nowhere.
+"""The search for devices for all claims together: a depth-first search in order, with backtracking.
 
 Source:
-    kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
-    allocator_incubating.go, Allocate, allocateOne and allocateDevice. What it keeps when a device is refused late, it keeps
-    here as well: which devices are given depends on it.
+  kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,
+  allocator_incubating.go, Allocate, allocateOne and allocateDevice. State that upstream keeps when a device is rejected
+  late is kept here as well: the choice of devices depends on it.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 _NOBODY: AbstractSet[int] = frozenset()
 
 _WORK_OF_A_PAUSE = 512
-"""So much work is done between two pauses, in looks at a device: less than a millisecond."""
+"""The work between two pauses, in devices considered: less than a millisecond."""
 _WORK_OF_A_STEP = 4
 _WORK_OF_COUNTERS = 16
 _WORK_OF_AN_EVALUATION = 16
 _LONG_STEPS = 256
 HOPELESS_AFTER = 64
-"""After so many steps it is found out whether the search can succeed at all: most end before."""
+"""After this number of steps the search is checked for whether it can succeed: most searches end before."""
 
 
 class _Found(Enum):
-    """How a part of the search ended."""
+    """The result of a part of the search."""
 
     ALL = "devices for all that was left"
     NOTHING = "no devices"
@@ -54,18 +54,18 @@ class _Found(Enum):
 
 
 _Steps = Generator["_Steps | None", _Found, _Found]
-"""A part of the search: it yields parts that are to be done first, and is sent how they ended; None for a pause.
+"""A part of the search: it yields parts that have to run first, and receives their results; None is a pause.
 
-So the search is as deep as there are devices wanted, and Python's stack is not.
+So the depth of the search is limited by the number of devices, not by Python's stack.
 """
 
 
 class Given(NamedTuple):
-    """A device that a claim is given.
+    """A device that is allocated to a claim.
 
     Attributes:
-        wanted: for which request.
-        candidate: which.
+        wanted: the request.
+        candidate: the device.
     """
 
     wanted: Wanted
@@ -77,16 +77,16 @@ class Given(NamedTuple):
 
     @property
     def consumed(self) -> dict[str, Consumption]:
-        """What is consumed of its capacities, of a device that others may be given too."""
+        """What the request consumes of the capacities of a device that several claims may share."""
         return self.candidate.consumed if self.device.allow_multiple_allocations else {}
 
 
 class Solution(NamedTuple):
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-        devices: for each claim, in the order in which they were given.
-        chosen: (claim, request) -> which of the alternatives it was, where there are some.
+        devices: the devices of each claim, in the order of allocation.
+        chosen: (claim, request) -> the index of the chosen alternative, if there are any.
     """
 
     devices: list[list[Given]]
@@ -94,10 +94,10 @@ class Solution(NamedTuple):
 
 
 class _Stream:
-    """The candidates for one request in all pools, looked for as far as the search comes to them.
+    """The candidates for one request in all pools, evaluated as far as the search needs them.
 
     Attributes:
-        found: those that were found so far, in order.
+        found: the candidates found so far, in order.
     """
 
     __slots__ = ("_question", "_rest", "_source", "_taken", "_wanted", "found")
@@ -108,10 +108,10 @@ class _Stream:
         self._wanted = wanted
         self._rest = [pool for pool in reversed(pools) if pool.gives]
         self._source: Candidates | None = None
-        self._taken = 0  # of those of the present pool
+        self._taken = 0  # number of candidates taken from the current pool
 
     def more(self) -> bool:
-        """Look for more, for about a millisecond; say whether there may be more after that."""
+        """Find more candidates, for about a millisecond; return whether there may be more after that."""
         source = self._source
         if source is None:
             if not self._rest:
@@ -131,16 +131,16 @@ class Search:
     """One search, made in steps.
 
     Args:
-        question: what is asked for.
-        pools: where devices are looked for, in order.
-        allocated: what is taken.
-        counters: what others leave of counters.
+        question: the requests.
+        pools: the pools to search, in order.
+        allocated: the allocated devices.
+        counters: what allocated devices leave of counters.
 
     Attributes:
-        pools: likewise.
-        steps: how many steps it made; one is what kube-scheduler counts as one.
+        pools: the pools to search, in order.
+        steps: how many steps it made, counted as kube-scheduler counts them.
         seconds: how long it took so far.
-        solution: what it found.
+        solution: the devices found.
         refusal: why there is no solution, once it has ended.
     """
 
@@ -165,8 +165,8 @@ class Search:
         self._all: dict[Wanted, list[Candidate]] = {}  # of requests for all devices
         self._counts: dict[Wanted, int] = {}
         self._constraints: list[list[Constraint]] = []
-        self._taken: dict[DeviceID, set[int]] = {}  # the claims that are given a device
-        self._consumed: dict[DeviceID, dict[str, int]] = {}  # capacity -> amount that these claims are given
+        self._taken: dict[DeviceID, set[int]] = {}  # the claims that got a device
+        self._consumed: dict[DeviceID, dict[str, int]] = {}  # capacity -> amount that these claims consume
         self._given: list[list[Given]] = [[] for _ in question.claims]
         self._chosen: dict[tuple[int, int], int] = {}
         self._left = _WORK_OF_A_PAUSE
@@ -174,16 +174,16 @@ class Search:
 
     @property
     def is_long(self) -> bool:
-        """Whether it is under way, or to make it again takes longer than a slice of time, or nearly so."""
+        """Whether it is unfinished, or would take about a time slice or longer to repeat."""
         return self.steps > _LONG_STEPS or not self.has_ended
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is known what the search comes to."""
+        """Whether the result is known."""
         return self.solution is not None or self.refusal is not None
 
     def advance(self) -> bool:
-        """Go on for about a millisecond; say whether the search has ended, which it may have before."""
+        """Continue for about a millisecond; return whether the search has ended."""
         try:
             next(self._run)
         except StopIteration:
@@ -194,7 +194,7 @@ class Search:
         return False
 
     def is_current(self) -> bool:
-        """Return whether what the search has looked at so far is still so, apart from the pools themselves."""
+        """Return whether everything that the search has read is unchanged, apart from the pools themselves."""
         allocated = self._allocated
         if allocated.changes == self._seen:
             return True
@@ -214,10 +214,10 @@ class Search:
         else:
             self.refusal = NOT_ALL
 
-    # What is wanted.
+    # The requests.
 
     def _read(self, claim: int) -> Generator[None, None, None]:
-        """Find out how many devices a claim wants, and by what constraints."""
+        """Find out how many devices a claim needs, and its constraints."""
         least = 0
         for alternatives in self._question.claims[claim]:
             for wanted in alternatives:
@@ -288,7 +288,7 @@ class Search:
         return ended
 
     def _is_hopeless(self) -> Generator[None, None, bool]:
-        """Return whether it is sure that nothing will be found: the search takes long, so it is worth a closer look."""
+        """Return whether the search certainly fails; this is checked only for long searches."""
         streams = self._candidates
         for stream in streams.values():
             while stream.more():
@@ -322,7 +322,7 @@ class Search:
         return _Found.TOO_MANY if all_too_many else _Found.NOTHING
 
     def _devices(self, request: int, wanted: Wanted, number: int, start: int) -> _Steps:
-        """Find one more device for a request, of which it has `number`, among candidates from `start` on."""
+        """Find one more device for a request that has `number` devices, among the candidates from `start` on."""
         if wanted.all_devices and not self._all[wanted]:
             return _Found.NOTHING
         if number >= self._counts[wanted]:
@@ -334,7 +334,7 @@ class Search:
         return (yield from self._next_of_some(request, wanted, number, start))
 
     def _next_of_some(self, request: int, wanted: Wanted, number: int, place: int) -> _Steps:
-        """Give one of the candidates from a place on, and what else is wanted after it."""
+        """Allocate one of the candidates from an index on, and everything that follows it."""
         stream = self._candidates[wanted]
         candidates = stream.found
         while True:
@@ -359,7 +359,7 @@ class Search:
                 return found
 
     def _next_free(self, wanted: Wanted, candidates: Sequence[Candidate], place: int) -> int:
-        """Return the place of the next candidate that nobody has; it stops where there has been enough work."""
+        """Return the index of the next free candidate; it stops after a limited amount of work."""
         begin, end = place, min(len(candidates), place + self._left)
         if not wanted.admin_access:
             whole, taken = self._allocated.whole, self._taken
@@ -372,7 +372,7 @@ class Search:
         return place
 
     def _next_of_all(self, request: int, wanted: Wanted, number: int) -> _Steps:
-        """Give the next of all devices; if it cannot be given, no others will do."""
+        """Allocate the next of all devices; if that fails, no other device can replace it."""
         if not self._give(wanted, self._all[wanted][number], must=True):
             return _Found.NOTHING
         found = yield self._devices(request, wanted, number + 1, 0)
@@ -381,7 +381,7 @@ class Search:
         return found
 
     def _try(self, wanted: Wanted, candidate: Candidate) -> bool:
-        """Give a device if it is free; it is looked at only then."""
+        """Allocate a device if it is free; only then it is evaluated."""
         self._left -= 2
         if self._is_taken(wanted, candidate):
             return False
@@ -398,7 +398,7 @@ class Search:
         return device in self._allocated.whole or bool(taken)
 
     def _look_at(self, candidate: Candidate, wanted: Wanted) -> None:
-        """Fail if it cannot be said whether the device is one of those wanted."""
+        """Raise an error if the evaluation of the device failed."""
         if candidate.failure:
             of = wanted.device_class if candidate.says_class else None
             if of is None:
@@ -413,10 +413,10 @@ class Search:
         )
 
     def _give(self, wanted: Wanted, candidate: Candidate, *, must: bool) -> bool:
-        """Give a device, if nothing is against it.
+        """Allocate a device if it satisfies all conditions.
 
         Raises:
-            _ProblemError: it must be this one, and a constraint is against it.
+            _ProblemError: the device is required, and a constraint excludes it.
         """
         given = Given(wanted, candidate)
         shared = given.device.allow_multiple_allocations
@@ -460,7 +460,7 @@ class Search:
         return True
 
     def _take_back(self, claim: int) -> None:
-        """Take back the device that a claim was given last."""
+        """Release the device that a claim got last."""
         given = self._given[claim].pop()
         device = given.candidate.device
         for constraint in self._constraints[claim]:
@@ -484,7 +484,7 @@ class Search:
 
 
 class _ProblemError(Exception):
-    """The attempt fails; `claim` is the place of the claim that is to be named before the words."""
+    """The attempt fails; `claim` is the index of the claim to name before the message."""
 
     def __init__(self, words: str, claim: int | None = None) -> None:
         super().__init__(words)

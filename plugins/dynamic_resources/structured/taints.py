@@ -13,12 +13,12 @@ _REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 def is_tainted(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:
-    """Return whether a taint keeps a device from being given for a request with these tolerations."""
+    """Return whether a taint excludes a device for a request with these tolerations."""
     return refusing_taint(device, tolerations) is not None
 
 
 def refusing_taint(device: Device, tolerations: Sequence[DeviceToleration]) -> DeviceTaint | None:
-    """Return the first taint that keeps a device from being given.
+    """Return the first taint that excludes a device.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating,

@@ -1,4 +1,4 @@
-"""What was said of nodes, kept until what they see, or what is taken of it, changes."""
+"""Results of nodes, cached until their view or the allocated devices change."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ _MOST_PLACES = 30_000
 _VIEWS_OF_A_STEP = 16
 _WORK_OF_A_STEP = 256
 _MOST_CHANGED = 8
-"""Where more than one in so many nodes sees something else, all are looked at."""
+"""If more than one in this number of nodes changes its view, all nodes are read again."""
 _MOST_SAID = 1000
 _NO_ROWS: Final[Rows] = np.zeros(0, dtype=np.intp)
 
 
 class OutOfTime:
-    """Said of nodes where a search took too long."""
+    """The result of nodes where a search took too long."""
 
 
 OUT_OF_TIME = OutOfTime()
 
 
 class Searching(Protocol):
-    """Says whether claims can be given devices of some pools that matter."""
+    """Finds out whether devices of some relevant pools can be allocated to claims."""
 
     def known(self, pools: Pools) -> Verdict | OutOfTime:
-        """Return what was found in pools that are alike; OUT_OF_TIME if nothing was."""
+        """Return the result for equivalent pools; OUT_OF_TIME if there is none."""
         ...
 
     def verdict(self, pools: Pools) -> Generator[None, None, Verdict | OutOfTime]:
-        """Return what a search comes to; OUT_OF_TIME if it takes too long."""
+        """Return the result of a search; OUT_OF_TIME if it takes too long."""
         ...
 
 
 class Verdicts:
-    """What was said to one question. It depends on the pools that matter of those that a node sees, and on what is taken.
+    """The results of one question. They depend on the relevant pools that a node sees, and on the allocated devices.
 
-    To find out what is to be said may take long, and be left and begun again; to say it does not. That a search took too
-    long ends the attempt: other nodes are not searched then, and it is said once.
+    Computing results may take long, and may be interrupted and continued; returning them is fast. A search that took too
+    long ends the attempt: other nodes are not searched then, and the failure is reported once.
     """
 
     def __init__(self) -> None:
         self._said: dict[Pools, Verdict] = {}
-        self._depending: dict[PoolID, set[Pools]] = {}  # pool -> what was said of it and others
+        self._depending: dict[PoolID, set[Pools]] = {}  # pool -> the cached results that involve it
         self._changes = 0
         self._out_of_time: Pools | None = None
-        # What was said of all nodes: see `find_all`.
+        # The results of all nodes: see `find_all`.
         self._views: AllViews | None = None
         self._seen = 0  # changes of what nodes see
-        self._by_row: list[Pools] = []  # the pools that matter of those that a node sees
-        self._rows: dict[Pools, Rows] = {}  # the same -> rows, the first first
-        self._missing: set[Pools] = set()  # those of them of which nothing is said yet
+        self._by_row: list[Pools] = []  # the relevant pools that each node sees
+        self._rows: dict[Pools, Rows] = {}  # relevant pools -> rows, ordered by the first row
+        self._missing: set[Pools] = set()  # relevant pools without a result
         self._index: UInt16s = np.zeros(0, dtype=np.uint16)
         self._places: dict[Verdict, int] = {}
 
@@ -77,31 +77,31 @@ class Verdicts:
         question: Question,
         searching: Searching,
     ) -> Generator[None, None, None]:
-        """Find out of all nodes whether claims can be given devices there; only what is new is searched.
+        """Find out for all nodes whether devices can be allocated to claims there; only new pools are searched.
 
         Args:
             views: what nodes see.
-            allocated: what is taken.
-            question: says which pools matter.
-            searching: searches.
+            allocated: the allocated devices.
+            question: determines the relevant pools.
+            searching: runs the searches.
         """
         self._forget(allocated)
         yield from self._follow(views, question)
         if self._missing:
-            # In a fixed order, so that where it ends for want of time does not depend on chance.
+            # In a fixed order, so that the point where the time limit ends it is deterministic.
             yield from self._find(sorted(self._missing, key=self._first_row), allocated, searching)
             if not self._missing:
-                self._missing.clear()  # a set that was large stays so, and is slow to go through, until it is cleared
+                self._missing.clear()  # a set that was large stays large, and slow to iterate, until it is cleared
 
     def all(self, node_name: Callable[[int], str]) -> Said:
-        """Return what was found out of all nodes.
+        """Return the results of all nodes.
 
         Args:
             node_name: returns the name of the node in a row.
 
         Returns:
-            index: (n_nodes,), a place in the table for each row.
-            table: what places mean; the first is None.
+            index: (n_nodes,), an index in the table for each row.
+            table: the results; the first is None.
         """
         index, table = self._index.copy(), tuple(self._places)
         if self._missing:
@@ -118,7 +118,7 @@ class Verdicts:
         question: Question,
         searching: Searching,
     ) -> Generator[None, None, None]:
-        """Find out the same of some nodes, as `find_all`."""
+        """Find out the same for some nodes, as `find_all`."""
         self._forget(allocated)
         wanted: list[Pools] = []
         work = 0
@@ -142,7 +142,7 @@ class Verdicts:
         question: Question,
         node_name: Callable[[int], str],
     ) -> Said:
-        """Return what was found out of some nodes, as `all`; what is said of others is place 0."""
+        """Return the results of some nodes, as `all`; other nodes have index 0."""
         index = np.zeros(n_nodes, dtype=np.uint16)
         places: dict[Verdict, int] = {None: 0}
         missing = []
@@ -164,11 +164,11 @@ class Verdicts:
         return index, tuple(places)
 
     def is_about(self, views: AllViews) -> bool:
-        """Return whether all nodes were judged before, as far as they see the same."""
+        """Return whether all nodes were evaluated before, with the same views."""
         return self._views is views
 
     def _too_long(self, node_name: str) -> Refusal:
-        """Say once that a search took too long: the next attempt may search again."""
+        """Report once that a search took too long: the next attempt may search again."""
         self._out_of_time = None
         return Refusal(f"node {node_name}: timed out trying to allocate devices", is_error=True)
 
@@ -191,7 +191,7 @@ class Verdicts:
             work += 1
             if isinstance(verdict, OutOfTime):
                 verdict = yield from searching.verdict(pools)
-                # Others may have taken devices meanwhile; what was found holds now.
+                # Other pods may have allocated devices meanwhile; the result is valid now.
                 self._forget(allocated)
                 if isinstance(verdict, OutOfTime):
                     self._out_of_time = pools
@@ -201,11 +201,11 @@ class Verdicts:
             self._remember(pools, verdict)
 
     def _follow(self, views: AllViews, question: Question) -> Generator[None, None, None]:
-        """Take in what nodes see by now."""
+        """Update the views of nodes."""
         changes = views.changes
         if views is self._views and changes == self._seen and len(self._places) <= _MOST_PLACES:
             return
-        by_row = views.by_row.copy()  # others may go on between two steps
+        by_row = views.by_row.copy()  # other attempts may change it between two steps
         changed = views.changed_since(self._seen) if views is self._views else None
         is_much = (
             changed is None
@@ -213,7 +213,7 @@ class Verdicts:
             or len(self._places) > _MOST_PLACES
             or len(self._said) > 2 * len(self._rows) + _MOST_SAID
         )
-        matter: dict[int, Pools] = {}  # by the id of what is seen, as that may be many pools
+        matter: dict[int, Pools] = {}  # by the id of the view, which may consist of many pools
         work = 0
         for seen in by_row if is_much or changed is None else [by_row[row] for row in changed]:
             if id(seen) in matter:
@@ -227,7 +227,7 @@ class Verdicts:
                 work = 0
                 yield
         if views is self._views and self._seen > changes:
-            return  # another attempt has taken in more meanwhile
+            return  # another attempt has updated more meanwhile
         if is_much or changed is None or views is not self._views:
             self._lay_out([matter[id(seen)] for seen in by_row])
         else:
@@ -236,7 +236,7 @@ class Verdicts:
         self._views, self._seen = views, changes
 
     def _lay_out(self, by_row: list[Pools]) -> None:
-        """Note of all rows which pools matter."""
+        """Record the relevant pools of all rows."""
         same: dict[int, list[int]] = {}
         for row, pools in enumerate(by_row):
             same.setdefault(id(pools), []).append(row)
@@ -258,7 +258,7 @@ class Verdicts:
             self._out_of_time = None
 
     def _move(self, row: int, pools: Pools) -> None:
-        """Note of one row that other pools matter."""
+        """Record that the relevant pools of one row changed."""
         before = self._by_row[row]
         if before == pools:
             return
@@ -278,7 +278,7 @@ class Verdicts:
             self._missing.add(pools)
 
     def _drop(self, pools: Pools) -> None:
-        """Forget what was said of pools."""
+        """Forget the result of pools."""
         self._said.pop(pools, None)
         self._missing.discard(pools)
         if pools == self._out_of_time:
@@ -303,7 +303,7 @@ class Verdicts:
             self._depending.setdefault(pool.id, set()).add(pools)
 
     def _forget(self, allocated: AllocatedDevices) -> None:
-        """Forget what depends on what was taken or given back since the last time."""
+        """Forget the results that depend on what was allocated or released since the last call."""
         if allocated.changes == self._changes:
             return
         changed = allocated.changed_since(self._changes)
@@ -318,5 +318,5 @@ class Verdicts:
 
 
 def _work(seen: Pools) -> int:
-    """Return how much work it may be to look at some pools, in devices."""
+    """Return an upper bound of the work to read some pools, in devices."""
     return 4 + (len(seen[0].devices) if len(seen) == 1 else sum(len(pool.devices) for pool in seen))

@@ -110,7 +110,7 @@ def test_requests_that_fit_alone_but_not_together_are_told_with_the_constraints(
     assert told(Kit(node("a"), GPUS, resource_slice("a", devices), claim), WEB) == [
         "claim one: each request alone could be satisfied here, but not all of them together",
         f"  a constraint requires all devices to have one value of {DRIVER}/root",
-        f"  a constraint requires all devices of first to have another value of {DRIVER}/model each",
+        f"  a constraint requires all devices of first to have different values of {DRIVER}/model",
         "what would help: more free devices on this node that meet the constraints together",
     ]
 

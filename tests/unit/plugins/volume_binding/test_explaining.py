@@ -82,7 +82,7 @@ def test_volumes_that_will_not_do_are_told_by_what_they_lack():
         "  raw is of another volumeMode or VolumeAttributesClass than a ReadWriteOnce volume of 10Gi or more",
         "  read is not ReadWriteOnce",
         "  slow lacks the labels of the claim's selector",
-        "  tiny has 5Gi only",
+        "  tiny has only 5Gi",
         "  used is not Available but Released",
         f"  small is only for nodes with {HOST} in (n1)",
         'what would help: such a volume of class "local" that this node reaches; its class has no provisioner',
