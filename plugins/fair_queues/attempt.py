@@ -1,4 +1,4 @@
-"""One attempt at a pod: what is in its way, and what would be if pods left a node or came to it."""
+"""One attempt at a pod: which queue limit rejects it, also after pods are added to or removed from a node."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
-    """A queue that would have more than it may.
+    """A queue that would exceed a limit.
 
     Attributes:
-        place: which queue.
-        resource: of what.
-        is_max: whether its max is in the way, else its fair share.
-        used: what it has; milliCPU, bytes or a count.
-        promised: what pods that preempted will have beside.
-        most: what it may have.
-        asked: what the pod asks for.
+        place: index of the queue.
+        resource: the resource.
+        is_max: whether the queue would exceed its max, else its fair share.
+        used: what the queue uses; milliCPU, bytes or a count.
+        promised: what pods that preempted will use in addition.
+        most: the limit.
+        asked: what the pod requests.
     """
 
     place: int
@@ -41,13 +41,13 @@ class InTheWay:
     asked: int
 
     def told(self, standing: Standing) -> str:
-        """Return it in words."""
+        """Return the message."""
         title, kind = standing.tree.title(self.place), "max" if self.is_max else "fair"
         used, most, asked = (written(self.resource, each) for each in (self.used, self.most, self.asked))
         told = f"queue {title} has {used} of its {kind} {most} {self.resource}"
         if self.promised:
             told += f" and keeps {written(self.resource, self.promised)} for pods that preempted"
-        return f"{told}, the pod asks for {asked}"
+        return f"{told}, the pod requests {asked}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,16 @@ class Attempt:
     """What one attempt knows of the queues.
 
     Attributes:
-        standing: how they stand.
+        standing: the state of the queues.
         leaf: the pod's queue; "" for none.
-        path: the places from it to its root.
-        asked: (n_resources,), what the pod asks for.
-        promised: (len(path), n_resources), what nominated pods will take of those queues.
-        is_overdue: whether the pod has waited for so long that its queue may go beyond its share with it.
-        changed: row -> (len(path), n_resources), what pods that came there take more of those queues, or those that
-            left less.
-        with_it: (n_resources,), what others of the pod's group take that are placed in the same attempt: of a group that
-            is overdue the share is in the way as of one pod.
+        path: the indexes of the queues from the leaf to its root.
+        asked: (n_resources,), what the pod requests.
+        promised: (len(path), n_resources), what nominated pods will use of these queues.
+        is_overdue: whether the pod has waited so long that its queue may exceed its share for it.
+        changed: row -> (len(path), n_resources), what pods added to the row use in addition, or removed pods use no
+            longer.
+        with_it: (n_resources,), what other members of the pod's group use that are placed in the same attempt: for an
+            overdue group the share limits the whole group as it limits one pod.
     """
 
     standing: Standing
@@ -80,7 +80,7 @@ class Attempt:
         return replace(self, changed=dict(self.changed))
 
     def count(self, pods: Iterable[tuple[int, PodInfo]], sign: int) -> None:
-        """Count (row, pod) pairs as if they came, or with a sign of -1 left."""
+        """Count (row, pod) pairs as added, or with a sign of -1 as removed."""
         for row, pod in pods:
             its = self.standing.tree.queue_of(pod)
             if not its or not self.path:
@@ -94,12 +94,12 @@ class Attempt:
     def in_the_way(
         self, row: int | None = None, *, up_to: int | None = None, promised: bool = True
     ) -> InTheWay | None:
-        """Return the first queue from the pod's up that would have more than it may with it; None if there is none.
+        """Return the first queue, from the leaf up, that would exceed a limit with the pod; None if there is none.
 
         Args:
-            row: as it would be after what changed there.
-            up_to: how many queues of the path are looked at; all if not given.
-            promised: whether what is promised to others counts.
+            row: count the changes on this row.
+            up_to: how many queues of the path to check; all if not given.
+            promised: whether to count what is promised to other pods.
         """
         wanted = np.flatnonzero(self.asked > 0)
         if not wanted.size or not self.path:
@@ -128,5 +128,5 @@ class Attempt:
         return None
 
     def fits_ever(self) -> bool:
-        """Whether no max is smaller than the pod itself."""
+        """Return whether no max is smaller than the pod itself."""
         return not (self.standing.limit[list(self.path)] < self.asked).any()

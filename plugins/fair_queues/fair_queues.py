@@ -1,8 +1,8 @@
-"""A tree of queues shares a cluster: each has its fair share of what is wanted, lends what it does not use, and takes it back.
+"""A tree of queues shares a cluster: each has a fair share, lends what it does not use, and takes it back.
 
-Shares are divided from the roots down, between siblings by weighted dominant-resource fairness: `shares.py`. A pod is
-within its queue's share, or waits; to take back what others borrowed, pods within theirs preempt. Nobody waits for
-ever while others come and go: `turns.py`.
+Shares are divided from the roots down, between siblings by weighted dominant-resource fairness: `shares.py`. A pod that
+would exceed its queue's share waits; to take back what other queues borrowed, pods within their share preempt. No pod
+waits without end: `turns.py`.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ def _none_gone() -> dict[int, Int64s]:
 
 
 _WOKEN_A_TIME = 64
-"""Of how many pods of one queue it is looked at once a second whether their turn has come."""
+"""How many pods of one queue are checked once a second for whether they may be tried again."""
 
 
 class FairQueuesArgs(PluginArgs, frozen=True, kw_only=True):
     """The plugin's arguments.
 
     Attributes:
-        longest_wait_seconds: after which no younger pod overtakes one that waits.
+        longest_wait_seconds: after this time no younger pod overtakes a waiting pod.
     """
 
     longest_wait_seconds: float = 60.0
@@ -90,7 +90,7 @@ class FairQueuesArgs(PluginArgs, frozen=True, kw_only=True):
 
 
 class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
-    """Keeps queues within their fair shares, and preempts by them, in DefaultPreemption's place."""
+    """Keeps queues within their fair shares, and preempts by them, instead of DefaultPreemption."""
 
     name = "FairQueues"
     api_version = 1
@@ -123,7 +123,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         self._clock, self._queued, self._cluster, self._activator = clock, queued, cluster, activator
         self._sleep = sleep
         self._ledger = Ledger()
-        self._told: dict[str, Sequence[PodInfo]] = {}  # uid of a preemptor -> who has to leave for it
+        self._told: dict[str, Sequence[PodInfo]] = {}  # uid of a preemptor -> its victims
         self._pending = self._ledger.pending
         self._turns = Turns(clock, queued, self._pending, args.longest_wait_seconds)
 
@@ -148,11 +148,11 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         return QueueingHint.QUEUE if attempt.in_the_way(promised=False) is None else QueueingHint.SKIP
 
     async def refresh(self) -> None:
-        """Look once a second whom nothing that happens would wake: who is overdue by now, and who waited behind others."""
+        """Once a second, activate pods that no event would requeue: overdue ones, and ones that waited behind other pods."""
         for _ in self._ledger.reading(self._cluster.snapshot()):
             await self._sleep.sleep(0.0)
         for uid in [uid for uid in self._told if not self._preemptions.is_running(uid)]:
-            for victim in self._told.pop(uid):  # by now they are seen to be leaving, or stay
+            for victim in self._told.pop(uid):  # by now the snapshot shows whether they are terminating
                 self._ledger.told.pop(victim.uid, None)
         self._pending.sweep(self._queued, self.name)
         if self._turns.forget_those_gone():
@@ -197,7 +197,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         return None if open_nodes is None else PreFilterResult(open_nodes)
 
     def _placed_with(self, group: PodGroup, attempt: Attempt) -> Int64s:
-        """Return what the members of a gang take that were placed in the same attempt; nothing once they are enough."""
+        """Return what members of a gang use that were placed in the same attempt; nothing once the minimum is reached."""
         total = np.zeros_like(attempt.asked)
         placed = self._members.placed(group.key)
         if len(placed) >= group.min_count:
@@ -208,7 +208,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         return total
 
     def _kept_back(self, attempt: Attempt, pod: PodInfo) -> str:
-        """Return what of the queues keeps a pod back; "" for nothing."""
+        """Return the queue limit or reservation that keeps a pod back; "" for none."""
         found = attempt.in_the_way()
         if found is not None:
             return found.told(attempt.standing)
@@ -262,7 +262,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
     def _note_failure(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> None:
-        """Hold a node for a pod that has waited too long, or let others have what it could use nowhere."""
+        """Reserve a node for an overdue pod, or release its reservation if no node could run it."""
         attempt = state.read(ATTEMPT, Attempt)
         if not attempt.leaf or pod.uid in self._turns.kept_back:
             return
@@ -279,7 +279,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
     def why_not_eligible(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> str:
-        if ATTEMPT not in state:  # PreFilter of another plugin gave the pod up before
+        if ATTEMPT not in state:  # PreFilter of an earlier plugin rejected the pod
             return "not eligible due to failed to read from cycleState"
         reclaim = Reclaim(state.read(ATTEMPT, Attempt), pod.priority)
 
@@ -298,7 +298,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
     ) -> Generator[None, None, Sequence[Unit]]:
-        """Return those that what the whole group asks for may take back, each whole: of a queue no more than it has borrowed."""
+        """Return the units that the whole group may take back: of a queue no more than it has borrowed."""
         first = members[0]
         standing = self._ledger.standing(snapshot, first)
         attempt = self._attempt(first, standing, is_overdue=self._turns.is_overdue(first))
@@ -329,7 +329,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             if leaf:
                 self._turns.hold_at(pod, leaf, node_name, state.group)
 
-    # What is told.
+    # Explanations.
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         attempt = self._attempt(
@@ -346,7 +346,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         ]
         told = [kept_back] if kept_back else []
         told += [
-            f"it is held for pod {each.pod.key}, which has waited longer"
+            f"it is reserved for pod {each.pod.key}, which has waited longer"
             for each in held
             if each.pod.uid != pod.uid
         ]
@@ -355,7 +355,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         return told
 
     def report(self) -> Generator[None, None, Mapping[str, QueueReport]]:
-        """Return how queues stand, by name, in steps."""
+        """Return the report of each queue, by name, in steps."""
         return report(self._ledger, self._cluster.snapshot(), self._clock.monotonic())
 
     # Helpers.
@@ -364,7 +364,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         return {uid for pods in self._pending.by_queue.values() for uid in pods}
 
     def _whose_turn_it_is(self, snapshot: Snapshot) -> list[str]:
-        """Return the pods that a share kept back and keeps back no more, no more of a queue than it has room for."""
+        """Return pods that a share kept back before and admits now, of each queue no more than fit into its share."""
         standing = self._ledger.standing(snapshot)
         standing = replace(standing, used=standing.used.copy())
         found = []

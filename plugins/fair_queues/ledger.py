@@ -1,4 +1,4 @@
-"""Who has what: what the pods of each queue take, what waits for more, and what each queue deserves of it."""
+"""Accounts of the queues: what their pods use, what pending pods request, and what each queue deserves."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _NOTHING: Mapping[str, int] = {}
 _LEAVING = " leaving"
-"""Behind a queue's name: what of it pods take that are terminating. No queue has a space in its name."""
+"""Suffix of a queue's name, for what its terminating pods use. Names of queues contain no space."""
 
 
 def _stays(pod: PodInfo, snapshot: Snapshot) -> bool:
-    """Whether a pod is on its node, and nothing shows yet that it leaves."""
+    """Return whether a pod is on its node and not terminating."""
     row = snapshot.row_of(pod.node_name)
     there = () if row is None else snapshot.pods_on(row)
     return any(each.uid == pod.uid and not each.is_terminating for each in there)
@@ -40,16 +40,16 @@ def _account_of(tree: Tree) -> Callable[[PodInfo], str]:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How queues stand at one moment.
+    """State of the queues at one moment.
 
     Attributes:
         tree: the queues.
-        resources: resource -> column, of those that nodes have.
-        used: (n_queues, n_resources), what their pods take, those of queues below included.
-        leaving: likewise, what of it is on its way out.
-        deserved: likewise, what fairness gives them.
-        limit: likewise, their max.
-        whole: (n_resources,), what all nodes have.
+        resources: resource -> column, for the resources of nodes.
+        used: (n_queues, n_resources), what their pods use, including those of queues below.
+        leaving: (n_queues, n_resources), the part of it that terminating pods use.
+        deserved: (n_queues, n_resources), their fair shares.
+        limit: (n_queues, n_resources), their max.
+        whole: (n_resources,), the sum of all nodes.
     """
 
     tree: Tree
@@ -61,7 +61,7 @@ class Standing:
     whole: Int64s
 
     def amounts(self, requests: Mapping[str, int]) -> Int64s:
-        """Return (n_resources,), without what no node has."""
+        """Return (n_resources,), without resources that no node has."""
         found = np.zeros(len(self.resources), dtype=np.int64)
         for name, amount in requests.items():
             if name in self.resources:
@@ -69,19 +69,19 @@ class Standing:
         return found
 
     def share(self, amounts: Int64s) -> float:
-        """Return the dominant share of an amount: the greatest part of what there is, of any resource."""
+        """Return the dominant share of an amount: the greatest fraction of the cluster's total, over all resources."""
         return float((amounts / np.maximum(self.whole, 1)).max(initial=0.0))
 
 
 class Pending:
-    """The pods that wait, by queue, the longest waiting first.
+    """The pending pods by queue, the longest waiting first.
 
     Attributes:
         by_queue: leaf -> uid -> pod.
-        demand: leaf -> resource -> what they ask for together.
+        demand: leaf -> resource -> the sum of their requests.
         changed: the leaves whose demand changed since a reader last cleared it.
-        waits_since: leaf -> when the one that waits longest began to, by the monotonic clock, when it was last swept;
-            those that could run nowhere are left out.
+        waits_since: leaf -> when the longest waiting pod began to wait, by the monotonic clock, as of the last sweep;
+            pods that could run nowhere are left out.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Pending:
         return len(self._queue_of)
 
     def put(self, pod: PodInfo) -> None:
-        """Count a pod that waits, or its new version."""
+        """Count a pending pod, or its new version."""
         queue = self._tree.queue_of(pod)
         if self._queue_of.get(pod.uid) == queue:
             known = self.by_queue[queue][pod.uid]
@@ -127,25 +127,25 @@ class Pending:
             self._count(queue, pod, -1)
 
     def give_up(self, uid: str) -> None:
-        """Count nothing for a pod that could run nowhere, whoever left: nobody shall keep room for it."""
+        """Count no demand for a pod that could run nowhere, so that no queue keeps capacity for it."""
         if uid in self._queue_of and uid not in self._hopeless:
             self._hopeless.add(uid)
             queue = self._queue_of[uid]
             self._count(queue, self.by_queue[queue][uid], -1)
 
     def hope(self, uid: str) -> None:
-        """Count such a pod again: it is tried once more."""
+        """Count the demand of such a pod again, when it is retried."""
         if uid in self._hopeless:
             self._hopeless.remove(uid)
             queue = self._queue_of[uid]
             self._count(queue, self.by_queue[queue][uid])
 
     def is_hopeless(self, uid: str) -> bool:
-        """Whether a pod could run nowhere when it was tried last."""
+        """Return whether a pod could run nowhere when it was tried last."""
         return uid in self._hopeless
 
     def follow(self, tree: Tree) -> None:
-        """File all pods anew if the queues are others."""
+        """Assign all pods again if the queues have changed."""
         if tree is self._tree:
             return
         before, self._tree = self._tree, tree
@@ -160,7 +160,7 @@ class Pending:
             self.give_up(uid)
 
     def sweep(self, queued: QueuedPods, plugin: str) -> None:
-        """Let go of pods that wait no longer, or for another gate than a plugin's, and take over new versions."""
+        """Remove pods that are no longer pending, or are gated by another plugin, and take over new versions."""
         self.waits_since = {}
         for uid in list(self._queue_of):
             found = queued.get(uid)
@@ -174,10 +174,10 @@ class Pending:
 
 
 class _Sums:
-    """What the pods of a tree's queues take and want, those of queues below included.
+    """What the pods of a tree's queues use and want, including those of queues below.
 
-    One leaf is counted again in steps up to its root, so that takes no longer for many queues. Arrays that were handed out
-    stay as they are.
+    One leaf is recounted along its path to the root, so the time does not depend on the number of queues. Arrays that
+    were returned are never changed.
 
     Args:
         tree: the queues.
@@ -185,11 +185,11 @@ class _Sums:
         limit: (n_queues, n_resources), the queues' max.
 
     Attributes:
-        used: (n_queues, n_resources).
-        leaving: likewise.
-        wanted: likewise, what they use and wait for, each within its max.
+        used: (n_queues, n_resources), what their pods use.
+        leaving: (n_queues, n_resources), what terminating pods use.
+        wanted: (n_queues, n_resources), what they use and request, each within its max.
         made_for: the tree and the names.
-        version: another number after every change of `wanted`.
+        version: changes with every change of `wanted`.
     """
 
     def __init__(self, tree: Tree, names: tuple[str, ...], limit: Int64s) -> None:
@@ -202,7 +202,7 @@ class _Sums:
         self.made_for = tree, names
 
     def count(self, leaves: Iterable[str], usage: Usage, pending: Pending) -> None:
-        """Count leaves again; names of no leaf are left out."""
+        """Recount leaves; names of no leaf are left out."""
         tree, is_fresh = self._tree, True
         for leaf in leaves:
             path = tree.paths.get(leaf)
@@ -229,7 +229,7 @@ class _Sums:
             want(self.wanted, self._asked, self._limit, path, more[2])
 
     def wanted_with(self, path: Sequence[int], amounts: Mapping[str, int]) -> Int64s:
-        """Return `wanted` with more asked for by the leaf of a path."""
+        """Return `wanted` with an additional request in the leaf of a path."""
         wanted, asked = self.wanted.copy(), self._asked.copy()
         want(wanted, asked, self._limit, path, self._amounts(amounts))
         return wanted
@@ -239,7 +239,7 @@ class _Sums:
 
 
 def want(wanted: Int64s, asked: Int64s, limit: Int64s, path: Sequence[int], more: Int64s) -> None:
-    """Count more, or less, that a leaf asks for: each queue up to the root wants what is asked for below, within its max."""
+    """Add a change of a leaf's requests: each queue up to the root wants the sum of those below, within its max."""
     for place in path:
         asked[place] += more
         now = np.minimum(asked[place], limit[place])
@@ -248,11 +248,11 @@ def want(wanted: Int64s, asked: Int64s, limit: Int64s, path: Sequence[int], more
 
 
 class Ledger:
-    """Keeps the standing of queues up to date with the cluster, for one plugin.
+    """Keeps the state of queues current with the cluster, for one plugin.
 
     Attributes:
-        pending: who waits.
-        told: uid -> pods that are told to leave in the background, whether or not that shows yet.
+        pending: the pending pods.
+        told: uid -> victims that are deleted in the background, whether or not the cluster shows it yet.
     """
 
     def __init__(self) -> None:
@@ -268,14 +268,14 @@ class Ledger:
 
     @property
     def wrong(self) -> Mapping[str, Fault]:
-        """What is wrong with queues, by name."""
+        """The faults of queues, by name."""
         return self._queues.wrong
 
     def be_read_for(self, pod: PodInfo, snapshot: Snapshot) -> None:
-        """Have the queues read for an attempt at a pod.
+        """Read the queues for an attempt at a pod.
 
         Raises:
-            NeedsTime: many are to be read.
+            NeedsTime: there are too many for one time slice.
         """
         self._queues.be_read_for(pod.uid, snapshot.objects(QUEUES))
 
@@ -284,7 +284,7 @@ class Ledger:
         return self._queues.reading(snapshot.objects(QUEUES))
 
     def standing(self, snapshot: Snapshot, also: PodInfo | None = None) -> Standing:
-        """Return how queues stand in a snapshot, as they were read last; a pod that waits unknown to us may be counted as well."""
+        """Return the state of queues in a snapshot, as read last; `also` is counted as pending if it is unknown."""
         self._queues.look_at(snapshot.objects(QUEUES))
         tree, pending = self._queues.tree, self.pending
         pending.follow(tree)
@@ -315,10 +315,10 @@ class Ledger:
         return Standing(tree, columns, sums.used, leaving, deserved, self._shares.limit, whole)
 
     def _counted(self, snapshot: Snapshot, tree: Tree, names: tuple[str, ...]) -> tuple[Usage, _Sums]:
-        """Return what the pods of each leaf take, and the sums over the tree; only what changed is counted again."""
+        """Return what the pods of each leaf use, and the sums over the tree; only changes are recounted."""
         if self._made_for != (tree, names):
             self._shares, self._made_for = FairShares(tree, names), (tree, names)
-        if snapshot.changes is None:  # somebody asks what might be
+        if snapshot.changes is None:  # a hypothetical snapshot
             usage, sums = Usage.of(snapshot, {}, _account_of(tree)), _Sums(tree, names, self._shares.limit)
             sums.count(self._leaves_with_pods(usage), usage, self.pending)
             return usage, sums

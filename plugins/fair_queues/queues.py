@@ -1,4 +1,4 @@
-"""Queues: the objects, what is wrong with them, and the tree of those that are in force."""
+"""Queues: the objects, their faults, and the tree of the active queues."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ logger = logging.getLogger(__name__)
 GROUP: Final = "custom-scheduler.io"
 QUEUES: Final = f"{GROUP}/v1alpha1/queues"
 STATUS_RIGHT: Final = f"patch {QUEUES}/status"
-"""The daemon tells there how a queue stands."""
+"""The daemon writes the state of a queue there."""
 QUEUE_NAME: Final = f"{GROUP}/queue-name"
 """The label by which a pod names its queue."""
 _MOST_WEIGHT: Final = 2**31 - 1
-"""As the schema has it."""
+"""The limit of the schema."""
 MOST_LEVELS: Final = 32
-"""So many queues may be between a pod's and its root, both included; those further down are not in force."""
+"""The maximum depth of a queue, counting its root and itself; deeper queues are not active."""
 _NAMED_OF_CYCLE: Final = 4
 _LONGEST_TITLE: Final = 256
 
 
 class Fault(NamedTuple):
-    """What is wrong with a queue.
+    """An error in a queue.
 
     Attributes:
-        field: where.
-        text: what.
-        reason: in one word.
+        field: the field.
+        text: the message.
+        reason: a one-word reason.
     """
 
     field: str
@@ -69,7 +69,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Queue(msgspec.Struct, frozen=True):
-    """The object, as far as it is read."""
+    """The fields of the object that are read."""
 
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
@@ -81,13 +81,13 @@ class Queue:
 
     Attributes:
         name: its name.
-        parent: the name of the queue that it is part of; "" of a root.
-        weight: its part beside its siblings.
-        min: what it is sure of while it wants it; a resource that is missing is 0.
-        max: what it never gets more of; of a resource that is missing there is no limit.
-        namespaces: whose pods are its.
-        rule: of which pods, if not of all there; None for all.
-        created: orders queues that claim the same.
+        parent: the name of its parent queue; "" for a root.
+        weight: its weight among its siblings.
+        min: what it is guaranteed as far as it wants it; a missing resource is 0.
+        max: the most that it may use; a missing resource has no limit.
+        namespaces: the namespaces of its pods.
+        rule: selects pods in these namespaces; None for all.
+        created: orders queues that claim the same pods.
     """
 
     name: str
@@ -101,29 +101,29 @@ class Queue:
 
     @property
     def claims(self) -> bool:
-        """Whether it says which pods are its."""
+        """Return whether it claims pods."""
         return bool(self.namespaces) or self.rule is not None
 
     def admits(self, pod: PodInfo) -> bool:
-        """Whether the queue takes pods of that namespace."""
+        """Return whether the queue admits pods of the pod's namespace."""
         return not self.namespaces or pod.namespace in self.namespaces
 
 
 class Tree:
-    """The queues in force, parents before their children.
+    """The active queues, parents before their children.
 
     Attributes:
-        queues: by place.
-        parents: the place of each queue's parent; -1 of a root.
-        children: place -> those of its children; -1 has the roots.
-        weights_version: another number after every change of a weight.
+        queues: the queues by index.
+        parents: the index of each queue's parent; -1 for a root.
+        children: index -> the indexes of its children; -1 has the roots.
+        weights_version: changes with every change of a weight.
     """
 
     def __init__(self, queues: Iterable[Queue] = ()) -> None:
         at_once(self.fill(queues))
 
     def fill(self, queues: Iterable[Queue]) -> Generator[None, None, None]:
-        """Let these be the queues, in steps; the tree may be used after the last step."""
+        """Set the queues, in steps; the tree may be used after the last step."""
         ordered = _parents_first(queues)
         yield
         self.queues: list[Queue] = ordered
@@ -153,7 +153,7 @@ class Tree:
         return len(self.queues)
 
     def files_as(self, other: Tree) -> bool:
-        """Whether every pod is of the same queue in another tree."""
+        """Return whether another tree assigns every pod to the same queue."""
         mine = self._leaves.keys(), self._selecting, self._by_namespace
         its = other._leaves.keys(), other._selecting, other._by_namespace
         return mine == its and all(
@@ -161,32 +161,32 @@ class Tree:
         )
 
     def weigh(self, name: str, weight: int) -> None:
-        """Change a queue's weight; nothing if the queue is not in force."""
+        """Change a queue's weight; do nothing if the queue is not active."""
         place = self._places.get(name)
         if place is not None:
             self.queues[place] = replace(self.queues[place], weight=weight)
             self.weights_version += 1
 
     def place(self, name: str) -> int:
-        """Return where a queue is."""
+        """Return the index of a queue."""
         return self._places[name]
 
     @cached_property
     def paths(self) -> Mapping[str, tuple[int, ...]]:
-        """Leaf -> the places from it up to its root."""
+        """Leaf -> the indexes from it up to its root."""
         return {name: tuple(self._up(self._places[name])) for name in self._leaves}
 
     def title(self, place: int) -> str:
-        """Return a queue's name behind those of its ancestors, as in `research/nlp`; of a long one, its end."""
+        """Return a queue's name after those of its ancestors, as in `research/nlp`; if that is too long, its end."""
         names = [self.queues[each].name for each in reversed(list(self._up(place)))]
         title = "/".join(names)
         return title if len(title) <= _LONGEST_TITLE else f".../{names[-1]}"
 
     def queue_of(self, pod: PodInfo) -> str:
-        """Return the name of a pod's queue; "" if it is in none.
+        """Return the name of a pod's queue; "" if it has none.
 
-        The queue that its label names comes first, if that takes pods of its namespace; then the oldest that selects
-        it, then the one that has its namespace.
+        The queue in its label comes first, if that admits the pod's namespace; then the oldest that selects the pod; then
+        the one that has its namespace.
         """
         named = self._leaves.get(pod.labels.get(QUEUE_NAME, ""))
         if named is not None and named.admits(pod):
@@ -203,7 +203,7 @@ class Tree:
 
 
 def _parents_first(queues: Iterable[Queue]) -> list[Queue]:
-    """Return those queues from which parents lead to a root, parents before their children."""
+    """Return the queues whose ancestors lead to a root, parents before their children."""
     by_parent: dict[str, list[Queue]] = {}
     for queue in sorted(queues, key=lambda each: each.name):
         by_parent.setdefault(queue.parent, []).append(queue)
@@ -214,13 +214,13 @@ def _parents_first(queues: Iterable[Queue]) -> list[Queue]:
 
 
 class Queues(ObjectsInSteps):
-    """The tree of the queues there are, settled again when one of them changed.
+    """The tree of the existing queues, rebuilt when one of them changes.
 
-    An object is read when it is new or changed. What is wrong is logged once.
+    An object is read when it is new or changed. Faults are logged once.
 
     Attributes:
-        tree: another object after every change of a queue, but for one of its weight alone; a status is no change.
-        wrong: name -> what is wrong, the gravest of each queue.
+        tree: a new object after every change of a queue, except of its weight alone; a status is no change.
+        wrong: name -> the most serious fault of each queue.
     """
 
     def __init__(self) -> None:
@@ -255,7 +255,7 @@ class Queues(ObjectsInSteps):
                 yield
             if self.wrong.get(name) != fault:
                 logger.warning(
-                    "Queue is wrong; what is wrong of it is left out",
+                    "Queue is invalid; its invalid part is ignored",
                     extra={"queue": name, "field": fault.field, "error": fault.text},
                 )
         self.tree, self.wrong = tree, wrong
@@ -269,19 +269,19 @@ def _other_weight(known: Queue | Fault | None, found: Queue | Fault | None) -> i
 
 
 def faults(queues: Mapping[str, Mapping[str, Any]]) -> dict[str, Fault]:
-    """Return what is wrong with queues by name, the gravest of each; `queues` is name -> object."""
+    """Return the most serious fault of each queue by name; `queues` is name -> object."""
     return read(queues)[1]
 
 
 def read(objects: Mapping[str, Mapping[str, Any]]) -> tuple[Tree, dict[str, Fault]]:
-    """Return the tree of the queues that can be in force, and what is wrong with any."""
+    """Return the tree of the valid queues, and the faults."""
     return at_once(_settled({name: _read_one(name, obj) for name, obj in objects.items()}))
 
 
 def _settled(
     found_by_name: Mapping[str, Queue | Fault],
 ) -> Generator[None, None, tuple[Tree, dict[str, Fault]]]:
-    """Return the tree of those queues that can be in force, and what is wrong with any; linear in their number, in steps."""
+    """Return the tree of the valid queues, and the faults; linear in their number, in steps."""
     wrong: dict[str, Fault] = {}
     known: dict[str, Queue] = {}
     for name, found in found_by_name.items():
@@ -295,7 +295,7 @@ def _settled(
     for name in sorted(inner & in_force.keys()):
         queue = in_force[name]
         if queue.claims:
-            told = "it has children, and only queues without any hold pods: they are left to others"
+            told = "it has children, and only queues without children hold pods: its pods are left to other queues"
             path = "spec.namespaces" if queue.namespaces else "spec.podSelector"
             wrong.setdefault(name, Fault(path, told, "HasChildren"))
             in_force[name] = replace(queue, namespaces=(), rule=None)
@@ -342,13 +342,13 @@ def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | Fault:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the parents of a queue lead.
+    """The end of a queue's line of ancestors.
 
     Attributes:
-        levels: from the queue up to its root, both included; 0 without a root.
-        last: without a root, the last queue that is there.
-        parent: of that, by name.
-        cycle: the queues of the cycle that they lead into, if they do.
+        levels: the number of queues up to the root, both included; 0 without a root.
+        last: without a root, the last existing queue.
+        parent: the name of that queue's parent.
+        cycle: the queues of the cycle that the line ends in, if any.
     """
 
     levels: int = 0
@@ -365,7 +365,7 @@ def _end_with_root(levels: int) -> _End:
 def _with_parents(
     known: Mapping[str, Queue], wrong: dict[str, Fault]
 ) -> Generator[None, None, dict[str, Queue]]:
-    """Return the queues from which parents lead to a root; of the others, note what is in the way."""
+    """Return the queues whose ancestors lead to a root, and record the faults of the others."""
     in_force: dict[str, Queue] = {}
     ends: dict[str, _End] = {}
     for place, (name, queue) in enumerate(known.items()):
@@ -383,7 +383,7 @@ def _with_parents(
             )
         elif end.last == name:
             is_there = end.parent in wrong
-            why = "is wrong itself" if is_there else "does not exist"
+            why = "is invalid itself" if is_there else "does not exist"
             reason = "ParentNotInForce" if is_there else "UnknownParent"
             wrong[name] = Fault("spec.parent", f"queue {end.parent} {why}", reason)
         else:
@@ -393,8 +393,8 @@ def _with_parents(
 
 
 def _end_of(name: str, known: Mapping[str, Queue], ends: dict[str, _End]) -> _End:
-    """Return where a queue's parents lead; of all on the way, it is noted in `ends`."""
-    line: dict[str, int] = {}  # name -> its place on the way
+    """Return the end of a queue's line of ancestors, and record it in `ends` for all queues of the line."""
+    line: dict[str, int] = {}  # name -> its position
     at = name
     while at in known and at not in ends and at not in line:
         line[at] = len(line)
@@ -415,7 +415,7 @@ def _end_of(name: str, known: Mapping[str, Queue], ends: dict[str, _End]) -> _En
 
 
 def _told_of(cycle: Mapping[str, None], name: str, known: Mapping[str, Queue]) -> str:
-    """Return a cycle in words, from a queue on if it is in it; of a long one, its first few queues."""
+    """Return the text of a cycle, starting at the queue if it is part of it; of a long one, its first few queues."""
     shown = [name if name in cycle else next(iter(cycle))]
     while len(shown) < min(len(cycle), _NAMED_OF_CYCLE):
         shown.append(known[shown[-1]].parent)
@@ -425,7 +425,7 @@ def _told_of(cycle: Mapping[str, None], name: str, known: Mapping[str, Queue]) -
 
 
 def _settle_claims(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> Generator[None, None, None]:
-    """Leave a namespace that several have as a whole to the oldest of them."""
+    """Give a namespace that several queues claim as a whole to the oldest of them."""
     holders: dict[str, str] = {}
     ordered = sorted(in_force.values(), key=lambda each: (each.created, each.name))
     for place, queue in enumerate(ordered):
@@ -441,12 +441,12 @@ def _settle_claims(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> Gener
                 wrong.setdefault(queue.name, fault)
         left = tuple(each for each in queue.namespaces if holders[each] == queue.name)
         if left != queue.namespaces:
-            # Without any it would take pods of every namespace that name it.
+            # A queue without namespaces would admit pods of every namespace that name it.
             in_force[queue.name] = replace(queue, namespaces=left or ("",))
 
 
 def _settle_amounts(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> Generator[None, None, None]:
-    """Bring min within max, and note where children are sure of more than their parent, which are scaled down later."""
+    """Limit min to max, and record queues whose children are guaranteed more than their parent; those are scaled down later."""
     of_children: dict[str, dict[str, int]] = {}
     for place, queue in enumerate(reversed(_parents_first(in_force.values()))):
         if place % SETTLED_A_STEP == 0:
@@ -455,14 +455,14 @@ def _settle_amounts(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> Gene
         for resource, total in sums.items():
             if resource in queue.min and total > queue.min[resource]:
                 sums_up, least = written(resource, total), written(resource, queue.min[resource])
-                told = f"its children are sure of {sums_up} together, it of {least}: they get less"
+                told = f"its children are guaranteed {sums_up} together, but it only {least}: they get less"
                 fault = Fault(f"spec.min.{resource}", told, "ChildrenMinAboveMin")
                 wrong.setdefault(queue.name, fault)
         settled = {**sums, **queue.min}
         for resource, amount in settled.items():
             if amount > queue.max.get(resource, amount):
                 most = written(resource, queue.max[resource])
-                told = f"{written(resource, amount)} is more than its max, {most}: max holds"
+                told = f"{written(resource, amount)} is more than its max, {most}: max counts"
                 wrong.setdefault(queue.name, Fault(f"spec.min.{resource}", told, "MinAboveMax"))
                 settled[resource] = queue.max[resource]
         if settled != queue.min:
@@ -472,7 +472,7 @@ def _settle_amounts(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> Gene
 
 
 def written(resource: str, amount: int) -> str:
-    """Return an amount as people write it; `amount` is of milliCPU, bytes or a count."""
+    """Return a readable amount; `amount` is milliCPU, bytes or a count."""
     if resource == CPU:
         return f"{amount / 1000:g}"
     for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):

@@ -1,4 +1,4 @@
-"""How each queue stands, for people: what it has, what fairness gives it, who waits, and what is wrong with it."""
+"""The report of each queue: what it uses, its fair share, its pending pods, and its fault."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QueueReport:
-    """How one queue stands, those below it included; amounts are milliCPU, bytes or counts by resource, without zeros.
+    """The report of one queue, including those below it; amounts are milliCPU, bytes or counts by resource, without zeros.
 
     Attributes:
-        fault: what is wrong with it, if anything is.
-        used: what its pods take, from when a node was chosen for them.
-        fair_share: what fairness gives it now.
-        used_share: the greatest part of the cluster that it has of any resource, in [0, 1].
-        fair_part: likewise of what fairness gives it.
-        pending: how many pods wait.
-        longest_wait_seconds: for how long the first of them has, those left out that no node could run.
+        fault: its fault, if any.
+        used: what its pods use, from the choice of their node.
+        fair_share: its current fair share.
+        used_share: the greatest fraction of the cluster that it uses, over all resources, in [0, 1].
+        fair_part: the same of its fair share.
+        pending: the number of its pending pods.
+        longest_wait_seconds: how long the first of them has waited, without pods that no node could run.
     """
 
     fault: Fault | None = None
@@ -37,7 +37,7 @@ class QueueReport:
 
 
 def report(ledger: Ledger, snapshot: Snapshot, now: float) -> Generator[None, None, dict[str, QueueReport]]:
-    """Return how queues stand, by name, one queue a step; `now` is by the monotonic clock."""
+    """Return the reports by name, one queue a step; `now` is by the monotonic clock."""
     standing, wrong = ledger.standing(snapshot), ledger.wrong
     tree, pending = standing.tree, ledger.pending
     waiting, since = [0] * len(tree), [now] * len(tree)

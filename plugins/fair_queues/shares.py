@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 _CLOSE: Final = 1e-9
-"""By how much, of all there is, two amounts may differ and be the same."""
+"""The difference, as a fraction of the total, up to which two amounts count as equal."""
 
 
 def divide(room: Floats, whole: Floats, wanted: Floats, sure: Floats, weights: Floats) -> Floats:
-    """Divide room between siblings: what they are sure of first, then so that dominant shares grow by weight.
+    """Divide free capacity between siblings: first the guaranteed amounts, then by dominant shares in proportion to weight.
 
     All shares grow together, each in proportion to what the queue wants, until a queue has what it wants or a resource
-    that it needs more of has run out. What one leaves goes to the others.
+    that it needs is exhausted. The other queues get what is left.
 
     Args:
-        room: (n_resources,), what there is to divide.
-        whole: (n_resources,), what shares are parts of; above 0 where anything is wanted.
-        wanted: (n_queues, n_resources), what each would use.
-        sure: (n_queues, n_resources), what each has before others; scaled down where there is less room.
+        room: (n_resources,), the capacity to divide.
+        whole: (n_resources,), the total of which shares are fractions; above 0 where anything is wanted.
+        wanted: (n_queues, n_resources), what each queue would use.
+        sure: (n_queues, n_resources), what each queue gets before others; scaled down if there is less capacity.
         weights: (n_queues,).
 
     Returns:
@@ -40,7 +40,7 @@ def divide(room: Floats, whole: Floats, wanted: Floats, sure: Floats, weights: F
         rate = np.where(wanted > 0, wanted / full[:, None], 0.0)
         begin = np.where(
             rate > 0, floor / rate, 0.0
-        )  # the level from which it grows beyond what it is sure of
+        )  # the level from which it grows beyond its guaranteed amount
     stop = full.copy()
     grows = full > 0
     level = 0.0
@@ -53,7 +53,7 @@ def divide(room: Floats, whole: Floats, wanted: Floats, sure: Floats, weights: F
         out = reached <= level * (1 + _CLOSE)
         needs = (rate > 0) & (begin <= level * (1 + _CLOSE)) & out
         stopped = grows & needs.any(axis=1) & (full > level)
-        if not stopped.any():  # by rounding: whoever uses what has run out stops
+        if not stopped.any():  # because of rounding: queues that use the exhausted resource stop
             stopped = grows & ((rate > 0) & out).any(axis=1)
         stop[stopped] = np.minimum(level, full[stopped])
         grows &= ~stopped
@@ -63,7 +63,7 @@ def divide(room: Floats, whole: Floats, wanted: Floats, sure: Floats, weights: F
 
 
 def _levels(room: Floats, floor: Floats, rate: Floats, begin: Floats, full: Floats, slack: Floats) -> Floats:
-    """Return (n_resources,): the level up to which queues may grow until each resource has run out; inf for never."""
+    """Return (n_resources,): the level up to which queues may grow until each resource is exhausted; inf for never."""
     n_queues = len(full)
     levels = np.concatenate([begin, np.broadcast_to(full[:, None], begin.shape)])
     slopes = np.concatenate([rate, -rate])
@@ -82,12 +82,12 @@ def _levels(room: Floats, floor: Floats, rate: Floats, begin: Floats, full: Floa
         before = first - 1
         left = max(0.0, room[resource] - totals[before, resource])
         reached[resource] = levels[before, resource] + left / slope[before, resource]
-    assert n_queues, "somebody grows"
+    assert n_queues, "a queue grows"
     return reached
 
 
 class FairShares:
-    """What each queue of a tree deserves; a part of the tree is computed again only where something of it changed.
+    """The fair shares of a tree's queues; only parts of the tree that changed are computed again.
 
     Args:
         tree: the queues.
@@ -110,12 +110,12 @@ class FairShares:
         self._known: dict[int, tuple[bytes, Floats]] = {}
 
     def deserved(self, wanted: Int64s, room: Int64s, whole: Int64s) -> Int64s:
-        """Return (n_queues, n_resources).
+        """Return the fair shares, (n_queues, n_resources).
 
         Args:
-            wanted: (n_queues, n_resources), what the pods of each queue and of those below use and wait for, within its max.
-            room: (n_resources,), what there is for queues.
-            whole: (n_resources,), what there is in all.
+            wanted: (n_queues, n_resources), what the pods of each queue and of those below use and request, within its max.
+            room: (n_resources,), the capacity for queues.
+            whole: (n_resources,), the total capacity.
         """
         if self._weights_version != self._tree.weights_version:
             self._weigh()
@@ -124,11 +124,11 @@ class FairShares:
         for parent in sorted(self._tree.children):  # parents before their children
             children, there = self._tree.children[parent], available if parent < 0 else found[parent]
             found[children] = self._divided(parent, children, there, all_there, asked[children])
-        # What is short of a whole by rounding alone is that whole.
+        # Remove rounding errors below a whole number.
         return np.minimum(np.floor(found * (1 + 1e-12) + 1e-6).astype(np.int64), wanted)
 
     def _weigh(self) -> None:
-        """Take over changed weights; what siblings of such a queue deserve is computed again."""
+        """Take over changed weights, and compute the shares of the siblings of such queues again."""
         before, self._weights = self._weights, _weights_of(self._tree)
         self._weights_version = self._tree.weights_version
         for place in np.flatnonzero(before != self._weights).tolist():

@@ -1,9 +1,9 @@
-"""Whose turn it is: what has waited too long is overtaken by nobody younger.
+"""The order of waiting pods: no younger pod overtakes an overdue pod.
 
-Where its queue's share is in the way, younger pods of its queue, of no higher priority, wait behind it, and its queue may
-go beyond its share by this one pod, or by as many pods as its gang takes at least. Where it is within its share and no node
-has room, one node is held for it: pods of queues that began to wait later go elsewhere, so that it has its room once enough
-of those there have ended.
+If an overdue pod's queue has reached its share, younger pods of the queue with no higher priority wait behind it, and the
+queue may exceed its share by this one pod, or by the minimum number of pods of its gang. If the queue is within its share
+and no node has enough free capacity, one node is reserved for the pod: pods of queues that began to wait later use other
+nodes, so that the pod fits once enough pods on its node have ended.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A node that is held for a pod.
+    """A node that is reserved for a pod.
 
     Attributes:
-        group: the group that the pod was tried with, if it was.
+        group: the group that the pod was tried with, if any.
     """
 
     pod: PodInfo
@@ -37,23 +37,23 @@ class Held:
     group: GroupKey | None = None
 
     def is_for(self, pod: PodInfo, group: PodGroup | None) -> bool:
-        """Whether it is held for a pod, or for the group that the pod is tried with."""
+        """Return whether it is reserved for a pod, or for the group that the pod is tried with."""
         return self.pod.uid == pod.uid or (group is not None and self.group == group.key)
 
 
 class Turns:
-    """Knows who has waited for how long, whom a queue's share kept back, and which node is held for whom.
+    """Knows how long pods have waited, which pods a queue's share kept back, and which nodes are reserved.
 
     Args:
-        clock: the time.
+        clock: the clock.
         queued: when pods were tried first.
-        pending: who waits.
-        longest_wait_seconds: after which a pod is overdue.
+        pending: the pending pods.
+        longest_wait_seconds: the time after which a pod is overdue.
 
     Attributes:
-        kept_back: the pods that a queue's share, or somebody's turn, kept back when they were tried last.
-        held: leaf -> uid -> the node that is held for a pod of it: for one pod at a time, or for the members of one group.
-        sent_elsewhere: pods for which a held node was left out, and no other was found.
+        kept_back: the pods that a queue's share, or an overdue pod, kept back in their last attempt.
+        held: leaf -> uid -> the node reserved for a pod of it: for one pod at a time, or for the members of one group.
+        sent_elsewhere: pods that were excluded from a reserved node and fit no other one.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class Turns:
         return self._clock.monotonic() if began is None else began
 
     def waited_seconds(self, pod: PodInfo) -> float:
-        """Return for how long a pod has waited."""
+        """Return how long a pod has waited."""
         return self._clock.monotonic() - self.since(pod)
 
     def is_overdue(self, pod: PodInfo) -> bool:
-        """Whether a pod has waited for longer than it should."""
+        """Return whether a pod has waited longer than the limit."""
         return self.waited_seconds(pod) > self._longest
 
     def ahead_of(self, pod: PodInfo, leaf: str) -> PodInfo | None:
-        """Return the overdue pod of the same queue that a pod must not overtake; None if it may go on."""
+        """Return the overdue pod of the same queue that a pod may not overtake; None if there is none."""
         began = self.since(pod)
         for other in self._pending.by_queue.get(leaf, {}).values():  # the longest waiting first
             if other.uid == pod.uid or not self.is_overdue(other):
@@ -98,9 +98,9 @@ class Turns:
     def hold(
         self, pod: PodInfo, leaf: str, rows: Rows, snapshot: Snapshot, group: PodGroup | None = None
     ) -> None:
-        """Hold a node for an overdue pod, unless one is: that which lacks the least of what the pod asks for.
+        """Reserve a node for an overdue pod, unless it has one: the node that lacks the least of its requests.
 
-        `group` is what the pod was tried with, if it was.
+        `group` is the group that the pod was tried with, if any.
         """
         known = self._held_with(pod, leaf, group)
         if known is None:
@@ -122,7 +122,7 @@ class Turns:
                 return
 
     def hold_at(self, pod: PodInfo, leaf: str, node_name: str, group: PodGroup) -> None:
-        """Hold the node for an overdue member of a group where it would have gone, had the others found a place."""
+        """Reserve the chosen node for an overdue member of a group whose other members found no node."""
         known = self._held_with(pod, leaf, group)
         if known is not None:
             known[pod.uid] = self._for(pod, node_name, group)
@@ -132,9 +132,9 @@ class Turns:
         return Held(pod, node_name, self.since(pod), None if group is None else group.key)
 
     def _held_with(self, pod: PodInfo, leaf: str, group: PodGroup | None) -> dict[str, Held] | None:
-        """Return what is held for a pod and its group; None if no other node may be held for its queue.
+        """Return the reservations for a pod and its group; None if its queue may have no further one.
 
-        For a queue one node is held at a time, or for one gang as many as it takes at least. Only a group that the pods are
+        A queue has one reserved node at a time, or for one gang the minimum number of its pods. Only the group that the pods are
         tried with counts: any pod may carry the label or annotation of one.
         """
         known = {uid: held for uid, held in self.held.get(leaf, {}).items() if self._waits(held.pod)}
@@ -144,7 +144,7 @@ class Turns:
         return known if all(held.is_for(pod, group) for held in known.values()) else None
 
     def release(self, uid: str) -> None:
-        """Hold nothing for a pod any more."""
+        """Remove the reservation of a pod."""
         for leaf, held in list(self.held.items()):
             if held.pop(uid, None) is not None and not held:
                 del self.held[leaf]
@@ -155,7 +155,7 @@ class Turns:
     def left_to(
         self, pod: PodInfo, leaf: str, snapshot: Snapshot, group: PodGroup | None = None
     ) -> frozenset[str] | None:
-        """Return the nodes that a pod may go to; None for all. `group` is what it is tried with, if it is."""
+        """Return the nodes that a pod may use; None for all. `group` is the group that it is tried with, if any."""
         began = self.since(pod) if self.held else 0.0
         closed = {
             held.node
@@ -174,7 +174,7 @@ class Turns:
         return self._names[1]
 
     def forget_those_gone(self) -> bool:
-        """Let go of who waits no longer; whether a node is free again by that."""
+        """Remove pods that no longer wait; return whether a node became free by that."""
         self.kept_back = {uid for uid in self.kept_back if uid in self._pending}
         gone = [held.pod.uid for held in self._all() if not self._waits(held.pod)]
         for uid in gone:

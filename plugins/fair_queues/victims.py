@@ -1,4 +1,4 @@
-"""Who may have to leave for a pod: of queues that have borrowed no more than that, and lower priorities of its own."""
+"""Possible victims for a pod: of queues no more than they have borrowed, and of its own queue lower priorities."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Int64s, Snapshot
 
     Units = Callable[[Sequence[PodInfo]], Iterable[Sequence[PodInfo]]]
-    """Pods in the order in which they would rather leave -> those that leave together or not at all, in that order, also
-    those of them that are on other nodes."""
+    """Pods in the preferred order of eviction -> units that leave together or not at all, in that order, including
+    their pods on other nodes."""
 
 ATTEMPT: Final = "FairQueues"
 _NO_VICTIMS = "No preemption victims found for incoming pod"
-_REFUSED = Status.unschedulable("No room in its queue, whoever leaves the node")
+_REFUSED = Status.unschedulable("Its queue exceeds its limits, whichever pods leave the node")
 
 
 def one_by_one(pods: Sequence[PodInfo]) -> Iterable[Sequence[PodInfo]]:
-    """Take each pod for itself."""
+    """Treat each pod as its own unit."""
     return ((pod,) for pod in pods)
 
 
 class Reclaim:
-    """Says who may have to leave for a pod, and keeps track of what queues lose by that."""
+    """Chooses possible victims for a pod, and counts what queues lose by that."""
 
     def __init__(self, attempt: Attempt, priority: int) -> None:
         self._attempt, self._priority = attempt, priority
@@ -45,7 +45,7 @@ class Reclaim:
         ]
 
     def may_leave(self, other: PodInfo, gone: dict[int, Int64s] | None = None) -> bool:
-        """Whether a pod may have to leave; `gone` is what leaves already, by queue, and is added to if it may."""
+        """Return whether a pod may be a victim; `gone` is what leaves already, by queue, and is added to if it may."""
         attempt, standing = self._attempt, self._standing
         its = standing.tree.queue_of(other)
         if not attempt.leaf or its == attempt.leaf:
@@ -66,9 +66,9 @@ class Reclaim:
         return True
 
     def choice(self, snapshot: Snapshot, budgets: DisruptionBudgets, units: Units = one_by_one) -> Choice:
-        """Return who may have to leave a node: rather those whom no budget protects, then the least important.
+        """Return the choice of possible victims on a node: first those without a protecting budget, then the least important.
 
-        Those who leave with them elsewhere are counted, and not returned.
+        Pods that leave with them on other nodes are counted, and not returned.
         """
 
         def choose(row: int) -> Sequence[PodInfo] | Status:
@@ -91,7 +91,7 @@ class Reclaim:
 
 
 class WithinShares(VictimLimit):
-    """Preempting keeps the pod's queue, and those above it, within max and fair share."""
+    """Preemption keeps the pod's queue, and those above it, within max and fair share."""
 
     def refusal(self, state: CycleState, row: int) -> Status | None:
         return None if self.allows(state, row) else _REFUSED

@@ -1,1 +1,1 @@
-"""DefaultPreemption: which pods would have to leave so that another fits, and which of the choices is best."""
+"""DefaultPreemption: which victims have to leave so that a pod fits, and which candidate node is best."""

@@ -1,4 +1,4 @@
-"""Where preempting pods would make room for another, and what to say where it would not.
+"""Finds nodes where preempting victims makes a pod fit, and the message if there are none.
 
 Source:
     kube-scheduler v1.36, framework/preemption/preemption.go, findCandidates and DryRunPreemption, and
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Rows, Snapshot
 
     Choice = Callable[[int], Sequence[PodInfo] | Status]
-    """Row -> the pods of that node that may have to leave, or why there is none."""
+    """Row -> the possible victims on that node, or why there is none."""
 
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
 VICTIMS_ARE_LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
 
 _ROWS_TOGETHER: Final = 512
-"""The most nodes that are tried in lockstep: more save little, and make steps longer."""
+"""The maximum number of nodes that are tried together: more nodes save little, and make steps longer."""
 _PODS_A_STEP: Final = 100
-"""How many pods are looked at in one step, and nodes without any: each may be protected by thousands of budgets."""
+"""The number of pods, and of nodes without pods, in one step: each pod may be protected by thousands of budgets."""
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _NO_VICTIMS = Status.unschedulable("No preemption victims found for incoming pod", resolvable=False)
@@ -45,13 +45,13 @@ _NO_VICTIMS = Status.unschedulable("No preemption victims found for incoming pod
 
 @dataclass(slots=True)
 class Search:
-    """What the search for candidates found.
+    """The result of the search for candidates.
 
     Attributes:
-        candidates: those that break no disruption budget come first.
-        refusals: row -> why preempting does not help there, of rows that were tried.
+        candidates: those that violate no disruption budget come first.
+        refusals: row -> why preemption does not help there, for rows that were tried.
         stale: the rows of candidates that were found in an earlier attempt.
-        is_complete: whether there was time for all of it.
+        is_complete: whether the search finished within its time limit.
     """
 
     candidates: list[Candidate] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Search:
     is_complete: bool = True
 
     def message(self, n_nodes: int) -> str:
-        """Return what is said when there is no candidate, in the form of FitError."""
+        """Return the message without a candidate, in the form of FitError."""
         counts = Counter(reason for status in self.refusals.values() for reason in status.reasons)
         if n_nodes > len(self.refusals):
             counts[_NOT_HELPFUL] += n_nodes - len(self.refusals)
@@ -76,8 +76,8 @@ def why_not_eligible(
 ) -> str:
     """Return why a pod may not preempt now; "" if it may.
 
-    While victims of an earlier preemption are still leaving the node the pod is nominated to, it waits for them;
-    `waits_for` tells them from other pods there; where it is left out, they are preempted pods of lower priority.
+    While victims of an earlier preemption are still leaving the nominated node, the pod waits for them; `waits_for`
+    identifies them among the pods there. By default they are preempted pods of lower priority.
     """
     if pod.pod.spec.preemption_policy == "Never":
         return NEVER
@@ -85,7 +85,7 @@ def why_not_eligible(
     if row is None:
         return ""
     found = diagnosis.outcome_of(row)
-    # A node nobody looked at counts as one that no preemption would help.
+    # A node that was not examined counts as one where preemption does not help.
     hopeless = diagnosis.rejected_by[row] == NOT_EXAMINED and diagnosis.pre_filter_status is None
     if hopeless or (found is not None and found[1].code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
         return ""
@@ -107,7 +107,7 @@ def _was_preempted(pod: PodInfo) -> bool:
 
 
 def rows_to_try(diagnosis: Diagnosis) -> Rows:
-    """Return the nodes that refused the pod for a reason which other pods' absence might mend, ascending."""
+    """Return the nodes that rejected the pod for a reason that removing pods might resolve, ascending."""
     if diagnosis.pre_filter_status is not None:
         mendable = diagnosis.pre_filter_status.code is Code.UNSCHEDULABLE
         return np.arange(diagnosis.n_nodes if mendable else 0, dtype=np.intp)
@@ -135,11 +135,11 @@ def search(
     known: dict[str, Found] | None = None,
     has_time: Callable[[], bool] = lambda: True,
 ) -> Generator[None, None, Search]:
-    """Try nodes in the order given, until there are enough candidates and one of them breaks no budget.
+    """Try nodes in the given order, until there are enough candidates and one of them violates no budget.
 
-    In steps, for `LongWork`. `choice` says who may have to leave a node, pods of lower priority where it is left out;
-    `limit` what must hold beside Filter. Nodes that are `known` by name are not tried again, what is found is added, and if
-    there is no time left, the search ends before its time, and some nodes are known that were not.
+    In steps, for `LongWork`. `choice` returns the possible victims on a node, by default pods of lower priority; `limit` is
+    an additional condition beside Filter. Nodes in `known`, by name, are not tried again, and new results are added to it.
+    Without time left, the search ends early, and some nodes stay unknown.
 
     Raises:
         PluginError: a Filter failed as a whole.
@@ -200,7 +200,7 @@ def _tried(
     limit: VictimLimit | None,
     has_time: Callable[[], bool],
 ) -> Generator[None, None, dict[int, Found]]:
-    """Return what is found of rows, those left out for which there is no time."""
+    """Return the results of rows, without the rows that the time limit left out."""
     found: dict[int, Found] = {}
     violating: dict[int, frozenset[str]] = {}
     removable: dict[int, list[PodInfo]] = {}
@@ -218,7 +218,7 @@ def _tried(
             continue
         protected, others = split(by_importance(victims), budgets)
         violating[row] = frozenset(victim.uid for victim in protected)
-        removable[row] = protected + others  # who is protected comes back first
+        removable[row] = protected + others  # protected pods are reprieved first
     if not removable:
         return found
     tried = yield from dry_run.steps(state, pod, snapshot, removable, nominated, limit, has_time)

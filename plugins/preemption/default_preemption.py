@@ -1,4 +1,4 @@
-"""Makes room for a pod that fits nowhere: pods of lower priority have to leave the node where that does least harm.
+"""Preempts pods of lower priority for a pod that fits nowhere, on the node where that does the least harm.
 
 Source:
     kube-scheduler v1.36, plugins/defaultpreemption/default_preemption.go.
@@ -25,7 +25,7 @@ from scheduler.framework import (
     brings_nothing,
     reads_nothing,
 )
-from scheduler.framework.preemption import (  # noqa: TC001  # the constructor's types are read
+from scheduler.framework.preemption import (  # noqa: TC001  # constructor annotations are read at runtime
     PreemptionDryRun,
     Preemptions,
     VictimReview,
@@ -47,8 +47,8 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
     """How many candidates are enough.
 
     Attributes:
-        min_candidate_nodes_percentage: of the nodes where preemption might help, 0 to 100.
-        min_candidate_nodes_absolute: at least that many, if there are.
+        min_candidate_nodes_percentage: percentage of the nodes where preemption might help, 0 to 100.
+        min_candidate_nodes_absolute: the minimum number of candidates.
 
     Source:
         kube-scheduler v1.36, apis/config/validation/validation_pluginargs.go, ValidateDefaultPreemptionArgs, and
@@ -69,7 +69,7 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
                 yield FieldError(path, f"Invalid value: 0: cannot be zero at the same time as {other}")
 
     def enough(self, n_nodes: int) -> int:
-        """Return how many candidates to look for among that many nodes."""
+        """Return how many candidates to find among that many nodes."""
         share = n_nodes * self.min_candidate_nodes_percentage // 100
         return min(max(share, self.min_candidate_nodes_absolute), n_nodes)
 
@@ -95,12 +95,12 @@ class DefaultPreemption(Preempting):
     ) -> None:
         super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups))
         self._args = args
-        self._begin = 0  # where the next search begins, so that all nodes have the same chance
+        self._begin = 0  # where the next search starts, so that all nodes have the same chance
 
     def events(self) -> Sequence[EventWithHint]:
-        """Listen to pods that leave, so that a pod whose preemption has ended is asked again whether it may in.
+        """Register for deleted pods, so that PreEnqueue checks pods again whose preemption has ended.
 
-        The hint itself helps nobody: which pods leaving lets the pod fit is for those to say that refused it.
+        The hint itself requeues no pod: the plugins that rejected the pod decide which deletions help.
         """
         deleted = ClusterEvent(EventResource.POD, ActionType.DELETE)
         return (EventWithHint(deleted, _helps_nobody, reads_nothing, brings_nothing),)

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: whose eviction would break one.
+"""PodDisruptionBudgets: which evictions would violate one.
 
 Source:
     kube-scheduler v1.36, plugins/defaultpreemption/default_preemption.go, filterPodsWithPDBViolation.
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 BUDGETS = "policy/v1/poddisruptionbudgets"
 
 _FEW: Final = 64
-"""So few budgets of a namespace are counted one by one."""
+"""Up to this number the budgets of a namespace are counted one by one."""
 _MOST_NUMBERS: Final = 1 << 20
-"""How many numbers of budgets are kept by the labels of pods, in each namespace; beyond that all are found again."""
+"""The number of label sets per namespace for which the matching budgets are cached; above it the cache is cleared."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +38,8 @@ class Budget:
     """One PodDisruptionBudget.
 
     Attributes:
-        needs: what a pod of its namespace must meet to be protected.
-        allowed: how many of its pods may go.
+        needs: what a pod of its namespace must match to be protected.
+        allowed: how many of its pods may be evicted.
         disrupted: names of pods whose eviction the API server has already counted.
     """
 
@@ -49,11 +49,11 @@ class Budget:
 
 
 class NamespaceBudgets:
-    """The budgets of one namespace that protect anything, by number.
+    """The protecting budgets of one namespace, by number.
 
     Attributes:
-        version: of the objects that they were read from; 0 before all were.
-        allowed: int64, by number of a budget, how many of its pods may go.
+        version: of the objects that were read; 0 before all were read.
+        allowed: int64, by number of a budget, how many of its pods may be evicted.
         limits: the same, for a few budgets.
     """
 
@@ -70,7 +70,7 @@ class NamespaceBudgets:
 
     def __init__(self) -> None:
         self.version = 0
-        # Key of an object -> the object, and what it says with its number; None where it protects nothing.
+        # Key of an object -> the object, and its budget with its number; None if it protects nothing.
         self._read: dict[str, tuple[Mapping[str, Any], tuple[int, Budget] | None]] = {}
         self._columns = TermColumns()
         self._disrupted: dict[int, AbstractSet[str]] = {}
@@ -80,7 +80,7 @@ class NamespaceBudgets:
         self._kept_numbers = 0
 
     def follow(self, version: int, found: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-        """Take in what changed, one budget a step; where that is not gone through to the end, it goes on the next time."""
+        """Read the changes, one budget a step; an interrupted update is continued the next time."""
         for key in self._read.keys() - found.keys():
             self._forget(key)
         for key, obj in found.items():
@@ -117,9 +117,9 @@ class NamespaceBudgets:
         self._kept_numbers = 0
 
     def protecting(self, pod: PodInfo) -> Int32s | list[int]:
-        """Return the numbers of the budgets that protect a pod, without those that counted its eviction already.
+        """Return the numbers of the budgets that protect a pod, without those that have already counted its eviction.
 
-        They are an array if the namespace has more than a few budgets.
+        The result is an array if the namespace has more than a few budgets.
         """
         numbers = self._matching(pod)
         if self._disrupted:
@@ -149,27 +149,27 @@ class NamespaceBudgets:
 
 
 class DisruptionBudgets:
-    """The budgets that protect anything, by namespace, read again where one of the namespace changed."""
+    """The protecting budgets by namespace, read again when a budget of the namespace changes."""
 
     def __init__(self) -> None:
         self._objects = Objects()
         self._read: dict[str, NamespaceBudgets] = {}
 
     def look_at(self, objects: Objects) -> None:
-        """Note where the PodDisruptionBudgets are."""
+        """Set the store of the PodDisruptionBudgets."""
         if objects is not self._objects:
             self._objects = objects
             self._read.clear()
 
     def read(self, objects: Objects, has_time: Callable[[], bool]) -> bool:
-        """Read what changed for as long as there is time; return whether that was enough.
+        """Read the changes as long as there is time; return whether all were read.
 
-        There may be thousands of budgets, with thousands of requirements each, and all are read before victims are chosen.
+        There may be thousands of budgets with thousands of requirements each, and all are read before victims are chosen.
         """
         return all(has_time() for _ in self.reading(objects))
 
     def reading(self, objects: Objects) -> Generator[None, None, None]:
-        """Read what changed, one budget a step; where that is not gone through to the end, it goes on the next time."""
+        """Read the changes, one budget a step; an interrupted update is continued the next time."""
         self.look_at(objects)
         for namespace, version in objects.versions.items():
             known = self._read.get(namespace)
@@ -178,7 +178,7 @@ class DisruptionBudgets:
                 yield from known.follow(version, objects.in_namespace(namespace))
 
     def of(self, namespace: str) -> NamespaceBudgets | None:
-        """Return the budgets of a namespace; one without a selector, or with one that is no rule, protects nothing."""
+        """Return the budgets of a namespace; one without a selector, or with an invalid one, protects nothing."""
         version = self._objects.version(namespace)
         known = self._read.get(namespace)
         if known is None or known.version != version:
@@ -192,16 +192,16 @@ class DisruptionBudgets:
 
 
 class Evictions:
-    """Counts pods that are thought to go one after another, each using up every budget that protects it."""
+    """Counts evictions one after another, each against every budget that protects the pod."""
 
     def __init__(self, budgets: DisruptionBudgets) -> None:
         self._budgets = budgets
-        # Namespace -> by number of a budget, how many of its pods have gone.
+        # Namespace -> by number of a budget, how many of its pods are evicted.
         self._used: dict[str, Int64s] = {}
         self._used_of_few: dict[str, dict[int, int]] = {}
 
     def breaks(self, pod: PodInfo) -> bool:
-        """Count a pod, and say whether its eviction breaks a budget."""
+        """Count a pod, and return whether its eviction violates a budget."""
         found = self._budgets.of(pod.namespace)
         if found is None:
             return False
@@ -244,7 +244,7 @@ def _read(found: Mapping[str, Any]) -> Budget | None:
 
 
 def split(pods: Iterable[PodInfo], budgets: DisruptionBudgets) -> tuple[list[PodInfo], list[PodInfo]]:
-    """Return the pods whose eviction would break a budget, and the others, both in the order given; see `Evictions`."""
+    """Return the pods whose eviction would violate a budget, and the others, both in the given order; see `Evictions`."""
     evictions = Evictions(budgets)
     violating: list[PodInfo] = []
     others: list[PodInfo] = []

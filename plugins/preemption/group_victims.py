@@ -1,8 +1,9 @@
-"""Which pods have to leave so that a whole group fits: those that matter least, and no more than it takes.
+"""Chooses the victims so that a whole group fits: the least important pods, and as few as possible.
 
 Source:
-    kube-scheduler v1.36, framework/preemption/podgrouppreemption.go. There everybody is tried one by one; here whole
-    stretches of them, halved where one of them is needed, which finds the same, since who fits beside many fits beside few.
+  kube-scheduler v1.36, framework/preemption/podgrouppreemption.go. Upstream tries every unit separately. Here ranges of
+  units are tried, and halved if one of them is needed. The result is the same, since a group that fits beside many
+  units also fits beside few.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
 STILL_UNSCHEDULABLE: Final = "pod group is unschedulable"
 
 _FEW: Final = 256
-"""So many units are looked at whatever node they are on; of more, those on the nodes that they leave at the least harm."""
+"""Up to this number units of all nodes are considered; above it, those on the nodes where they do the least harm."""
 _MOST_DECISIONS: Final = 20_000
-"""After so many decisions about members, who has not been given back has to leave if it is where members would go."""
+"""After this number of decisions about members, units on the members' nodes that are not reprieved become victims."""
 
 
 async def choose_victims(
@@ -38,15 +39,15 @@ async def choose_victims(
     fits_without: FitsWithout,
     work: LongWork,
 ) -> Sequence[PodInfo] | Status:
-    """Return the pods that have to leave, or why that would not help.
+    """Return the victims, or why preemption would not help.
 
     Args:
-        units: who may have to leave, the most important first.
-        members: of the group.
+        units: the possible victims, the most important first.
+        members: the members of the group.
         snapshot: the cluster.
-        budgets: the disruption budgets; those who break none leave first.
-        fits_without: whether the group fits without some pods.
-        work: does what may take long.
+        budgets: the disruption budgets; units that violate none leave first.
+        fits_without: returns whether the group fits without some pods.
+        work: runs slow steps.
     """
     if not units:
         return Status.unschedulable(NO_VICTIMS, resolvable=False)
@@ -54,7 +55,7 @@ async def choose_victims(
     staying = [unit for unit in units if not unit.is_leaving]
     widening = list(_widening(staying, members, snapshot))
     if leaving and await fits_without(leaving) is not None:
-        return leaving  # the room will be there without another word
+        return leaving  # terminating pods free enough capacity
     for chosen in widening:
         if await fits_without([*leaving, *_pods(chosen)]) is not None:
             search = _Search(leaving, fits_without, max(1, _MOST_DECISIONS // len(members)))
@@ -64,7 +65,7 @@ async def choose_victims(
 
 
 class _Search:
-    """Gives units back as long as the group fits beside them."""
+    """Reprieves units as long as the group fits beside them."""
 
     def __init__(self, leaving: Sequence[PodInfo], fits_without: FitsWithout, most_trials: int) -> None:
         self._leaving = leaving
@@ -74,8 +75,8 @@ class _Search:
         self._trials = 0
 
     async def needed(self, units: Sequence[Unit]) -> Sequence[Unit]:
-        """Return those of some units that cannot be given back, the first ones being given back first."""
-        left = [units]  # stretches still to be given back, the next one last
+        """Return the units that cannot be reprieved; the first ones are reprieved first."""
+        left = [units]  # ranges still to be reprieved, the next one last
         while left:
             stretch = left.pop()
             if self._trials >= self._most_trials:
@@ -92,7 +93,7 @@ class _Search:
         return self._victims
 
     async def _settle(self, undecided: Sequence[Unit]) -> None:
-        """Have those leave that are where members would go, if that is enough; else all."""
+        """Make victims of the units on the members' nodes if that is enough; else of all."""
         nodes = await self._fits([*self._victims, *undecided]) or frozenset()
         there = [unit for unit in undecided if any(pod.node_name in nodes for pod in unit.pods)]
         enough = await self._fits([*self._victims, *there]) is not None
@@ -110,7 +111,7 @@ def _pods(units: Sequence[Unit]) -> list[PodInfo]:
 def _split(
     units: Sequence[Unit], budgets: DisruptionBudgets
 ) -> Generator[None, None, tuple[list[Unit], list[Unit]]]:
-    """Return the units whose leaving would break a disruption budget, and the others, both in the order given."""
+    """Return the units whose eviction would violate a disruption budget, and the others, both in the given order."""
     violating: list[Unit] = []
     others: list[Unit] = []
     evictions = Evictions(budgets)
@@ -126,10 +127,10 @@ def _split(
 def _widening(
     units: Sequence[Unit], members: Sequence[PodInfo], snapshot: Snapshot
 ) -> Iterator[Sequence[Unit]]:
-    """Yield ever more units, all of them in the end: first those on the nodes where room costs least.
+    """Yield growing sets of units, all of them in the end: first those on the nodes where preemption costs least.
 
-    A node costs what its most important unit costs. As many are taken as would hold the group twice, then twice as
-    many, and so on.
+    A node costs as much as its most important unit. The first set would hold the group twice, the next one is twice as
+    large, and so on.
     """
     if len(units) <= _FEW:
         yield units

@@ -1,7 +1,7 @@
-"""What all who preempt do alike: look for room, ask the extenders, and have the victims told to leave.
+"""What all preempting plugins share: find candidates, call the extenders, and evict the victims.
 
-Who would have to leave is tried on the cluster as it is; the choice is carried out in the background, and until that
-is done the pod is not tried again.
+The dry run uses the current cluster. The preemption is carried out in the background, and until it is done the pod is
+not tried again.
 
 Source:
     kube-scheduler v1.36, framework/preemption/preemption.go, Evaluator.Preempt.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Snapshot
 
 NEEDS: Final = Needs(kinds=frozenset({BUDGETS}), rights=frozenset({"delete v1/pods"}))
-"""What preempting takes."""
+"""What preemption needs."""
 
 _WAITING = "waiting for the preemption for this pod to be finished"
 _GROUP_WAITING = "waiting for the preemption for this pod group to be finished"
@@ -51,10 +51,10 @@ _IN_ONE_DOMAIN = "not eligible due to placement-based pod group scheduling limit
 
 
 class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
-    """Makes room for pods and for groups; who may have to leave is for the plugin to say.
+    """Preempts for pods and for groups; the subclass determines the possible victims.
 
     Attributes:
-        takes_whole_groups: whether also for a single pod a group that leaves whole does, not one of its pods.
+        takes_whole_groups: whether a group that leaves as a whole does so for a single pod too.
     """
 
     takes_whole_groups: ClassVar[bool] = False
@@ -84,7 +84,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
     def search(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> Generator[None, None, Search]:
-        """Look for nodes that would run the pod without some of their pods, in steps."""
+        """Find nodes that would run the pod without some of their pods, in steps."""
         progress = self._searches.of(pod)
         rows = rows_to_try(diagnosis).tolist()
         if progress is None:
@@ -109,7 +109,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         rows: Sequence[int],
         progress: Progress | None = None,
     ) -> Generator[None, None, Search]:
-        """Try nodes, as far as there is time if the search may go on in another attempt."""
+        """Try nodes, within the time limit if the search may continue in another attempt."""
         self._budgets.look_at(snapshot.objects(BUDGETS))
         found = yield from search(
             self._dry_run,
@@ -132,18 +132,18 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         return rows, len(rows)
 
     def choice(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice | None:
-        """Return who says which pods of a node may have to leave; None for those of lower priority."""
+        """Return the choice of possible victims on a node; None for pods of lower priority."""
         return None
 
     def limit(self, pod: PodInfo) -> VictimLimit | None:
-        """Return what must hold beside Filter."""
+        """Return the additional condition beside Filter."""
         return None
 
     @abstractmethod
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
     ) -> Generator[None, None, Sequence[Unit]]:
-        """Find those units that may have to leave for a group, all of them at once if need be; one unit a step."""
+        """Return the units that may be victims for a group, all of them together if needed; one unit a step."""
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if self._preemptions.is_running(pod.uid):
@@ -164,7 +164,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
     def _least_important_last(
         self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
     ) -> Generator[None, None, Sequence[Unit]]:
-        """Return the units that may have to leave for a group, the most important first."""
+        """Return the possible victims for a group, the most important first."""
         units = []
         for unit in self._units.of(snapshot):
             yield
@@ -201,13 +201,13 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
     async def _chosen(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, found: Search
     ) -> Sequence[Candidate]:
-        """Return the best candidates; the first was tried on the cluster as it is.
+        """Return the best candidates; the first was tried on the current cluster.
 
-        One that was found in an earlier attempt is tried again before anybody has to leave: its pods may be others by now,
-        and so may those that are expected there.
+        A candidate of an earlier attempt is tried again before any pod is evicted: its pods and nominated pods may have
+        changed.
 
         Raises:
-            SchedulerError: an extender that is needed failed.
+            SchedulerError: a required extender failed.
         """
         while True:
             chosen: Sequence[Candidate] = best(found.candidates)
@@ -227,7 +227,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
             found.candidates[place : place + 1] = again.candidates
 
     def leaving_with(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo]:
-        """Return those who are told to leave when a pod takes the place of some."""
+        """Return all pods that are evicted when a pod preempts these victims."""
         if not self.takes_whole_groups:
             return victims
         return [pod for unit in self._units.together(victims) for pod in unit]
@@ -249,7 +249,7 @@ def _always() -> bool:
 
 
 def _in_group(state: CycleState) -> str:
-    """Return why a member of a group makes no room by itself; "" if it may."""
+    """Return why a member of a group may not preempt by itself; "" if it may."""
     if state.group is None:
         return ""
     if state.group.preempts_as_one:

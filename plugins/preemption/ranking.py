@@ -1,4 +1,4 @@
-"""Which pods matter more, and on which node preempting does the least harm.
+"""Ranks pods by importance, and candidates by the harm of preemption.
 
 Source:
     kube-scheduler v1.36, util/utils.go, MoreImportantPod and GetEarliestPodStartTime, and
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 _NOBODY_IS_BELOW: Final = 1 << 31
-"""Added to every priority of a sum, so that more victims of a negative priority do not look better than fewer."""
+"""Added to every priority of a sum, so that more victims of negative priority do not look better than fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Candidate:
     """A node that would run the pod without some of its pods.
 
     Attributes:
-        row: the node's.
-        victims: who must go, most important first; at least one.
-        violations: how many of them break a disruption budget.
+        row: the node's row.
+        victims: the pods to evict, most important first; at least one.
+        violations: how many of them violate a disruption budget.
     """
 
     row: int
@@ -37,21 +37,21 @@ class Candidate:
 
 
 def started(pod: PodInfo) -> float:
-    """Return when a pod started, in seconds since 1970; of one that has not yet, later than any other."""
+    """Return when a pod started, in seconds since 1970; for a pod that has not started, later than any other."""
     text = pod.pod.status.start_time
     return datetime.fromisoformat(text).timestamp() if text else inf
 
 
 def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
-    """Return pods, most important first: by priority, then the one that runs longer."""
+    """Return pods, most important first: by priority, then the pod that has run longer."""
     return sorted(pods, key=lambda pod: (-pod.priority, started(pod)))
 
 
 def harm(candidate: Candidate) -> tuple[float, ...]:
-    """Return what is compared, place by place; the least wins.
+    """Return the sort key of a candidate; the least is best.
 
-    Broken budgets, the highest priority of a victim, the sum of priorities, the number of victims; and then how long
-    the first of the highest priority has been running, the shortest being best.
+    Its parts are the violated budgets, the highest priority of a victim, the sum of priorities, the number of victims,
+    and how long the first victim of the highest priority has run; shorter is better.
     """
     priorities = [victim.priority for victim in candidate.victims]
     highest = max(priorities)
@@ -66,7 +66,7 @@ def harm(candidate: Candidate) -> tuple[float, ...]:
 
 
 def best(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return the candidates that do the least harm; several if nothing tells them apart."""
+    """Return the candidates that do the least harm; several if their keys are equal."""
     ranked = [(harm(candidate), candidate) for candidate in candidates]
     least = min((measure for measure, _ in ranked), default=())
     return [candidate for measure, candidate in ranked if measure == least]

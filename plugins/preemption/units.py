@@ -1,4 +1,4 @@
-"""Who may have to leave together: a pod by itself, or a group that leaves as a whole.
+"""Units of preemption: a single pod, or a group that leaves as a whole.
 
 Source:
     kube-scheduler v1.36, framework/preemption/types.go and podgrouppreemption.go.
@@ -27,8 +27,8 @@ class Unit:
 
     Attributes:
         pods: at least one.
-        priority: of all of them.
-        is_group: whether it is a group, and not a pod by itself.
+        priority: the priority of the unit.
+        is_group: whether it is a group, and not a single pod.
     """
 
     pods: tuple[PodInfo, ...]
@@ -41,8 +41,8 @@ class Unit:
 
     @property
     def importance(self) -> tuple[float, ...]:
-        """What is compared, place by place; the most important has the least."""
-        # Only Kubernetes' own field is immutable: a label or an annotation could be added to gain importance.
+        """The sort key; the most important unit has the least."""
+        # Only Kubernetes' own field is immutable: a user could add a label or an annotation to gain importance.
         group = self.pods[0].group
         of_group = group is not None and group.kind == POD_GROUPS
         size = -len(self.pods) if self.is_group else 0
@@ -50,7 +50,7 @@ class Unit:
 
 
 class VictimUnits:
-    """Finds units."""
+    """Finds the units of pods."""
 
     def __init__(self, members: PodGroupMembers, groups: PodGroupObjects) -> None:
         self._members = members
@@ -59,7 +59,7 @@ class VictimUnits:
     def of(self, snapshot: Snapshot) -> Iterator[Unit]:
         """Yield the units of all pods on nodes."""
         whole: dict[GroupKey, PodGroup | None] = {}
-        for row in range(snapshot.n_nodes):  # pods are looked at one by one, whatever node they are on
+        for row in range(snapshot.n_nodes):  # single pods, whatever their node
             for pod in snapshot.pods_on(row):
                 key = pod.group
                 if key is None:
@@ -74,7 +74,7 @@ class VictimUnits:
                     yield Unit((pod,), pod.priority)
 
     def together(self, pods: Iterable[PodInfo]) -> Iterator[Sequence[PodInfo]]:
-        """Yield pods in their order, each with all that leave with it, wherever those are; nobody twice."""
+        """Yield pods in their order, each with all pods that leave with it, on any node; no pod twice."""
         seen: set[str] = set()
         for pod in pods:
             if pod.uid in seen:
@@ -82,7 +82,7 @@ class VictimUnits:
             key = pod.group
             is_whole = key is not None and self._leaving_whole(key) is not None
             unit = tuple(self._members.placed(key)) if key is not None and is_whole else ()
-            unit = unit or (pod,)  # of a cluster that might be, nobody counts the members
+            unit = unit or (pod,)  # members are not counted in a hypothetical cluster
             seen.update(each.uid for each in unit)
             yield unit
 
@@ -92,9 +92,9 @@ class VictimUnits:
 
 
 def priority_of(group: PodGroup | None, pods: Sequence[PodInfo]) -> int:
-    """Return a group's priority: what the API server admitted for its object, or for its pods.
+    """Return a group's priority: the admitted priority of its object, or of its pods.
 
-    Of pods whose priorities differ the lowest counts, since room is made for all of them; the object may ask for less.
+    If its pods differ, the lowest priority counts, since preemption serves all of them; the object may lower it.
     """
     if group is not None and group.priority is not None:
         return group.priority

@@ -1,1 +1,1 @@
-"""Pods and their volumes: what the plugins of volumes share, and those plugins."""
+"""The plugins of volumes, and what they share."""

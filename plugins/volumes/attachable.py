@@ -1,4 +1,4 @@
-"""Which volumes a pod has its node attach, by the names of their CSI drivers.
+"""The volumes that a pod's node has to attach, by the names of their CSI drivers.
 
 Source:
     kube-scheduler v1.36, plugins/nodevolumelimits/csi.go, filterAttachableVolumes.
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 Volumes = dict[str, str]
 """A volume's unique name -> its driver."""
 
-_NOT_YET = "\0"  # in no handle: a volume that is still to be made is no other
+_NOT_YET = "\0"  # not part of any handle: a volume that is not provisioned yet is distinct from all others
 
 
 class UncountableError(Exception):
-    """It cannot be said what a pod attaches.
+    """The volumes of a pod cannot be counted.
 
     Attributes:
-        outcome: what that means for the node.
+        outcome: the result for the node.
     """
 
     def __init__(self, code: Code, reason: str) -> None:
@@ -49,12 +49,12 @@ def attachable_volumes(pod: PodInfo, storage: Storage, *, has_csi_node: bool, is
 
     Args:
         pod: the pod.
-        storage: the cluster's.
-        has_csi_node: whether the node has a CSINode; without one, volumes of in-tree plugins are nobody's.
-        is_new: whether the pod is to be placed: then all of its claims have to be there.
+        storage: the cluster's storage objects.
+        has_csi_node: whether the node has a CSINode; without one, volumes of in-tree plugins do not count.
+        is_new: whether the pod is to be placed: then all of its claims have to exist.
 
     Raises:
-        UncountableError: a claim is missing or another pod's, or an inline volume makes no sense.
+        UncountableError: a claim is missing or belongs to another pod, or an inline volume is invalid.
     """
     found = (
         attachable(pod, *each, storage, has_csi_node=has_csi_node, is_new=is_new)
@@ -64,7 +64,7 @@ def attachable_volumes(pod: PodInfo, storage: Storage, *, has_csi_node: bool, is
 
 
 def claims_by_volume(pod: PodInfo) -> Iterator[tuple[Volume, PodClaim | None]]:
-    """Yield the volumes of a pod that rules of scheduling know, with their claims."""
+    """Yield the volumes of a pod that scheduling considers, with their claims."""
     claims = iter(pod.claims)
     for volume in pod.storage_volumes:
         has_claim = volume.persistent_volume_claim is not None or volume.ephemeral is not None
@@ -74,7 +74,7 @@ def claims_by_volume(pod: PodInfo) -> Iterator[tuple[Volume, PodClaim | None]]:
 def attachable(
     pod: PodInfo, volume: Volume, used: PodClaim | None, storage: Storage, *, has_csi_node: bool, is_new: bool
 ) -> tuple[str, str] | None:
-    """Return unique name and driver of one volume of a pod; None of one that does not count. See `attachable_volumes`."""
+    """Return unique name and driver of one volume of a pod; None if it does not count. See `attachable_volumes`."""
     if used is None:
         return _inline(volume, has_csi_node=has_csi_node)
     claim = _claim(pod, used, storage, is_new=is_new)
@@ -82,7 +82,7 @@ def attachable(
 
 
 def unique_name(driver: str, handle: str) -> str:
-    """Return what a volume is told apart by."""
+    """Return the unique name of a volume."""
     return f"{driver}/{handle}"
 
 
@@ -99,7 +99,7 @@ def _inline(volume: Volume, *, has_csi_node: bool) -> tuple[str, str] | None:
 
 
 def _claim(pod: PodInfo, used: PodClaim, storage: Storage, *, is_new: bool) -> PersistentVolumeClaim | None:
-    """Return a claim of a pod; None where one is missing that a pod on a node once had."""
+    """Return a claim of a pod; None if a pod on a node has lost it."""
     if not used.name:
         raise UncountableError(Code.ERROR, "PersistentVolumeClaim had no name")
     claim = storage.claim(used.key)
@@ -116,7 +116,7 @@ def _claim(pod: PodInfo, used: PodClaim, storage: Storage, *, is_new: bool) -> P
 def _of_claim(
     claim: PersistentVolumeClaim, storage: Storage, *, has_csi_node: bool
 ) -> tuple[str, str] | None:
-    """Return the volume of a claim, or the one that will be made for it; nothing where no driver attaches it."""
+    """Return the volume of a claim, or the one to be provisioned for it; None if no driver attaches it."""
     volume = storage.bound_volume(claim)
     if volume is not None:
         driver, handle = _of_volume(volume, has_csi_node=has_csi_node)
@@ -127,7 +127,7 @@ def _of_claim(
 
 
 def _of_volume(volume: PersistentVolume, *, has_csi_node: bool) -> tuple[str, str]:
-    """Return driver and handle of a volume; "" where it has none.
+    """Return driver and handle of a volume; "" if it has none.
 
     Source:
         kube-scheduler v1.36, plugins/nodevolumelimits/csi.go, getCSIDriverInfo.
@@ -145,7 +145,7 @@ def _of_volume(volume: PersistentVolume, *, has_csi_node: bool) -> tuple[str, st
 
 
 def _provisioner(claim: PersistentVolumeClaim, storage: Storage, *, has_csi_node: bool) -> str:
-    """Return the driver that will make the volume of a claim; "" for none.
+    """Return the driver that will provision the volume of a claim; "" for none.
 
     Source:
         kube-scheduler v1.36, plugins/nodevolumelimits/csi.go, getCSIDriverInfoFromSC.

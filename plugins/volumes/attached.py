@@ -1,4 +1,4 @@
-"""How many volumes each node has attached, and how many it can: counted again only where something changed."""
+"""How many volumes each node has attached, and how many it can attach; only changes are recounted."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _Named = tuple[str, str]
 
 
 class OnNode(NamedTuple):
-    """What one node has attached.
+    """The attached volumes of one node.
 
     Attributes:
-        volumes: the unique names of those of the pods there.
-        counts: driver -> how many volumes, those that are attached without a pod included.
-        failure: why the volumes of the pods cannot be counted, if they cannot.
+        volumes: the unique names of the volumes of its pods.
+        counts: driver -> how many volumes, including those attached without a pod.
+        failure: why the volumes of the pods cannot be counted; None if they can.
     """
 
     volumes: Collection[str]
@@ -54,15 +54,15 @@ class OnNode(NamedTuple):
 
 
 class _PodVolumes:
-    """The volumes of a pod on a node, each with what was found of it.
+    """The volumes of a pod on a node, each with its result.
 
     Attributes:
         pod: the pod.
         volumes: its volumes and their claims.
-        unread: the places of volumes that are to be looked at.
-        found: by place, what it has its node attach.
-        faults: by place, why that cannot be said.
-        places: claim -> the volumes that name it.
+        unread: the indexes of volumes that have to be read.
+        found: by index, the attached volume.
+        faults: by index, why the volume cannot be counted.
+        places: claim -> the indexes of volumes that name it.
     """
 
     __slots__ = ("faults", "found", "places", "pod", "unread", "volumes")
@@ -80,11 +80,11 @@ class _PodVolumes:
 
     @property
     def fault(self) -> Outcome | None:
-        """The first one."""
+        """The first fault."""
         return self.faults[min(self.faults)] if self.faults else None
 
     def look_at(self, place: int, storage: Storage, *, has_csi_node: bool) -> _Named | None:
-        """Look at a volume; return what it has attached now."""
+        """Read a volume; return the attached volume."""
         self.faults.pop(place, None)
         volume, claim = self.volumes[place]
         try:
@@ -95,15 +95,15 @@ class _PodVolumes:
 
 
 class _Row:
-    """What one node has attached, by what it is attached for.
+    """The attached volumes of one node, by their users.
 
     Attributes:
         pods: uid -> the volumes of a pod.
-        incomplete: the uids of those with volumes that are to be looked at.
-        faulty: the uids of those with faults.
-        attachments: VolumeAttachment -> what is attached by it.
-        users: unique name -> how many volumes of pods there have it.
-        holders: unique name -> how many VolumeAttachments there have it.
+        incomplete: the uids of pods with volumes that have to be read.
+        faulty: the uids of pods with faults.
+        attachments: VolumeAttachment -> the volume that it attaches.
+        users: unique name -> how many volumes of the node's pods refer to it.
+        holders: unique name -> how many VolumeAttachments refer to it.
         counts: driver -> how many volumes.
     """
 
@@ -119,11 +119,11 @@ class _Row:
         self.counts: dict[str, int] = {}
 
     def use(self, named: _Named, sign: int) -> None:
-        """Count a volume of a pod, or no more."""
+        """Count a volume of a pod, or with a sign of -1 stop counting it."""
         self._count(self.users, self.holders, named, sign)
 
     def hold(self, named: _Named, sign: int) -> None:
-        """Count a VolumeAttachment, or no more."""
+        """Count a VolumeAttachment, or with a sign of -1 stop counting it."""
         self._count(self.holders, self.users, named, sign)
 
     def _count(self, mine: dict[str, int], others: Mapping[str, int], named: _Named, sign: int) -> None:
@@ -137,20 +137,20 @@ class _Row:
             self.counts[driver] = self.counts.get(driver, 0) + sign
 
     def mark(self, claims: AbstractSet[str]) -> None:
-        """Have the volumes that name some claims looked at."""
+        """Mark the volumes of some claims as unread."""
         for uid, pod in self.pods.items():
             for key in pod.places.keys() & claims:
                 pod.unread += pod.places[key]
                 self.incomplete[uid] = None
 
     def failure(self, pods: Iterable[PodInfo]) -> Outcome | None:
-        """Return why the volumes of pods there cannot be counted: what is wrong with the first of these."""
+        """Return why the volumes of pods cannot be counted: the fault of the first of these pods."""
         if not self.faulty:
             return None
         return next((self.pods[pod.uid].fault for pod in pods if pod.uid in self.faulty), None)
 
     def with_changes(self, changes: Mapping[_Named, int], failure: Outcome | None) -> OnNode:
-        """Return what is attached where so many volumes more or fewer have a name."""
+        """Return the attached volumes after changes of the number of references to names."""
         counts, volumes = dict(self.counts), set(self.users)
         for (name, driver), change in changes.items():
             before = self.users.get(name, 0)
@@ -167,7 +167,7 @@ class AttachedVolumes:
     """The volumes attached to each node of a snapshot.
 
     Attributes:
-        has_csi_node: bool (n_nodes,), where a CSINode says which drivers there are.
+        has_csi_node: bool (n_nodes,), where a CSINode lists the drivers.
         has_limits: bool (n_nodes,), where it limits any of them.
         failures: row -> why the volumes there cannot be counted.
     """
@@ -184,21 +184,21 @@ class AttachedVolumes:
         self._left: dict[int, Outdated] = {}
 
     def follow(self, snapshot: Snapshot, pods: StorageInUse) -> Generator[None, None, None]:
-        """Count again, in steps, what changed since the last time; the cluster may change between two steps.
+        """Recount, in steps, what changed since the last call; the cluster may change between two steps.
 
         Args:
-            snapshot: the cluster, whose pods may be others.
-            pods: those that count: of the cluster as it is, or, where nothing was followed before, any.
+            snapshot: the cluster, whose pods may differ.
+            pods: the pods that count: those of the live cluster, or, on the first call, any.
         """
         yield from self._outdated.read(snapshot)
         is_told = False
         while True:
-            n_nodes = len(snapshot.nodes)  # as they are now, unlike `n_nodes` of a snapshot
+            n_nodes = len(snapshot.nodes)  # the current number, unlike `n_nodes` of a snapshot
             self._resize(n_nodes)
             if pods.index is not None:
                 is_told = self._outdated.note(snapshot, pods.index, self._left)
             if not is_told:
-                # A loop over all nodes at first, and where more happened than is remembered.
+                # This loops over all nodes at first, and after more changes than the log holds.
                 self._left = {row: Outdated(node=True) for row in range(n_nodes)}
                 is_told = True
             if not self._left:
@@ -208,9 +208,9 @@ class AttachedVolumes:
                 yield
 
     def _look_again(self, snapshot: Snapshot, pods: StorageInUse) -> None:
-        """Take in something of what is left."""
+        """Process one part of the outstanding changes."""
         row, outdated = next(iter(self._left.items()))
-        if row >= min(len(snapshot.nodes), len(self.has_csi_node)):  # it is gone meanwhile
+        if row >= min(len(snapshot.nodes), len(self.has_csi_node)):  # it was removed meanwhile
             del self._left[row]
             return
         storage = Storage(snapshot)
@@ -237,7 +237,7 @@ class AttachedVolumes:
             del self._left[row]
 
     def _begin_row(self, row: int, outdated: Outdated, snapshot: Snapshot, storage: Storage) -> None:
-        """Begin with a row from the start."""
+        """Start a row from the beginning."""
         self._clear(row)
         self._rows[row] = _Row()
         name = snapshot.name_of(row)
@@ -253,7 +253,7 @@ class AttachedVolumes:
         outdated.attachments.update(snapshot.objects(VOLUME_ATTACHMENTS).indexed(ATTACHMENTS_OF_NODE, name))
 
     def _take_pods(self, row: int, there: _Row, pods: Collection[PodInfo]) -> None:
-        """Take in pods that came to a row, and let go of those that left."""
+        """Add pods that came to a row, and remove those that left."""
         now = {pod.uid: pod for pod in pods}
         for uid in there.pods.keys() - now.keys():
             for named in there.pods.pop(uid).found:
@@ -267,7 +267,7 @@ class AttachedVolumes:
                 there.incomplete[uid] = None
 
     def _look_at_pod(self, row: int, there: _Row, storage: Storage) -> None:
-        """Look at some volumes of a pod."""
+        """Read some volumes of a pod."""
         uid = next(iter(there.incomplete))
         pod, has_csi_node = there.pods[uid], bool(self.has_csi_node[row])
         for _ in range(min(_AT_ONCE, len(pod.unread))):
@@ -294,7 +294,7 @@ class AttachedVolumes:
         self._write(row, there, driver)
 
     def _attach(self, row: int, there: _Row, key: str, snapshot: Snapshot, storage: Storage) -> None:
-        """Look at a VolumeAttachment."""
+        """Read a VolumeAttachment."""
         attachment = snapshot.objects(VOLUME_ATTACHMENTS).typed(VolumeAttachment, key)
         is_here = attachment is not None and attachment.spec.node_name == snapshot.name_of(row)
         before, now = there.attachments.pop(key, None), _attached(attachment, storage) if is_here else None
@@ -312,7 +312,7 @@ class AttachedVolumes:
         column[row] = there.counts.get(driver, 0)
 
     def changed(self, row: int, snapshot: Snapshot, pods: Collection[PodInfo]) -> OnNode:
-        """Return what a node has attached if these are the pods there, and not those that were followed."""
+        """Return the attached volumes of a node with these pods instead of the counted ones."""
         there, storage = self._rows[row], Storage(snapshot)
         has_csi_node, now = bool(self.has_csi_node[row]), {pod.uid for pod in pods}
         leaving = (there.pods[uid].found for uid in there.pods.keys() - now)
@@ -333,7 +333,7 @@ class AttachedVolumes:
 
     @staticmethod
     def on_node(row: int, snapshot: Snapshot, pods: Iterable[PodInfo]) -> OnNode:
-        """Return what a node has attached if these are the pods there."""
+        """Return the attached volumes of a node with these pods."""
         name, storage = snapshot.name_of(row), Storage(snapshot)
         has_csi_node = storage.csi_node(name) is not None
         volumes: Volumes = {}
@@ -351,11 +351,11 @@ class AttachedVolumes:
         return OnNode(volumes, counts, failure)
 
     def full(self, wanted: Volumes, changed: Mapping[int, OnNode]) -> Rows:
-        """Return the rows where more of these volumes would have to be attached than can be.
+        """Return the rows where attaching these volumes would exceed a limit.
 
         Args:
             wanted: the volumes of a pod.
-            changed: row -> what is attached there, other than what was followed.
+            changed: row -> the attached volumes there, if they differ from the counted ones.
         """
         n_nodes = len(self.has_csi_node)
         full = np.zeros(0, dtype=np.intp)
@@ -373,7 +373,7 @@ class AttachedVolumes:
         return full
 
     def _resize(self, n_nodes: int) -> None:
-        """Have a place for each row; rows that are no more hold nothing."""
+        """Resize to the number of rows; removed rows hold nothing."""
         if n_nodes == len(self.has_csi_node):
             return
         for row in [row for row in self._rows if row >= n_nodes]:
@@ -399,11 +399,11 @@ class AttachedVolumes:
 
 
 _AT_ONCE = 16
-"""So many volumes of a pod at most are looked at at once."""
+"""The maximum number of a pod's volumes that are read in one step."""
 
 
 def _attached(attachment: VolumeAttachment | None, storage: Storage) -> _Named | None:
-    """Return the volume that a VolumeAttachment has a node attach, whoever asked for it.
+    """Return the volume that a VolumeAttachment attaches, whatever its creator.
 
     Source:
         kube-scheduler v1.36, plugins/nodevolumelimits/csi.go, getNodeVolumeAttachmentInfo.

@@ -1,4 +1,4 @@
-"""Volumes of in-tree plugins as the CSI drivers know them that do the work of those plugins today.
+"""Volumes of in-tree plugins as the CSI drivers see them that have replaced these plugins.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/csi-translation-lib, translate.go and plugins.
@@ -34,13 +34,13 @@ _EBS_VOLUME = re.compile("vol-[^/]*")
 
 
 class InTreePlugin(NamedTuple):
-    """One in-tree plugin and the driver that does its work.
+    """One in-tree plugin and the driver that replaces it.
 
     Attributes:
-        name: also what StorageClasses call it.
+        name: the plugin's name, also in StorageClasses.
         driver: the name of the CSI driver.
-        source: the field that holds its volumes, of pods and of PersistentVolumes.
-        is_migrated: whether schedulers take its volumes for the driver's.
+        source: the field of its volumes in pods and PersistentVolumes.
+        is_migrated: whether schedulers treat its volumes as the driver's.
         zone_key: the driver's own label for zones; "" for none.
 
     Source:
@@ -82,20 +82,20 @@ _BY_NAME = {plugin.name: plugin for plugin in _PLUGINS}
 
 
 def in_tree_plugin(source: Volume | PersistentVolumeSpec) -> InTreePlugin | None:
-    """Return whose volume it is; None where no driver does the work of an in-tree plugin."""
+    """Return the in-tree plugin of a volume; None if no driver replaces it."""
     return next((plugin for plugin in _PLUGINS if getattr(source, plugin.source) is not None), None)
 
 
 def in_tree_plugin_named(name: str) -> InTreePlugin | None:
-    """Return an in-tree plugin by the name that StorageClasses use; None where no driver does its work."""
+    """Return an in-tree plugin by its name in StorageClasses; None if no driver replaces it."""
     return _BY_NAME.get(name)
 
 
 def inline_handle(volume: Volume) -> str:
-    """Return what the driver calls the volume that a pod has inline, of a plugin that is migrated.
+    """Return the driver's handle of a pod's inline volume of a migrated plugin.
 
     Raises:
-        ValueError: it cannot be said; upstream's words.
+        ValueError: there is none; the text is upstream's message.
 
     Source:
         csi-translation-lib v1.36, TranslateInTreeInlineVolumeToCSI.
@@ -106,10 +106,10 @@ def inline_handle(volume: Volume) -> str:
 
 
 def translated(volume: PersistentVolume, plugin: InTreePlugin) -> PersistentVolume:
-    """Return a volume of a migrated plugin as its driver knows it: the handle, and the zones it can be reached from.
+    """Return a volume of a migrated plugin as its driver sees it: the handle, and the zones that reach it.
 
     Raises:
-        ValueError: it cannot be said; upstream's words.
+        ValueError: there is none; the text is upstream's message.
 
     Source:
         csi-translation-lib v1.36, TranslateInTreePVToCSI.
@@ -122,10 +122,10 @@ def translated(volume: PersistentVolume, plugin: InTreePlugin) -> PersistentVolu
 
 
 def volume_handle(volume: PersistentVolume) -> str:
-    """Return what the driver calls a volume of a migrated plugin.
+    """Return the driver's handle of a volume of a migrated plugin.
 
     Raises:
-        ValueError: it cannot be said; upstream's words.
+        ValueError: there is none; the text is upstream's message.
     """
     disk = volume.spec.gce_persistent_disk
     if disk is None:
@@ -138,7 +138,7 @@ def volume_handle(volume: PersistentVolume) -> str:
 
 
 def _handle(source: Volume | PersistentVolumeSpec) -> str:
-    """Return the handle where it does not depend on labels."""
+    """Return the handle if it does not depend on labels."""
     if source.aws_elastic_block_store is not None:
         return _ebs_volume_id(source.aws_elastic_block_store.volume_id)
     if source.azure_disk is not None:

@@ -1,8 +1,8 @@
-"""Refuses nodes whose drivers cannot attach as many volumes more as the pod has.
+"""Rejects nodes whose drivers cannot attach the pod's additional volumes.
 
-A driver says in the node's CSINode how many it can attach. Volumes of pods count once, however many of them share
-one, and so do those that are attached without a pod. VolumeLimitScaling, which asks for drivers that are not there
-yet, is alpha and not part of this.
+The node's CSINode contains the limit of each driver. A volume that several pods share counts once, and volumes attached
+without a pod count too. VolumeLimitScaling, which requires drivers that are not installed yet, is alpha and not
+implemented.
 
 Source:
     kube-scheduler v1.36, plugins/nodevolumelimits/csi.go.
@@ -66,7 +66,7 @@ _FULL = Outcome(Code.UNSCHEDULABLE, (REASON,))
 
 
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
-    """Compares the volumes of pods with what the drivers of nodes can attach."""
+    """Compares the volumes of pods with the limits of the drivers of nodes."""
 
     name = "NodeVolumeLimits"
     api_version = 1
@@ -80,7 +80,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     def signature(self, pod: PodInfo) -> Hashable | None:
         return (
             None if pod.storage_volumes and _counts(pod) else ()
-        )  # claims and volumes change, and nothing would be asked again
+        )  # results depend on claims and volumes, which change
 
     def events(self) -> Sequence[EventWithHint]:
         def event(
@@ -150,7 +150,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         wanted = _wanted(pod, snapshot, has_csi_node=True)
         if isinstance(wanted, Outcome):
             return _refused(attached, wanted, _wanted(pod, snapshot, has_csi_node=False))
-        # A loop over the nodes where a dry run has other pods with volumes than there are.
+        # This loops over the nodes whose pods with volumes differ in a dry run.
         changed = set(pods.changed_rows)
         if changed:
             changed.intersection_update(rows.tolist())
@@ -166,25 +166,25 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
 
 def _why_full(pod: PodInfo, snapshot: Snapshot, node: NodeInfo) -> Iterator[str]:
-    """Yield which drivers of a node cannot attach as many volumes as the pod has."""
+    """Yield which drivers of a node cannot attach the pod's volumes."""
     csi_node = Storage(snapshot).csi_node(node.name)
     wanted = _wanted(pod, snapshot, has_csi_node=csi_node is not None)
     if csi_node is None or isinstance(wanted, Outcome):
-        return  # the reason says what is wrong with a claim
+        return  # the reason contains the fault of a claim
     there = AttachedVolumes.on_node(node.row, snapshot, node.pods)
     if there.failure is not None:
-        yield f"what the pods on this node have attached cannot be counted: {', '.join(there.failure.reasons)}"
+        yield f"the attached volumes of the pods on this node cannot be counted: {', '.join(there.failure.reasons)}"
         return
     for driver, limit in sorted(csi_node.limits.items()):
         more = [name for name, its in wanted.items() if its == driver and name not in there.volumes]
         count = there.counts.get(driver, 0)
         if more and count + len(more) > limit:
             yield f"driver {driver} has {count} of at most {limit} volumes attached on this node, and the pod needs {len(more)} more"
-            yield f"what would help: {count + len(more) - limit} fewer attached there, or a higher limit in its CSINode"
+            yield f"what would help: {count + len(more) - limit} fewer volumes attached there, or a higher limit in its CSINode"
 
 
 def _wanted(pod: PodInfo, snapshot: Snapshot, *, has_csi_node: bool) -> Volumes | Outcome:
-    """Return the volumes that a node with or without a CSINode would have to attach, or why it cannot be said."""
+    """Return the volumes that a node with or without a CSINode would have to attach, or why they cannot be counted."""
     try:
         return attachable_volumes(pod, Storage(snapshot), has_csi_node=has_csi_node, is_new=True)
     except UncountableError as error:
@@ -192,7 +192,7 @@ def _wanted(pod: PodInfo, snapshot: Snapshot, *, has_csi_node: bool) -> Volumes 
 
 
 def _refused(attached: AttachedVolumes, reason: Outcome, without_driver: Volumes | Outcome) -> Outcomes:
-    """Refuse all nodes; but where there are no drivers, inline volumes that make no sense are no fault."""
+    """Reject all nodes; but on nodes without drivers, invalid inline volumes do not matter."""
     table = [PASS, reason]
     if isinstance(without_driver, Outcome):
         table.append(without_driver)
@@ -201,7 +201,7 @@ def _refused(attached: AttachedVolumes, reason: Outcome, without_driver: Volumes
 
 
 def _counts(pod: PodInfo) -> bool:
-    """Whether any volume of a pod may count against a limit."""
+    """Return whether any volume of a pod may count against a limit."""
     return any(
         volume.persistent_volume_claim is not None
         or volume.ephemeral is not None
@@ -214,7 +214,7 @@ _ANY_ATTACHER = "*"
 
 
 def _attachers(pod: PodInfo) -> frozenset[str]:
-    """Return the drivers that may have had no place for a volume of a pod; of claims nobody looks which driver."""
+    """Return the drivers whose limit may have rejected a pod; the drivers of claims are not resolved."""
     return frozenset(
         attacher for volume in pod.storage_volumes if (attacher := _attacher(volume)) is not None
     )

@@ -1,4 +1,4 @@
-"""What has to be looked at again of what nodes have attached."""
+"""Which parts of the nodes' attached volumes have to be read again."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _KINDS = (CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, VOLUME_ATTACHMENTS)
 
 @dataclass(slots=True)
 class Outdated:
-    """What changed of one row.
+    """What changed on one row.
 
     Attributes:
-        node: whether everything did.
-        pods: whether pods came or went.
-        claims: the keys of claims of pods there.
+        node: whether everything changed.
+        pods: whether pods were added or removed.
+        claims: the keys of claims of its pods.
         attachments: the keys of VolumeAttachments.
     """
 
@@ -50,25 +50,25 @@ class Outdated:
 
 
 class OutdatedRows:
-    """Follows nodes, pods that attach storage, and the objects that say what they attach."""
+    """Tracks changes of nodes, of pods with storage, and of the objects that determine attached volumes."""
 
     def __init__(self) -> None:
-        self._pods: StorageIndex | None = None  # of the cluster that is followed
-        self._seen: dict[str, int] = {}  # what is followed -> how many changes were taken in
-        # VolumeAttachment -> its node, while nobody tells of those that go.
+        self._pods: StorageIndex | None = None  # of the live cluster
+        self._seen: dict[str, int] = {}  # log -> how many changes were processed
+        # VolumeAttachment -> its node, because deletions do not report it.
         self._node_of: dict[str, str] = {}
 
     @staticmethod
     def read(snapshot: Snapshot) -> Generator[None, None, None]:
-        """Read, in steps, the objects that `note` looks for."""
+        """Read, in steps, the objects that `note` needs."""
         for kind, index in _INDEXES:
             yield from snapshot.objects(kind).read(index)
 
     def note(self, snapshot: Snapshot, pods: StorageIndex, outdated: dict[int, Outdated]) -> bool:
-        """Add what changed since the last time, by row; False if that cannot be told."""
+        """Add what changed since the last call, by row; return False if the logs do not reach back that far."""
         stores = {kind: snapshot.objects(kind) for kind in _KINDS}
         nodes = snapshot.node_changes
-        assert nodes is not None, "rows are those of the cluster itself"
+        assert nodes is not None, "the rows are those of the live cluster"
         seen = self._seen if pods is self._pods else {}
         self._pods = pods
         self._seen = {kind: store.changes for kind, store in stores.items()}
@@ -96,7 +96,7 @@ class OutdatedRows:
         pods: StorageIndex,
         outdated: dict[int, Outdated],
     ) -> None:
-        """Add the rows of objects that changed, kind -> keys."""
+        """Add the rows of changed objects, kind -> keys."""
         for name in changed[CSI_NODES]:
             if (row := snapshot.row_of(name)) is not None:
                 _of(outdated, row).node = True
@@ -111,7 +111,7 @@ class OutdatedRows:
     def _changed_attachments(
         self, changed: Mapping[str, Any], attachments: Objects
     ) -> Iterator[tuple[str, str]]:
-        """Yield nodes, and keys of VolumeAttachments that came there, left, or are of another volume now."""
+        """Yield nodes, and keys of VolumeAttachments that were added, deleted, or refer to another volume now."""
         for key in changed[VOLUME_ATTACHMENTS]:
             yield self._node_of.pop(key, ""), key
             if key in attachments:

@@ -1,4 +1,4 @@
-"""The claims, volumes and drivers of the cluster as typed values, and the words for those that are not there."""
+"""The claims, volumes and drivers of the cluster as typed values, and the messages for missing ones."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class HasObjects(Protocol):
 
 
 class Storage:
-    """What the cluster has of storage, as it is now; None is what it lacks.
+    """The storage objects of the cluster in their current state; None for a missing one.
 
-    A plugin that asks for a kind has it in its `needs`.
+    A plugin lists the kinds that it reads in its `needs`.
     """
 
     __slots__ = ("_source",)
@@ -54,11 +54,11 @@ class Storage:
         return self._source.objects(VOLUMES).typed(PersistentVolume, name)
 
     def bound_volume(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-        """Return the volume that a claim names, if it names one that is there."""
+        """Return the existing volume that a claim names; None otherwise."""
         return self.volume(claim.spec.volume_name) if claim.spec.volume_name else None
 
     def read(self, claims: Collection[str]) -> Generator[None, None, None]:
-        """Convert some claims and the volumes that they are bound to, in steps, so that nobody else need."""
+        """Decode some claims and their bound volumes in advance, in steps."""
         yield from self._source.objects(CLAIMS).convert(PersistentVolumeClaim, claims)
         found = map(self.claim, claims)
         bound = (claim.spec.volume_name for claim in found if claim is not None)
@@ -75,7 +75,7 @@ class Storage:
 
 
 def named_claims(pod: PodInfo) -> list[str]:
-    """Return the names of the claims that volumes name themselves, unlike those made for the pod; each once."""
+    """Return the names of the claims that volumes name themselves, without generated claims; each once."""
     return list(dict.fromkeys(claim.name for claim in pod.claims if not claim.is_ephemeral))
 
 
@@ -90,39 +90,39 @@ def is_named_by(pod: PodInfo, claim: Mapping[str, Any]) -> bool:
 
 
 def uses_read(pod: PodInfo) -> frozenset[StorageUse]:
-    """Return what a hint reads of a pod that goes by its claims and disks: an `EventWithHint.alike`."""
+    """Return the claims and disks of a pod that hints read: an `EventWithHint.alike`."""
     return pod.storage_uses
 
 
 def brings_where(
     helps: Callable[[Mapping[str, Any] | None, Mapping[str, Any]], bool],
 ) -> Callable[[Any, Any], tuple[()] | None]:
-    """Return an `EventWithHint.brings` of events that help every pod or none, by the objects before and after."""
+    """Return an `EventWithHint.brings` for events that help every pod or none, from the objects before and after."""
     return lambda old, new: None if helps(old, new) else ()
 
 
 def key_brought(_old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> tuple[str]:
-    """Return the key of an object that came or changed."""
+    """Return the key of an added or changed object."""
     return (object_key(new),)
 
 
 def claim_not_found(name: str) -> str:
-    """Return client-go's words; `name` without its namespace."""
+    """Return client-go's message; `name` without its namespace."""
     return f'persistentvolumeclaim "{name}" not found'
 
 
 def volume_not_found(name: str) -> str:
-    """Return client-go's words."""
+    """Return client-go's message."""
     return f'persistentvolume "{name}" not found'
 
 
 def class_not_found(name: str) -> str:
-    """Return client-go's words."""
+    """Return client-go's message."""
     return f'storageclass.storage.k8s.io "{name}" not found'
 
 
 def was_made_for(claim: PersistentVolumeClaim, pod: PodInfo) -> bool:
-    """Whether a pod controls a claim, as it does those of its ephemeral volumes; `not_made_for` are the words if not.
+    """Return whether a pod controls a claim, as it does for its ephemeral volumes; `not_made_for` is the message if not.
 
     Source:
         kube-scheduler v1.36, component-helpers/storage/ephemeral/ephemeral.go, VolumeIsForPod.
@@ -132,6 +132,6 @@ def was_made_for(claim: PersistentVolumeClaim, pod: PodInfo) -> bool:
 
 
 def not_made_for(claim: PersistentVolumeClaim, pod: PodInfo) -> str:
-    """Return upstream's words for the claim of an ephemeral volume that some other claim's name took."""
+    """Return upstream's message for an ephemeral volume whose claim's name is used by another claim."""
     name = f"{claim.metadata.namespace}/{claim.metadata.name}"
     return f"PVC {name} was not created for pod {pod.key} (pod is not owner)"

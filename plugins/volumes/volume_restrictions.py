@@ -1,4 +1,4 @@
-"""Keeps apart pods that cannot share a volume: a disk written in the pod itself, or a claim for one pod only.
+"""Separates pods that cannot share a volume: an inline disk, or a claim for one pod only.
 
 Source:
     kube-scheduler v1.36, plugins/volumerestrictions/volume_restrictions.go.
@@ -62,12 +62,12 @@ _PRE_FILTER = "PreFilterVolumeRestrictions"
 
 
 class _OnePodClaims:
-    """The pod's claims that one pod only may use, and how many uses of them there are.
+    """The pod's ReadWriteOncePod claims, and how many uses of them there are.
 
     Attributes:
-        names: of the claims, without their namespace.
+        names: the names of the claims, without their namespace.
         uses: claims that are in use anywhere.
-        changes: row -> uses that came there since, or went.
+        changes: row -> uses that were added there, or removed.
     """
 
     def __init__(self, names: frozenset[str], uses: int, changes: Mapping[int, int] | None = None) -> None:
@@ -79,13 +79,13 @@ class _OnePodClaims:
         return _OnePodClaims(self.names, self.uses, self.changes)
 
     def count(self, pods: Iterable[tuple[int, PodInfo]], sign: int) -> None:
-        """Count volumes by the name of their claim; of whatever namespace, as upstream does."""
+        """Count volumes by the name of their claim in any namespace, as upstream does."""
         for row, pod in pods:
             self.changes[row] += sign * sum(name in self.names for name in named_claims(pod))
 
 
 class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
-    """Looks at the pods that are there for the same disks and claims."""
+    """Searches the existing pods for the same disks and claims."""
 
     name = "VolumeRestrictions"
     api_version = 1
@@ -96,7 +96,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         self._work = Work(turn_limit)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        return None if pod.storage_volumes else ()  # where a claim is in use is no matter of one node
+        return None if pod.storage_volumes else ()  # the use of a claim concerns all nodes
 
     def events(self) -> Sequence[EventWithHint]:
         return (
@@ -166,7 +166,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
 
 def _names_for_one_pod(pod: PodInfo, storage: Storage) -> frozenset[str]:
-    """Return the names of a pod's claims that one pod only may use."""
+    """Return the names of a pod's ReadWriteOncePod claims."""
     claims = {name: storage.claim(f"{pod.namespace}/{name}") for name in named_claims(pod)}
     return frozenset(
         name
@@ -176,7 +176,7 @@ def _names_for_one_pod(pod: PodInfo, storage: Storage) -> frozenset[str]:
 
 
 def _why_one_pod(pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
-    """Yield who has the claims that one pod only may use."""
+    """Yield which pods use the ReadWriteOncePod claims."""
     for name in sorted(_names_for_one_pod(pod, Storage(snapshot))):
         use = StorageUse(CLAIM, f"{pod.namespace}/{name}")
         for row in sorted(snapshot.storage.holders(use)):
@@ -185,11 +185,11 @@ def _why_one_pod(pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
                 f"claim {name} is for one pod only ({READ_WRITE_ONCE_POD}), and in use by {', '.join(users)} "
                 f"on node {snapshot.name_of(row)}"
             )
-            yield f"what would help: {', '.join(users)} going away, or the access mode ReadWriteOnce"
+            yield f"what would help: {', '.join(users)} being deleted, or the access mode ReadWriteOnce"
 
 
 def _why_disks(pod: PodInfo, node: NodeInfo) -> Iterator[str]:
-    """Yield which disks of a pod others use on a node."""
+    """Yield which disks of a pod are in use on a node."""
     unwanted = frozenset(_conflicts(pod))
     for each in node.pods:
         for use in sorted({(use.kind, str(use.key)) for use in unwanted & each.storage_uses}):
@@ -206,12 +206,12 @@ def _is_disk(volume: Volume) -> bool:
 
 
 def _unwanted(pod: PodInfo) -> frozenset[StorageUse]:
-    """Return what may have kept a pod away that another one had: claims that it names, and disks."""
+    """Return the uses of another pod that may have excluded this pod: claims that it names, and disks."""
     return frozenset((*(use for use in pod.storage_uses if use.kind == CLAIM), *_conflicts(pod)))
 
 
 def _conflicts_with_any(use: StorageUse, others: frozenset[StorageUse]) -> bool:
-    """Return whether a claim or disk of one pod is among those of another that may not be beside it."""
+    """Return whether a claim or disk of one pod conflicts with those of another."""
     if use.kind in {CLAIM, EPHEMERAL_CLAIM}:
         return use.kind == CLAIM and use in others
     return use._replace(read_only=False) in others or (
@@ -220,7 +220,7 @@ def _conflicts_with_any(use: StorageUse, others: frozenset[StorageUse]) -> bool:
 
 
 def _conflicts(pod: PodInfo) -> Iterator[StorageUse]:
-    """Yield what a pod may not have that is to run beside this one: disks are shared if nobody writes."""
+    """Yield the uses that conflict with this pod's: disks are shared if no pod writes."""
     for volume in pod.storage_volumes:
         for disk in disk_uses(volume):
             yield disk._replace(read_only=False)

@@ -1,4 +1,4 @@
-"""Leaves a pod the zones and regions that its volumes say they are in, by their labels.
+"""Restricts a pod to the zones and regions in the labels of its volumes.
 
 Source:
     kube-scheduler v1.36, plugins/volumezone/volume_zone.go.
@@ -53,19 +53,19 @@ if TYPE_CHECKING:
 REASON = "node(s) had no available volume zone"
 
 _LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
-_NEWER = {BETA_ZONE: ZONE, BETA_REGION: REGION}  # label -> the label that says the same today
+_NEWER = {BETA_ZONE: ZONE, BETA_REGION: REGION}  # label -> the label that replaced it
 _PRE_FILTER = "PreFilterVolumeZone"
 
 
 class _Topology(NamedTuple):
-    """Where a volume can be reached from: one of its labels, and the values it stands for."""
+    """A topology label of a volume, and its values."""
 
     label: str
     values: frozenset[str]
 
 
 class VolumeZone(PreFilterPlugin, FilterPlugin):
-    """Compares labels of bound volumes with those of nodes; a node without any zone or region is no one's concern."""
+    """Compares labels of bound volumes with those of nodes; nodes without any zone or region always pass."""
 
     name = "VolumeZone"
     api_version = 1
@@ -74,7 +74,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
     keeps_rows_apart = True
 
     def signature(self, pod: PodInfo) -> Hashable | None:
-        return None if pod.claims else ()  # claims and volumes change, and nothing would be asked again
+        return None if pod.claims else ()  # results depend on claims and volumes, which change
 
     def events(self) -> Sequence[EventWithHint]:
         add, update = ActionType.ADD, ActionType.UPDATE
@@ -146,17 +146,17 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
 
 def _added_class_helps(_old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
-    """Return whether claims of a class that came may wait for a node."""
+    """Return whether claims of an added class may wait for a node."""
     return new.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
 
 
 def _volume_helps(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
-    """Return whether a volume came, or its labels say that it is elsewhere."""
+    """Return whether a volume was added, or its topology labels changed."""
     return old is None or _topologies(_labels_of(old)) != _topologies(_labels_of(new))
 
 
 def _why_hopeless(pod: PodInfo, name: str, storage: Storage) -> str:
-    """Return why a claim of a pod keeps it from all nodes; "" if it does not."""
+    """Return why a claim of a pod excludes all nodes; "" if it does not."""
     if not name:
         return "PersistentVolumeClaim had no name"
     claim = storage.claim(f"{pod.namespace}/{name}")
@@ -173,7 +173,7 @@ def _volume_of(pod: PodInfo, name: str, storage: Storage) -> PersistentVolume | 
 
 
 def _why_elsewhere(pod: PodInfo, node: NodeInfo, storage: Storage) -> Iterator[str]:
-    """Yield which volumes' labels are not those of a node."""
+    """Yield the volumes whose labels do not match a node's."""
     if not any(label in node.labels for label in _LABELS):
         return
     for name in named_claims(pod):
@@ -207,7 +207,7 @@ def _labels_of(volume: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _topologies(labels: Mapping[str, str]) -> list[_Topology]:
-    """Return where a volume with these labels is; a label with an empty place in its list says nothing.
+    """Return the topologies of a volume with these labels; a label with an empty item in its list is ignored.
 
     Source:
         kube-scheduler v1.36, cloud-provider/volume/helpers/zones.go, LabelZonesToSet.
@@ -221,7 +221,7 @@ def _topologies(labels: Mapping[str, str]) -> list[_Topology]:
 
 
 def _in(snapshot: Snapshot, topology: _Topology) -> Bools:
-    """Return bool (n_nodes,), where a node is in one of the places; an old label is looked for by its new name too."""
+    """Return bool (n_nodes,), where a node has one of the values; an old label matches its new name too."""
     label, values = topology
     inside = snapshot.label(label).judge(values.__contains__)
     if label in _NEWER:

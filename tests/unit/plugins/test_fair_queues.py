@@ -167,7 +167,7 @@ TREE: dict[str, dict[str, Any]] = {
             running("a", 6),
             [incoming("b", "9")],
             incoming(),
-            "queue a has 6 of its fair 6 cpu, the pod asks for 1",
+            "queue a has 6 of its fair 6 cpu, the pod requests 1",
             id="what somebody waits for is not lent",
         ),
         pytest.param(
@@ -183,7 +183,7 @@ TREE: dict[str, dict[str, Any]] = {
             running("a", 2),
             [],
             incoming(cpu="500m"),
-            "queue a has 2 of its max 2 cpu, the pod asks for 0.5",
+            "queue a has 2 of its max 2 cpu, the pod requests 0.5",
             id="max",
         ),
         pytest.param(
@@ -191,7 +191,7 @@ TREE: dict[str, dict[str, Any]] = {
             [*running("nlp", 3), *running("vision", 3, first=3)],
             [incoming("shop", "9")],
             incoming("nlp", cpu="2"),
-            "queue research/nlp has 3 of its fair 3 cpu, the pod asks for 2",
+            "queue research/nlp has 3 of its fair 3 cpu, the pod requests 2",
             id="a queue within another",
         ),
         pytest.param(
@@ -199,7 +199,7 @@ TREE: dict[str, dict[str, Any]] = {
             [*running("vision", 5)],
             [],
             incoming("nlp"),
-            "queue research has 5 of its max 5 cpu, the pod asks for 1",
+            "queue research has 5 of its max 5 cpu, the pod requests 1",
             id="the one above it",
         ),
         pytest.param(
@@ -207,7 +207,7 @@ TREE: dict[str, dict[str, Any]] = {
             [*running("c", 8), *running("a", 2, first=8)],
             [incoming("b", "9")],
             incoming(),
-            "queue a has 2 of its fair 2 cpu, the pod asks for 1",
+            "queue a has 2 of its fair 2 cpu, the pod requests 1",
             id="what pods of no queue take is not divided",
         ),
         pytest.param(
@@ -418,7 +418,7 @@ def test_who_is_larger_than_its_queues_share_has_its_turn_too() -> None:
     world = World(TWO, [*running("a", 4), *running("b", 5, first=4)])
     large = incoming(cpu="3", name="large")
     world.wait(large, incoming("b", "9", name="more"))
-    assert world.pre_filter(large) == "queue a has 4 of its fair 6 cpu, the pod asks for 3"
+    assert world.pre_filter(large) == "queue a has 4 of its fair 6 cpu, the pod requests 3"
     overdue(world)
 
     assert world.refresh() == ["a-large"]
@@ -468,7 +468,7 @@ def test_who_could_run_nowhere_and_goes_leaves_the_demand_of_others_as_it_is() -
     del world.fakes.queued.waiting[hopeless.uid]
     world.refresh()
 
-    assert world.pre_filter(wanted) == "queue a has 6 of its fair 6 cpu, the pod asks for 1"
+    assert world.pre_filter(wanted) == "queue a has 6 of its fair 6 cpu, the pod requests 1"
 
 
 # What wakes, and what is told.
@@ -513,7 +513,7 @@ def test_why_tells_who_is_in_the_way_and_for_how_long() -> None:
     world.fakes.clock.advance(7)
 
     assert world.plugin.why(wanted, world.cache.snapshot(), None) == [
-        "queue a has 6 of its fair 6 cpu, the pod asks for 1",
+        "queue a has 6 of its fair 6 cpu, the pod requests 1",
         "the pod has waited for 7s",
     ]
 

@@ -56,7 +56,7 @@ LATE = "2026-03-02T08:00:00Z"
             [],
             {
                 "a": ("spec.weight", "at least 1 is expected, was 0"),
-                "b": ("spec.parent", "queue a is wrong itself"),
+                "b": ("spec.parent", "queue a is invalid itself"),
             },
             id="no weight",
         ),
@@ -97,7 +97,7 @@ LATE = "2026-03-02T08:00:00Z"
             {
                 "a": (
                     "spec.namespaces",
-                    "it has children, and only queues without any hold pods: they are left to others",
+                    "it has children, and only queues without children hold pods: its pods are left to other queues",
                 )
             },
             id="a parent that claims pods",
@@ -111,13 +111,13 @@ LATE = "2026-03-02T08:00:00Z"
         pytest.param(
             [queue("a", min={"cpu": 1}), queue("b", parent="a", min={"cpu": 2})],
             ["a", "b"],
-            {"a": ("spec.min.cpu", "its children are sure of 2 together, it of 1: they get less")},
+            {"a": ("spec.min.cpu", "its children are guaranteed 2 together, but it only 1: they get less")},
             id="children are sure of more",
         ),
         pytest.param(
             [queue("a", min={"cpu": 2}, max={"cpu": 1})],
             ["a"],
-            {"a": ("spec.min.cpu", "2 is more than its max, 1: max holds")},
+            {"a": ("spec.min.cpu", "2 is more than its max, 1: max counts")},
             id="sure of more than it may have",
         ),
         pytest.param(

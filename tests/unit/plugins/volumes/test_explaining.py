@@ -74,7 +74,7 @@ def test_a_claim_for_one_pod_is_told_with_who_has_it_and_where():
     for name in ("a", "b"):
         assert told(VolumeRestrictions(turn_limit=FakeTurnLimit()), WANTS, table, name) == [
             "claim data is for one pod only (ReadWriteOncePod), and in use by default/holder on node b",
-            "what would help: default/holder going away, or the access mode ReadWriteOnce",
+            "what would help: default/holder being deleted, or the access mode ReadWriteOnce",
         ]
     assert (
         told(VolumeRestrictions(turn_limit=FakeTurnLimit()), WANTS, cluster_of(claim("data", "pv")), "a")
@@ -109,7 +109,7 @@ def test_a_full_driver_is_told_with_its_numbers():
 
     assert told(NodeVolumeLimits(turn_limit=FakeTurnLimit()), waiting, table, "a") == [
         f"driver {DRIVER} has 3 of at most 3 volumes attached on this node, and the pod needs 2 more",
-        "what would help: 2 fewer attached there, or a higher limit in its CSINode",
+        "what would help: 2 fewer volumes attached there, or a higher limit in its CSINode",
     ]
     assert told(NodeVolumeLimits(turn_limit=FakeTurnLimit()), waiting, table, "b") == []
 
@@ -126,7 +126,7 @@ def test_what_cannot_be_counted_on_a_node_is_told():
         NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("q", volumes=mounted("data")), table, "a"
     ) == [
         (
-            "what the pods on this node have attached cannot be counted: "
+            "the attached volumes of the pods on this node cannot be counted: "
             "PVC default/p-e was not created for pod default/p (pod is not owner)"
         )
     ]
