@@ -1,4 +1,4 @@
-"""The plugins that come with the scheduler: a file each, or a folder where one file would be too long.
+"""The plugins that come with the scheduler: one file each, or one package for a larger plugin.
 
 `registry` lists them.
 """

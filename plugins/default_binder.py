@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DefaultBinder(BindPlugin):
-    """Binds every pod it is given."""
+    """Binds pods through the API server."""
 
     name = "DefaultBinder"
     api_version = 1

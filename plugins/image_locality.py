@@ -1,4 +1,4 @@
-"""Prefers nodes that have the pod's images already, the more so the larger they are.
+"""Prefers nodes that already have the pod's images, weighted by size.
 
 Source:
     kube-scheduler v1.36, plugins/imagelocality/image_locality.go.
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 _MIB = 1024 * 1024
 _LOWEST_BYTES = 23 * _MIB
-"""Images of this size in all are not worth a point."""
+"""Up to this total size of images the score is 0."""
 _HIGHEST_BYTES_PER_CONTAINER = 1000 * _MIB
-"""Images of this size for each container are worth all points."""
+"""From this size of images for each container the score is the maximum."""
 _FEW = 64
-"""A pod with more images has its nodes found by one look at all nodes, for which no columns are kept."""
+"""For a pod with more images all nodes are scanned, without cached columns."""
 
 
 class ImageLocality(ScorePlugin):
     """Scores by the size of the pod's images on the node.
 
-    The size of an image counts by the share of nodes that have it, so that pods do not all follow the first one:
-    a node's score depends on the others.
+    The size of an image is weighted by the fraction of nodes that have it, so that pods do not all follow the first
+    one: a node's score depends on the other nodes.
     """
 
     name = "ImageLocality"
@@ -50,7 +50,7 @@ class ImageLocality(ScorePlugin):
 
 
 def _image_names(pod: PodInfo) -> list[str]:
-    """Return the image of each container and image volume, as nodes report it."""
+    """Return the image of each container and image volume, in the form in which nodes report it."""
     spec = pod.pod.spec
     images = [container.image for container in (*spec.init_containers, *spec.containers)]
     images += [volume.image.reference for volume in spec.volumes if volume.image is not None]
@@ -58,7 +58,7 @@ def _image_names(pod: PodInfo) -> list[str]:
 
 
 def _total_bytes(snapshot: Snapshot, names: list[str]) -> Int64s | None:
-    """Return int64 (n_nodes,), the sizes that count of the images on each node; None where no node has any.
+    """Return int64 (n_nodes,), the weighted sizes of the images on each node; None if no node has any.
 
     Args:
         snapshot: the cluster.
@@ -88,7 +88,7 @@ def _total_bytes(snapshot: Snapshot, names: list[str]) -> Int64s | None:
 
 
 def _scaled_size(size_bytes: int, num_nodes: int, n_nodes: int) -> int:
-    """Return the size that counts of an image that so many nodes have, in bytes."""
+    """Return the weighted size in bytes of an image that `num_nodes` nodes have."""
     scaled = int(float(size_bytes) * (float(num_nodes) / float(n_nodes)))
-    # A size near the end of int64 rounds beyond it; Go's conversion (amd64) gives the lowest int64.
+    # A size near the maximum of int64 overflows after rounding; Go's conversion (amd64) gives the minimum int64.
     return scaled if -(1 << 63) <= scaled < 1 << 63 else -(1 << 63)

@@ -1,4 +1,4 @@
-"""Leaves a pod the nodes its nodeSelector and node affinity choose, and prefers those it would rather have.
+"""Restricts a pod to the nodes of its nodeSelector and node affinity, and prefers those of its preferred terms.
 
 Source:
     kube-scheduler v1.36, plugins/nodeaffinity/node_affinity.go.
@@ -73,7 +73,7 @@ _TABLE = (
     Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (REASON_ENFORCED,)),
     Outcome(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (REASON_POD,)),
 )
-_NEW_NODE: Final = ""  # what a node brings that came, beside its labels
+_NEW_NODE: Final = ""  # the key of an added node, besides its labels
 _PRE_SCORE = "PreScoreNodeAffinity"
 
 
@@ -81,7 +81,7 @@ class NodeAffinityArgs(PluginArgs, frozen=True):
     """Arguments of NodeAffinity.
 
     Attributes:
-        added_affinity: holds for every pod, beside its own.
+        added_affinity: node affinity of every pod, in addition to its own.
 
     Source:
         kube-scheduler v1.36, apis/config/validation/validation_pluginargs.go, ValidateNodeAffinityArgs.
@@ -104,7 +104,7 @@ class NodeAffinityArgs(PluginArgs, frozen=True):
 
 
 class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
-    """Compares node labels and names with what pods select."""
+    """Matches nodes with the nodeSelector and node affinity of pods."""
 
     name = "NodeAffinity"
     api_version = 1
@@ -131,11 +131,11 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
         if added is not None and not any(rule.matches(new.name, new.labels) for rule in added):
             return QueueingHint.SKIP
         if has_many_terms(pod):
-            return QueueingHint.QUEUE  # asked for each event, so trying the pod again costs less
+            return QueueingHint.QUEUE  # the hint is called for each event, so trying the pod again costs less
         required = pod.required_node_affinity
         if required.matches(new.name, new.labels):
             helps = old is None or not required.matches(old.name, old.labels)
-        else:  # of a term that is no rule upstream cannot tell, and has the pod tried
+        else:  # upstream cannot evaluate an invalid term, and requeues the pod
             helps = required.has_faults and required.selects(new.labels)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
@@ -175,7 +175,7 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
         return None
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
-        """Return the sum of the weights of the terms that hold."""
+        """Return the sum of the weights of the matching terms."""
         if has_many_terms(pod):
             return self._weigh_many(pod, snapshot) + weigh_nodes(snapshot, self._added_preferred)
         rules: tuple[tuple[int, NodeRule], ...]
@@ -199,7 +199,7 @@ def _term_faults(term: NodeSelectorTerm, path: str) -> Iterator[FieldError]:
 
 
 def _brought(old: NodeObject | None, new: NodeObject) -> set[LabelKey]:
-    """Return what of a node that came or got other labels may make it one that a pod demands."""
+    """Return the keys of a node event: the new or changed labels of the node."""
     if old is not None:
         return set(keys_of_changes(old.labels, new.labels))
     return {_NEW_NODE, (METADATA_NAME, new.name), *keys_of_labels(new.labels)}
@@ -234,10 +234,10 @@ def _preferred(pod: PodInfo) -> tuple[PreferredSchedulingTerm, ...]:
 
 
 def _preferred_rules(terms: Sequence[PreferredSchedulingTerm]) -> tuple[tuple[int, NodeRule], ...]:
-    """Return (weight, rule) of the terms that can count.
+    """Return (weight, rule) of the terms with an effect.
 
     Raises:
-        SelectorError: a term is none.
+        SelectorError: a term is invalid.
     """
     return tuple(
         (term.weight, parse_node_term(term.preference, f"[{index}]"))
@@ -247,7 +247,7 @@ def _preferred_rules(terms: Sequence[PreferredSchedulingTerm]) -> tuple[tuple[in
 
 
 def _named_nodes(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
-    """Return the only nodes the terms can hold for, by name; None if some term names none."""
+    """Return the names of the only nodes that the terms can match; None if a term names no node."""
     names: set[str] = set()
     for term in terms:
         named = [

@@ -1,7 +1,7 @@
-"""Refuses nodes that do not declare a feature of Kubernetes which the pod cannot run without.
+"""Rejects nodes that do not declare a Kubernetes feature that the pod requires.
 
-A feature that is young is not on every node yet: a node lists the ones it has in status.declaredFeatures, and what a
-pod needs follows from its spec.
+Not every node has a new feature: a node lists its features in status.declaredFeatures, and the requirements of a pod
+follow from its spec.
 
 Source:
     kube-scheduler v1.36, plugins/nodedeclaredfeatures/nodedeclaredfeatures.go, and component-helpers v0.36,
@@ -44,7 +44,7 @@ _PRE_FILTER = "PreFilterNodeDeclaredFeatures"
 
 
 class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
-    """Compares the features a pod needs with those that nodes declare."""
+    """Compares the features that a pod requires with those that nodes declare."""
 
     name = "NodeDeclaredFeatures"
     api_version = 1
@@ -62,7 +62,7 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
         )
 
     def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
-        """Wake after any change of what a node declares; whether it is what the pod lacks is left to Filter."""
+        """Requeue after any change of a node's declared features; Filter checks whether they are the required ones."""
         same = old is not None and old.node.status.declared_features == new.node.status.declared_features
         return QueueingHint.SKIP if same else QueueingHint.QUEUE
 
@@ -86,7 +86,7 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
 def required_features(pod: PodInfo) -> frozenset[str]:
     """Return the features that a node must have to run a pod.
 
-    What only an update of a running pod needs, as of its resources in place, is no concern of its placement.
+    Features for updates of a running pod, as of its resources in place, do not matter for its placement.
     """
     spec = pod.pod.spec
     required = set()

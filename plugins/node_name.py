@@ -1,4 +1,4 @@
-"""Leaves a pod that names its node in spec.nodeName that node only.
+"""Restricts a pod with spec.nodeName to that node.
 
 Source:
     kube-scheduler v1.36, plugins/nodename/node_name.go.
@@ -30,7 +30,7 @@ REASON = "node(s) didn't match the requested node name"
 
 
 class NodeName(FilterPlugin):
-    """Refuses nodes of another name than the pod asks for."""
+    """Rejects nodes with another name."""
 
     name = "NodeName"
     api_version = 1

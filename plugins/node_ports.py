@@ -1,4 +1,4 @@
-"""Refuses nodes where a port the pod asks for is taken.
+"""Rejects nodes where a requested host port is in use.
 
 Source:
     kube-scheduler v1.36, plugins/nodeports/node_ports.go.
@@ -34,7 +34,7 @@ _PRE_FILTER = "PreFilterNodePorts"
 
 
 class NodePorts(FilterPlugin, PreFilterPlugin):
-    """Compares the host ports a pod asks for with those in use."""
+    """Compares a pod's host ports with those in use."""
 
     name = "NodePorts"
     api_version = 1
@@ -48,7 +48,7 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
         return (EventWithHint(pod, self._after_pod_deleted, self.signature, _brought), EventWithHint(node))
 
     def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> QueueingHint:
-        """Wake a pod that wants a port which the deleted one held, on whatever node."""
+        """Requeue a pod that needs a port of the deleted pod, on any node."""
         was_placed = old.node_name or old.pod.status.nominated_node_name
         helps = was_placed and any_conflict(pod.host_ports, old.host_ports)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
@@ -67,5 +67,5 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
 
 
 def _brought(old: PodInfo, _new: None) -> Sequence[HostPort]:
-    """Return what a pod brings that left."""
+    """Return the keys of a pod's deletion: its host ports."""
     return old.host_ports

@@ -1,4 +1,4 @@
-"""What a pod demands and prefers of its node: a few terms are judged at once, very many in steps."""
+"""Required and preferred node terms of a pod: a few terms are evaluated at once, very many in steps."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Bools, Int64s, Snapshot
 
 _MOST_BYTES: Final = 8 * 1024
-"""A pod whose node affinity is longer is judged in steps."""
+"""Node affinity with more terms than this is evaluated in steps."""
 _MOST_LABELS: Final = 128
-"""So is a pod whose nodeSelector names more labels."""
+"""A nodeSelector with more labels than this is evaluated in steps."""
 
 
 def has_many_terms(pod: PodInfo) -> bool:
-    """Return whether a pod's nodeSelector and node affinity may take longer than one call may."""
+    """Return whether evaluating a pod's nodeSelector and node affinity may take longer than one time slice."""
     return len(pod.written_node_affinity) > _MOST_BYTES or len(pod.pod.spec.node_selector) > _MOST_LABELS
 
 
 def nodes_demanded(snapshot: Snapshot, pod: PodInfo, work: Work) -> Bools:
-    """Return bool (n_nodes,), where a pod's nodeSelector and required node affinity hold.
+    """Return bool (n_nodes,), which nodes match a pod's nodeSelector and required node affinity.
 
     Raises:
-        NeedsTime: there are so many terms that it takes longer than one call may.
+        NeedsTime: evaluating the terms takes longer than one time slice.
     """
     if not has_many_terms(pod):
         return nodes_required(snapshot, pod.required_node_affinity)
@@ -46,11 +46,11 @@ def nodes_demanded(snapshot: Snapshot, pod: PodInfo, work: Work) -> Bools:
 
 
 def worth_of_preferences(snapshot: Snapshot, pod: PodInfo, work: Work) -> Int64s:
-    """Return int64 (n_nodes,), the sum of the weights of a pod's preferred terms that hold.
+    """Return int64 (n_nodes,), the sum of the weights of a pod's matching preferred terms.
 
     Raises:
-        NeedsTime: there are so many that it takes longer than one call may.
-        SelectorError: a term is not valid.
+        NeedsTime: evaluating the terms takes longer than one time slice.
+        SelectorError: a term is invalid.
     """
     affinity = pod.node_affinity
     preferred = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()

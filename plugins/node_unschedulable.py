@@ -1,4 +1,4 @@
-"""Refuses nodes that are cordoned, unless the pod tolerates the taint that stands for it.
+"""Rejects cordoned nodes, unless the pod tolerates the taint for them.
 
 Source:
     kube-scheduler v1.36, plugins/nodeunschedulable/node_unschedulable.go.
@@ -35,7 +35,7 @@ _TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 
 class NodeUnschedulable(FilterPlugin):
-    """Refuses nodes with spec.unschedulable."""
+    """Rejects nodes with spec.unschedulable."""
 
     name = "NodeUnschedulable"
     api_version = 1

@@ -1,4 +1,4 @@
-"""What the objects of a kind mean together: read again when some of them changed, in steps where they are many."""
+"""Combines all objects of a kind into one result, updated when some of them change, in steps if there are many."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 READ_A_STEP: Final = 64
-"""So many objects are read in one step; as many changes are read at once whenever somebody asks."""
+"""The number of objects that one step reads; up to this number changes are read immediately."""
 SETTLED_A_STEP: Final = 500
-"""`settle` looks at so many objects in one step, where one object takes about a microsecond."""
+"""The number of objects that one step of `settle` processes, at about a microsecond each."""
 _FEW: Final = 256
-"""The meaning of so many objects is found at once."""
+"""Up to this number of objects `settle` runs immediately."""
 
 
 class ObjectsInSteps(ABC):
-    """Follows the objects of one kind.
+    """Reads the objects of one kind.
 
-    A round reads all objects that changed, and then finds what all of them mean together. Until a round has ended, the
-    result of the round before it holds, so nobody decides by a part of the changes. All callers of `reading` advance the
-    same round.
+    A round reads all changed objects, and then computes the combined result. Until a round has ended, the result of the
+    previous round stays active, so no decision uses a part of the changes. All callers of `reading` advance the same
+    round.
     """
 
     def __init__(self) -> None:
@@ -37,23 +37,23 @@ class ObjectsInSteps(ABC):
 
     @abstractmethod
     def forget(self) -> None:
-        """Forget all that was read, but not what it meant together: all objects are read anew."""
+        """Forget all that was read, but not the result: all objects are read again."""
 
     @abstractmethod
     def read(self, key: str) -> bool:
-        """Read an object that is new, changed or gone; return whether `settle` has to follow."""
+        """Read a new, changed or deleted object; return whether `settle` has to follow."""
 
     @property
     def settles_at_once(self) -> bool:
-        """Whether `settle` takes but one step, although the objects are many."""
+        """Return whether `settle` takes only one step, although there are many objects."""
         return False
 
     @abstractmethod
     def settle(self) -> Generator[None, None, None]:
-        """Find in steps what the objects mean together; the result comes into force in the last step."""
+        """Compute the combined result in steps; it becomes active in the last step."""
 
     def look_at(self, objects: Objects) -> bool:
-        """Read what changed if that is little; return whether something is left for `reading`."""
+        """Read the changes if there are few; return whether some are left for `reading`."""
         if self._round is None:
             self._note(objects)
             if len(self._unread) <= READ_A_STEP or len(objects) <= _FEW:
@@ -65,12 +65,12 @@ class ObjectsInSteps(ABC):
         return bool(self._round is not None or self._unread or self._is_news)
 
     def be_read_for(self, uid: str, objects: Objects) -> None:
-        """Have the objects read for an attempt at a pod.
+        """Read the objects for an attempt at a pod.
 
-        A pod waits for them once in an attempt: what changes afterwards is an event that the pod is told of.
+        A pod waits for them once in an attempt: later changes are events that may requeue the pod.
 
         Raises:
-            NeedsTime: many objects are to be read.
+            NeedsTime: many objects have to be read.
         """
         if not self.look_at(objects):
             self._waiting.clear()
@@ -81,7 +81,7 @@ class ObjectsInSteps(ABC):
             raise NeedsTime(self.reading(objects))
 
     def reading(self, objects: Objects) -> Generator[None, None, None]:
-        """Read what has changed so far, in steps: the round that is under way may have begun before, so two of them at most."""
+        """Read the changes so far, in steps: the current round may have begun before, so at most two rounds are needed."""
         for _ in range(2):
             if not self.look_at(objects):
                 return
@@ -104,7 +104,7 @@ class ObjectsInSteps(ABC):
             self._round = None
 
     def _note(self, objects: Objects) -> None:
-        """Note which objects have changed."""
+        """Record which objects have changed."""
         if objects is self._objects and objects.changes == self._changes:
             return
         changed = objects.changed_since(self._changes) if objects is self._objects else None

@@ -1,4 +1,4 @@
-"""Prefers the placement that takes the most pods of a group.
+"""Prefers the placement that fits the most pods of a group.
 
 Source:
     kube-scheduler v1.36, plugins/podgrouppodscount/podgroup_pods_count.go.

@@ -1,4 +1,4 @@
-"""Tries pods of higher priority first; among equals the one that has waited in the queue the longest.
+"""Tries pods of higher priority first; among equals the pod that has waited longest in the queue.
 
 Source:
     kube-scheduler v1.36, plugins/queuesort/priority_sort.go.

@@ -1,4 +1,4 @@
-"""Keeps pods with spec.schedulingGates out of the queue until all gates are gone.
+"""Keeps pods with spec.schedulingGates out of the active queue until all gates are removed.
 
 Source:
     kube-scheduler v1.36, plugins/schedulinggates/scheduling_gates.go.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SchedulingGates(PreEnqueuePlugin):
-    """Gates pods that carry scheduling gates."""
+    """Gates pods with scheduling gates."""
 
     name = "SchedulingGates"
     api_version = 1

@@ -1,4 +1,4 @@
-"""Refuses nodes with taints that the pod does not tolerate, and prefers those with fewer it would rather avoid.
+"""Rejects nodes with untolerated taints, and prefers nodes with fewer untolerated PreferNoSchedule taints.
 
 Source:
     kube-scheduler v1.36, plugins/tainttoleration/taint_toleration.go.
@@ -38,7 +38,7 @@ _PRE_SCORE = "PreScoreTaintToleration"
 
 
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Weighs a node's taints against the pod's tolerations."""
+    """Compares a node's taints with the pod's tolerations."""
 
     name = "TaintToleration"
     api_version = 1
@@ -75,7 +75,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         return [f"does not tolerate {_written(taint)}" for taint in untolerated]
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
-        # No effect means every effect.
+        # An empty effect matches every effect.
         relevant = tuple(
             toleration for toleration in pod.tolerations if toleration.effect in {"", PREFER_NO_SCHEDULE}
         )
@@ -83,7 +83,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         return None
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
-        """Return how many taints the pod would rather avoid; `normalize` turns them round."""
+        """Return the number of untolerated PreferNoSchedule taints; `normalize` inverts it."""
         tolerated = state.read(_PRE_SCORE, Tolerations)
         return snapshot.taints.measure(lambda taints: _count_intolerable(taints, tolerated))
 
@@ -96,7 +96,7 @@ def _has_untolerated(taints: Iterable[Taint], tolerated: Tolerations) -> bool:
 
 
 def _written(taint: Taint) -> str:
-    """Write a taint as kubectl does."""
+    """Return a taint in kubectl's form."""
     return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
 
 

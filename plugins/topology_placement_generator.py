@@ -1,4 +1,4 @@
-"""Groups with a topology constraint go to one domain: nodes whose labels have the same value.
+"""Places groups with a topology constraint in one domain: nodes with the same label value.
 
 Source:
     kube-scheduler v1.36, plugins/topologyaware/topology_placement.go.
@@ -46,7 +46,7 @@ def _after_deletion(waiting: PodInfo, gone: PodInfo, _: None) -> QueueingHint:
 
 
 class TopologyPlacementGenerator(PlacementGeneratePlugin):
-    """Makes a placement of each domain; of a group of which pods are placed, of theirs alone."""
+    """Creates a placement for each domain; for a group with placed pods, only for their domain."""
 
     name = "TopologyPlacementGenerator"
     api_version = 1
@@ -55,7 +55,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         self._members = members
 
     def events(self) -> Sequence[EventWithHint]:
-        """Listen to nodes that come or get another label, and to pods of the group that leave: other domains may do then."""
+        """Register for added and relabelled nodes, and for deleted pods of the group: other domains may fit then."""
         return (
             EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)),
             EventWithHint(
@@ -86,11 +86,11 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
             for code, rows in zip(found.tolist(), np.split(order, begins[1:]), strict=True)
             if (value := values[code]) is not None and domain in {None, value}
         ]
-        # By name, not by which label was seen first: ties must not depend on nodes that are long gone.
+        # Sorted by name: ties must not depend on the order in which labels were added.
         return sorted(placements, key=lambda each: each.name)
 
     def _domain_of_placed(self, group: PodGroup, snapshot: Snapshot) -> str | Status | None:
-        """Return where the placed pods of the group are; None if there are none."""
+        """Return the domain of the group's placed pods; None if there are none."""
         domains: set[str] = set()
         for pod in self._members.placed(group.key):
             row = snapshot.row_of(pod.node_name)

@@ -1,4 +1,4 @@
-"""Work for one pod: done at once where it is short, else in steps between attempts at other pods."""
+"""Work for one pod: short work runs at once, long work in steps between attempts at other pods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Unlimited:
-    """Fulfils `TurnLimit` where nobody else waits for a turn."""
+    """Implements `TurnLimit` without a limit."""
 
     slice_seconds = inf
 
@@ -33,10 +33,10 @@ UNLIMITED: Final = Unlimited()
 
 
 class Work:
-    """What one call of a plugin does, within the time that it may hold the event loop.
+    """The work of one call of a plugin, within its time slice.
 
     Args:
-        limit: says how long that is.
+        limit: the time slice.
         is_unlimited: whether all calls for one pod together may take any time.
     """
 
@@ -46,38 +46,38 @@ class Work:
         self._until = inf
 
     def begin(self) -> None:
-        """Begin a call: what it does until the next one shares one slice of time."""
+        """Begin a call: all its work shares one time slice."""
         if self._limit.slice_seconds < inf:
             self._until = self._limit.seconds() + self._limit.slice_seconds
 
     def done(self, steps: Generator[None, None, T], goes_on: Callable[[], bool] | None = None) -> T:
-        """Go through all steps, and return what they come to.
+        """Run all steps, and return their result.
 
         Args:
-            steps: they keep what they find, so that they are few when they are begun again; and they bear that the cluster
-                changes between two of them.
-            goes_on: asked between two steps in turns of their own, whether the rest is still worth while.
+            steps: the steps; they keep results, so that fewer are needed after a restart, and tolerate changes of the
+                cluster between two of them.
+            goes_on: called between two steps outside of this call; returns whether the remaining steps are still useful.
 
         Raises:
-            NeedsTime: the slice is over before them.
+            NeedsTime: the time slice ends before the steps.
         """
         if self._limit.slice_seconds == inf:
             return at_once(steps)
         is_over, result = self._advanced(steps)
-        # Asked once, whatever the number of steps: there are fewer where more is kept from earlier calls.
+        # Called once, whatever the number of steps: there are fewer if more results are cached from earlier calls.
         if self._limit.observed(is_over):
             raise NeedsTime(_rest(steps, goes_on), is_unlimited=self._is_unlimited)
         return at_once(steps) if is_over else result  # type: ignore[return-value]  # the steps have ended
 
     def some(self, steps: Generator[None, None, object]) -> None:
-        """Go through steps while the slice lasts; the rest is left for the next time."""
+        """Run steps while the time slice lasts; the rest is left for the next call."""
         if self._limit.slice_seconds == inf:
             at_once(steps)
         else:
             self._advanced(steps)
 
     def _advanced(self, steps: Generator[None, None, T]) -> tuple[bool, T | None]:
-        """Go through steps while the slice lasts; return whether it is over before them, and what they come to."""
+        """Run steps while the time slice lasts; return whether it ended before them, and their result."""
         seconds, until = self._limit.seconds, self._until
         while True:
             try:
@@ -91,7 +91,7 @@ class Work:
 def _rest(
     steps: Generator[None, None, object], goes_on: Callable[[], bool] | None
 ) -> Generator[None, None, None]:
-    with suppress(SchedulerError):  # the attempt that begins again fails the same way, and says so
+    with suppress(SchedulerError):  # the restarted attempt fails the same way, and reports it
         for _ in steps:
             yield
             if goes_on is not None and not goes_on():

@@ -1,1 +1,1 @@
-"""Shares of GPUs: which GPU of a node a pod gets, and which node wastes the least of them."""
+"""Shared GPUs: which GPUs of a node a pod gets, and which node wastes the least GPU capacity."""

@@ -1,4 +1,4 @@
-"""How much of a node's unused GPUs is a fragment: of no use to the pods that are to be expected.
+"""How much of a node's unused GPU capacity is a fragment: not usable by the expected pods.
 
 Source:
     "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC 2023,
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class TypicalPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A kind of pod that is to be expected.
+    """A kind of expected pods.
 
     Attributes:
-        milli_cpu: that it asks for.
-        gpu_milli: of each of its GPUs; 0 of one that asks for none.
-        gpu_count: how many.
-        gpu_models: that will do; any, if empty.
-        share: how many of all pods are of this kind; only the proportions count.
+        milli_cpu: the cpu request.
+        gpu_milli: the request of each GPU; 0 for a pod without GPUs.
+        gpu_count: the number of GPUs.
+        gpu_models: the accepted models; any, if empty.
+        share: the number of pods of this kind; only the proportions count.
     """
 
     milli_cpu: int = 0
@@ -36,10 +36,10 @@ class TypicalPod(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
 
 
 class Expected:
-    """The pods that are to be expected, as arrays.
+    """The expected pods, as arrays.
 
     Attributes:
-        pods: which.
+        pods: the kinds of pods.
     """
 
     def __init__(self, pods: Sequence[TypicalPod]) -> None:
@@ -53,14 +53,14 @@ class Expected:
         self._sizes, self._size_of = np.unique(milli, return_inverse=True)
 
     def fragments(self, cpu: Int64s, left: Int64s, accessible: Bools) -> Float64s:
-        """Return the GPU share of each of m nodes, in thousandths, that an expected pod cannot use, on average.
+        """Return the GPU capacity of each of m nodes, in thousandths, that an expected pod cannot use, on average.
 
-        Of a pod that cannot be there at all this is all that is left; of any other the GPUs with too little left for it.
+        For a pod that does not fit at all this is everything that is left; else the GPUs with too little left for it.
 
         Args:
             cpu: (m,), milliCPU left.
             left: (m, width), thousandths left of each GPU.
-            accessible: (m, n_pods), whether the GPUs are of a model that will do.
+            accessible: (m, n_pods), whether the pod accepts the model of the GPUs.
         """
         total = left.sum(axis=1)
         enough = np.empty((len(left), len(self._sizes)), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What is left of each GPU of each node: counted again only where pods came or went."""
+"""What is left of each GPU of each node; recounted only where pods changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Bools, ChangeLog, Int64s, Rows, Snapshot
 
 _STORE: Final = "custom-scheduler.io/v1/gpushares"
-"""No kind of the API server: the store under that name is what all plugins of a scheduler share."""
+"""Not a kind of the API server: all plugins of a scheduler share the store under this name."""
 _MOST_FORGOTTEN: Final = 4096
 _MOST_WHOLE: Final = 62
 
@@ -26,9 +26,9 @@ class GpusLeft(NamedTuple):
     """The GPUs of a snapshot's nodes.
 
     Attributes:
-        left: int64 (n_nodes, width), thousandths that nobody has; 0 where a node has no such GPU.
+        left: int64 (n_nodes, width), free thousandths; 0 where a node has no such GPU.
         counts: int64 (n_nodes,), how many GPUs a node has.
-        kinds: int64 (n_nodes,), which kinds of pods with GPUs are there, a bit each: see `kind_of`.
+        kinds: int64 (n_nodes,), a bit set of the kinds of pods with GPUs on the node: see `kind_of`.
     """
 
     left: Int64s
@@ -36,7 +36,7 @@ class GpusLeft(NamedTuple):
     kinds: Int64s
 
     def fitting(self, request: GpuRequest) -> Bools:
-        """Return bool (n_nodes,), whether enough GPUs have that much left."""
+        """Return bool (n_nodes,), whether enough GPUs have enough left."""
         fitting: Bools = (self.left >= max(request.milli, 1)).sum(axis=1) >= request.number
         return fitting
 
@@ -47,7 +47,7 @@ def kind_of(request: GpuRequest) -> int:
 
 
 def tightest(left: Int64s, request: GpuRequest) -> Int64s:
-    """Return int64 (m, count), of each of m nodes (m, width) the GPUs that fit with the least to spare, the first of equals."""
+    """Return int64 (m, count), for each of m nodes (m, width) the GPUs that fit with the least left, the first of equals."""
     spare = np.where(left >= request.milli, left, MILLI + 1)
     return np.argsort(spare, axis=1, kind="stable")[:, : request.number]
 
@@ -55,8 +55,7 @@ def tightest(left: Int64s, request: GpuRequest) -> Int64s:
 class Gpus:
     """Which pods have which GPUs, for all plugins of a scheduler.
 
-    A pod that was placed by others and does not say what it was given counts as if it had been given the GPUs that fit
-    tightest.
+    A pod placed by another scheduler without its GPUs in an annotation counts as if it had the GPUs that fit tightest.
     """
 
     def __init__(self, objects: ClusterObjects) -> None:
@@ -68,18 +67,18 @@ class Gpus:
 
     @classmethod
     def of(cls, objects: ClusterObjects) -> Gpus:
-        """Return what all plugins of a scheduler know."""
+        """Return the state that all plugins of a scheduler share."""
         return objects.objects(_STORE).companion(cls, lambda: cls(objects))
 
     def left(self, snapshot: Snapshot, rows: Rows) -> GpusLeft:
-        """Return what is left of each GPU; of other rows than these nothing is promised."""
+        """Return what is left of each GPU; other rows than these may be outdated."""
         if snapshot.taken is not None:
             whole = self._objects.snapshot()
             log, taken = snapshot.taken
             if whole.changes is log:
                 known = self.left(whole, whole.all_rows)
                 return GpusLeft(known.left[taken], known.counts[taken], known.kinds[taken])
-        if snapshot.changes is None:  # pods that are not there
+        if snapshot.changes is None:  # a hypothetical snapshot
             found = _blank(snapshot.n_nodes, _width(snapshot))
             self._count(found, snapshot, rows.tolist())
             return found
@@ -89,7 +88,7 @@ class Gpus:
         if changed is None or known.left.shape != (snapshot.n_nodes, _width(snapshot)):
             known = self._known = _blank(snapshot.n_nodes, _width(snapshot))
             changed = range(snapshot.n_nodes)
-        # A loop over all nodes at first, and where more happened than is remembered.
+        # This loops over all nodes at first, and after more changes than the log holds.
         self._count(known, snapshot, {row for row in changed if row < snapshot.n_nodes})
         self._log, self._seen = log, log.end
         if len(self._given) > _MOST_FORGOTTEN + 2 * int(snapshot.pod_count.sum()):
@@ -97,28 +96,28 @@ class Gpus:
         return known
 
     def left_without(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Int64s:
-        """Return int64 (width,), what is left on one node if a pod was not there."""
+        """Return int64 (width,), what would be left on one node without a pod."""
         others = [other for other in snapshot.pods_on(row) if other.uid != pod.uid]
         return self._on_node(_count_of(snapshot, row), _width(snapshot), others)[0]
 
     def give(self, pod: PodInfo, gpus: Iterable[int]) -> None:
-        """Note what a pod is given."""
+        """Record the GPUs of a pod."""
         self._given[pod.uid] = tuple(sorted(gpus))
 
     def is_given(self, pod: PodInfo) -> bool:
-        """Return whether a choice was made for a pod; what it was given in an earlier attempt is none."""
+        """Return whether GPUs were chosen for a pod in this attempt."""
         return pod.uid in self._given
 
     def given(self, pod: PodInfo) -> tuple[int, ...] | None:
-        """Return which GPUs of its node a pod was given; None if that is not known."""
+        """Return the GPUs of its node that a pod has; None if unknown."""
         return self._given.get(pod.uid) or given_gpus(pod)
 
     def take_back(self, pod: PodInfo) -> None:
-        """Forget what a pod was given."""
+        """Remove the record of a pod's GPUs."""
         self._given.pop(pod.uid, None)
 
     def _forget_gone(self, snapshot: Snapshot) -> None:
-        # A loop over all nodes, once for thousands of pods.
+        # This loops over all nodes, once for thousands of pods.
         there = {pod.uid for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)}
         self._given = {uid: gpus for uid, gpus in self._given.items() if uid in there}
 

@@ -1,4 +1,4 @@
-"""FragmentationGradientDescent: a pod goes where it makes the least of the unused GPUs useless for others.
+"""FragmentationGradientDescent: places a pod where it makes the least unused GPU capacity useless for other pods.
 
 Source:
     hkust-adsl/kubernetes-scheduler-simulator, pkg/simulator/plugin/fgd_score.go.
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Bools, Float64s, Int64s, Rows, Snapshot
 
 _NO_NUMBER = 1e-6
-"""Differences below are of the order in which floating point numbers were added."""
+"""Smaller differences come from the order of floating point additions."""
 
 
 class FragmentationGradientDescentArgs(PluginArgs, frozen=True):
     """Arguments of FragmentationGradientDescent.
 
     Attributes:
-        typical_pods: the kinds of pods to be expected, as `custom-scheduler simulate --typical-pods` finds them. Without
-            any, nothing is a fragment and all nodes are alike.
+        typical_pods: the kinds of expected pods, as `custom-scheduler simulate --typical-pods` finds them. Without any,
+          nothing is a fragment and all nodes have the same score.
     """
 
     typical_pods: Sequence[TypicalPod] = ()
@@ -61,7 +61,7 @@ class FragmentationGradientDescentArgs(PluginArgs, frozen=True):
 
 
 class FragmentationGradientDescent(ScorePlugin, ReservePlugin):
-    """Scores 50 where no more is lost by the pod, less where more becomes a fragment; gives it the GPU that loses least."""
+    """Scores 50 where the pod creates no fragment, less where it creates more; gives it the GPU that loses least."""
 
     name = "FragmentationGradientDescent"
     api_version = 1
@@ -89,7 +89,7 @@ class FragmentationGradientDescent(ScorePlugin, ReservePlugin):
         request, snapshot = gpu_request(pod), self._objects.snapshot()
         row = snapshot.row_of(node_name)
         if not request.is_share or row is None:
-            return None  # whole GPUs are alike; GpuSharing gives them
+            return None  # whole GPUs are equivalent; GpuSharing allocates them
         left = self._gpus.left_without(pod, snapshot, row)
         if left.max(initial=0) < request.milli:
             return Status.unschedulable("Insufficient GPU shares")
@@ -103,7 +103,7 @@ class FragmentationGradientDescent(ScorePlugin, ReservePlugin):
         self._gpus.take_back(pod)
 
     def _accessible(self, snapshot: Snapshot, rows: Rows) -> Bools:
-        """Return bool (m, n_pods), whether the GPUs of a node are of a model that an expected pod takes."""
+        """Return bool (m, n_pods), whether an expected pod accepts the model of a node's GPUs."""
         accessible = np.ones((len(rows), len(self._expected.pods)), dtype=np.bool_)
         for place, typical in enumerate(self._expected.pods):
             if typical.gpu_models:
@@ -111,7 +111,7 @@ class FragmentationGradientDescent(ScorePlugin, ReservePlugin):
         return accessible
 
     def _scores(self, pod: PodInfo, cpu: Int64s, left: Int64s, accessible: Bools) -> Int64s:
-        """Return int64 (m, n_choices): of a pod that shares a GPU for each one, -1 where it does not fit; else for all."""
+        """Return int64 (m, n_choices): one score for each GPU that a pod may share, -1 where it does not fit; else one score."""
         request = gpu_request(pod)
         before = self._expected.fragments(cpu, left, accessible)
         cpu = cpu - cpu_request(pod)
@@ -133,7 +133,7 @@ class FragmentationGradientDescent(ScorePlugin, ReservePlugin):
 
 
 def _with_whole(left: Int64s, request: GpuRequest) -> Int64s:
-    """Return what is left when a pod was given GPUs on every node."""
+    """Return what is left after a pod got whole GPUs on every node."""
     if not request.number:
         return left
     left, chosen = left.copy(), tightest(left, request)
@@ -143,7 +143,7 @@ def _with_whole(left: Int64s, request: GpuRequest) -> Int64s:
 
 
 def _score(gained: Float64s) -> Int64s:
-    """Bring what is no fragment any more, in thousandths of a GPU, to 0 to 100."""
+    """Convert the change of fragments, in thousandths of a GPU, to a score of 0 to 100."""
     steps = np.where(np.abs(gained) < _NO_NUMBER, 0.0, gained) / 1000.0
     with np.errstate(over="ignore"):
         return (MAX_NODE_SCORE / (1.0 + np.exp(-steps))).astype(np.int64)

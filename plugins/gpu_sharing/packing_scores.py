@@ -1,6 +1,6 @@
-"""The policies that "Beware of Fragmentation" compares with: they fill what is in use, each in its own way.
+"""The packing policies to which "Beware of Fragmentation" compares its own.
 
-The numbers are those of the paper's simulator, rounding included, so that its figures can be made again.
+Scores, including rounding, are those of the paper's simulator, so that its figures can be reproduced.
 
 Source:
     hkust-adsl/kubernetes-scheduler-simulator, pkg/simulator/plugin, best_fit_score.go, dot_product_score.go (merged
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Float64s, Int64s, Rows, Snapshot
 
 LARGEST_CPU: Final = 128_000
-"""MilliCPU of the largest node there is."""
+"""MilliCPU of the largest node."""
 LARGEST_GPU: Final = 8 * MILLI
-"""Thousandths of GPUs of the largest node there is."""
+"""Thousandths of GPUs of the largest node."""
 
 
 class GpuScore(ScorePlugin):
-    """What these policies share: they look at the cpu and the GPUs that are left.
+    """The base of these policies: they read the cpu and the GPUs that are left.
 
     Args:
-        objects: what the plugins that give GPUs know.
+        objects: the state that the plugins that allocate GPUs share.
     """
 
     api_version = 1
@@ -57,7 +57,7 @@ class GpuScore(ScorePlugin):
 
 
 class GpuShareBestFit(GpuScore):
-    """The node wins on which the least cpu and GPU would be left, in parts of the largest node."""
+    """Prefers the node with the least cpu and GPU left, as fractions of the largest node."""
 
     name = "GpuShareBestFit"
 
@@ -76,7 +76,7 @@ class GpuShareBestFit(GpuScore):
 
 
 class GpuShareDotProduct(GpuScore):
-    """The node wins whose cpu and GPUs left are least in line with what the pod asks for, as Tetris packs."""
+    """Prefers the node whose free cpu and GPUs match the pod's requests least, as Tetris packs."""
 
     name = "GpuShareDotProduct"
 
@@ -87,7 +87,7 @@ class GpuShareDotProduct(GpuScore):
 
 
 class GpuSharePacking(GpuScore):
-    """GPUs that are shared already come first, then unused ones of nodes in use, then unused nodes."""
+    """Prefers GPUs that are shared already, then unused GPUs of nodes in use, then unused nodes."""
 
     name = "GpuSharePacking"
 
@@ -105,7 +105,7 @@ class GpuSharePacking(GpuScore):
 
 
 class GpuShareClustering(GpuScore):
-    """Pods of a kind, sharing a GPU or with so many whole ones, go where there are some of their kind already."""
+    """Prefers nodes with pods of the same kind: pods that share a GPU, or with the same number of whole GPUs."""
 
     name = "GpuShareClustering"
 
@@ -121,16 +121,16 @@ class GpuShareClustering(GpuScore):
 
 
 def cpu_left(snapshot: Snapshot) -> Int64s:
-    """Return int64 (n_nodes,), milliCPU that nobody asked for."""
+    """Return int64 (n_nodes,), milliCPU that is not requested."""
     left: Int64s = snapshot.allocatable["cpu"] - snapshot.requested["cpu"]
     return left
 
 
 def cpu_request(pod: PodInfo) -> int:
-    """Return the milliCPU that a pod asks for."""
+    """Return the milliCPU that a pod requests."""
     return pod.resources.requests.get("cpu", 0)
 
 
 def _within(scores: Float64s | Int64s) -> Int64s:
-    """Cut scores off at 0 and 100, and what is behind the point."""
+    """Limit scores to 0 to 100, and truncate them."""
     return np.clip(scores, 0, MAX_NODE_SCORE).astype(np.int64)

@@ -1,4 +1,4 @@
-"""RandomNode: which of the nodes that fit is chosen is left to chance."""
+"""RandomNode: chooses one of the feasible nodes at random."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HALF = np.uint64(32)
 
 
 class RandomNode(ScorePlugin):
-    """One node has the best score, all others none. It is another for each pod, and the same whenever a pod is tried."""
+    """Gives one node the best score, all others none. It differs between pods, but not between attempts at one pod."""
 
     name = "RandomNode"
     api_version = 1

@@ -1,4 +1,4 @@
-"""What a pod asks of GPUs, by the annotations that Alibaba's trace and its simulator have."""
+"""The GPU request of a pod, by the annotations of Alibaba's trace and its simulator."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
 MILLI: Final = 1000
 """A whole GPU."""
 GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
-"""Annotation of a pod: how much of each of its GPUs; 1000, if it only says how many."""
+"""Annotation of a pod: the thousandths of each of its GPUs; 1000, if only the number is given."""
 GPU_COUNT: Final = "alibabacloud.com/gpu-count"
-"""Annotation of a pod: how many GPUs; 1, if it only says how much. Of a node it is a resource."""
+"""Annotation of a pod: the number of GPUs; 1, if only the thousandths are given. On a node it is a resource."""
 GPU_MODEL: Final = "alibabacloud.com/gpu-card-model"
-"""Annotation of a pod: the models that will do, as in `V100M16|V100M32`. Of a node it is a label."""
+"""Annotation of a pod: the accepted models, as in `V100M16|V100M32`. On a node it is a label."""
 GPU_INDEX: Final = "alibabacloud.com/gpu-index"
-"""Annotation of a pod that has been given GPUs: which of its node, as in `0-3`."""
+"""Annotation of a pod with allocated GPUs: their indexes on its node, as in `0-3`."""
 
 
 class GpuRequest(NamedTuple):
-    """What one pod asks for.
+    """The GPU request of one pod.
 
     Attributes:
         milli: of each GPU, in thousandths.
-        number: on so many different GPUs; 0 of a pod that asks for none.
-        models: one of which it must be; any, if empty.
-        fault: what is wrong with the annotations, if anything is.
+        number: the number of different GPUs; 0 for a pod without GPUs.
+        models: the accepted models; any, if empty.
+        fault: the error in the annotations, if any.
     """
 
     milli: int = 0
@@ -37,12 +37,12 @@ class GpuRequest(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Of all GPUs together, in thousandths."""
+        """The sum over all GPUs, in thousandths."""
         return self.milli * self.number
 
     @property
     def is_share(self) -> bool:
-        """Whether it is content with a part of one GPU."""
+        """Whether it requests a part of one GPU."""
         return self.number == 1 and self.milli < MILLI
 
 
@@ -50,7 +50,7 @@ NOTHING: Final = GpuRequest()
 
 
 def gpu_request(pod: PodInfo) -> GpuRequest:
-    """Return what a pod asks for."""
+    """Return the GPU request of a pod."""
     said = pod.annotations
     if GPU_MILLI not in said and GPU_COUNT not in said:
         return NOTHING
@@ -68,7 +68,7 @@ def _read(milli: str, count: str, models: str) -> GpuRequest:
 
 
 def given_gpus(pod: PodInfo) -> tuple[int, ...] | None:
-    """Return which GPUs of its node a pod was given, by its annotation; None if it does not say so."""
+    """Return the GPUs of its node that a pod has, by its annotation; None without one."""
     text = pod.annotations.get(GPU_INDEX, "")
     parts = text.split("-")
     if not all(part.isascii() and part.isdigit() for part in parts):

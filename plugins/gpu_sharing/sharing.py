@@ -1,8 +1,8 @@
-"""GpuSharing: pods that ask for parts of GPUs go where enough of enough GPUs is left, and are given those.
+"""GpuSharing: places pods that request parts of GPUs where enough is left, and allocates the GPUs.
 
 Source:
-    hkust-adsl/kubernetes-scheduler-simulator, pkg/simulator/plugin/open_gpu_share.go. Other than there, a pod that wants
-    several GPUs is given different ones, also where it wants a part of each.
+    hkust-adsl/kubernetes-scheduler-simulator, pkg/simulator/plugin/open_gpu_share.go. Unlike there, a pod that requests
+    several GPUs gets different ones, also if it requests a part of each.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class GpuSharingArgs(PluginArgs, frozen=True):
     """Arguments of GpuSharing.
 
     Attributes:
-        selection: which GPU of its node a pod is given that shares one: that with the least left, with the most, or any.
+        selection: which GPU a pod that shares one gets: the one with the least left, with the most left, or a random one.
     """
 
     selection: Literal["BestFit", "WorstFit", "Random"] = "BestFit"
 
 
 class GpuSharing(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin):
-    """Counts GPUs in thousandths, and gives pods the ones of their node."""
+    """Counts GPUs in thousandths, and allocates GPUs of the chosen node to pods."""
 
     name = "GpuSharing"
     api_version = 1
@@ -126,7 +126,7 @@ class GpuSharing(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin):
             return chosen
         if self._selection == "WorstFit":
             return [int(fitting[left[fitting].argmax()])]
-        return [Random(pod.uid).choice(fitting.tolist())]  # the same whenever the pod is tried
+        return [Random(pod.uid).choice(fitting.tolist())]  # the same in every attempt at the pod
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         self._gpus.take_back(pod)
@@ -135,7 +135,7 @@ class GpuSharing(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin):
         return None if gpu_request(pod).number else SKIP
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Write down on the pod which GPUs it was given: for the node's device plugin, and for who schedules next."""
+        """Write the pod's GPUs into an annotation, for the node's device plugin and for other schedulers."""
         gpus = self._gpus.given(pod) or ()
         body = {"metadata": {"uid": pod.uid, "annotations": {GPU_INDEX: "-".join(map(str, gpus))}}}
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
@@ -144,7 +144,7 @@ class GpuSharing(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin):
 
 
 def of_wanted_model(request: GpuRequest, snapshot: Snapshot) -> Bools:
-    """Return bool (n_nodes,), where the GPUs are of a model that will do."""
+    """Return bool (n_nodes,), where the request accepts the model of the GPUs."""
     if not request.models:
         return np.ones(snapshot.n_nodes, dtype=np.bool_)
     return snapshot.label(GPU_MODEL).among(request.models)

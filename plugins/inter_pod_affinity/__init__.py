@@ -1,1 +1,1 @@
-"""InterPodAffinity: `plugin` is the plugin; what it counts, and for whom, is beside it."""
+"""InterPodAffinity: `plugin` is the plugin; the other modules count pods and terms."""

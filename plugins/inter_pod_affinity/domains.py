@@ -1,4 +1,4 @@
-"""Numbers by topology domain: what is near a node counts there, what is far does not."""
+"""Numbers by topology domain: a node counts the pods of its own domain."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Domains:
-    """A number for each value of a label, and how it differs for single rows.
+    """A number for each value of a label, with differences for single rows.
 
-    What changes on a row is seen from that row alone: all others see their domain as it was counted, also where
-    they share it.
+    A change on a row is visible from that row only: all other rows see their domain as it was counted, even if they
+    share it.
     """
 
     __slots__ = ("_changes", "_label", "_numbers")
@@ -28,7 +28,7 @@ class Domains:
     def __init__(self, label: Interned[str | None], numbers: Int64s, changes: Counter[int]) -> None:
         self._label = label
         self._numbers = numbers  # by the label's code; 0 for nodes without the label
-        self._changes = changes  # row -> how much more its domain has, if only there
+        self._changes = changes  # row -> the difference of its domain, visible from this row only
 
     @classmethod
     def empty(cls, label: Interned[str | None]) -> Self:
@@ -37,11 +37,11 @@ class Domains:
 
     @classmethod
     def added_up(cls, label: Interned[str | None], rows: Rows, amounts: Int64s) -> Self | None:
-        """Add amounts of rows to their domains; None where no row has the label, so that there is no domain."""
+        """Add amounts of rows to their domains; None if no row has the label, so that there is no domain."""
         codes, none = label.codes[rows], label.values.index(None)
         if not (codes != none).any():
             return None
-        # Sums of so few digits are exact in 64 bits of floating point.
+        # Such sums are exact in 64-bit floating point.
         numbers = np.bincount(codes, weights=amounts, minlength=len(label.values)).astype(np.int64)
         numbers[none] = 0
         return cls(label, numbers, Counter())
@@ -50,7 +50,7 @@ class Domains:
         return type(self)(self._label, self._numbers, self._changes.copy())
 
     def change(self, amounts: Mapping[int, int]) -> None:
-        """Add row -> amount to the domain of each row, as seen from there; without the label it has none."""
+        """Add row -> amount to the domain of each row, visible from that row; a row without the label has none."""
         changed = np.fromiter(amounts, dtype=np.intp, count=len(amounts))
         labelled = self._label.codes[changed] != self._label.values.index(None)
         for row in changed[labelled].tolist():
@@ -58,11 +58,11 @@ class Domains:
 
     @property
     def lacking(self) -> Bools:
-        """Where nodes lack the label, (n_nodes,)."""
+        """Bool (n_nodes,), where nodes lack the label."""
         return lacking(self._label)
 
     def here(self) -> Int64s:
-        """Return the number of each node's domain, (n_nodes,); 0 where it lacks the label."""
+        """Return the number of each node's domain, (n_nodes,); 0 where the node lacks the label."""
         here: Int64s = self._numbers[self._label.codes]
         if self._changes:
             rows, amounts = self._changed()
@@ -70,7 +70,7 @@ class Domains:
         return here
 
     def occupied(self) -> Int64s:
-        """Return how many domains have another number than 0, as seen from each node, (n_nodes,)."""
+        """Return how many domains have a number other than 0, seen from each node, (n_nodes,)."""
         seen = np.full(len(self._label.codes), np.count_nonzero(self._numbers), dtype=np.int64)
         if self._changes:
             rows, amounts = self._changed()
@@ -89,10 +89,10 @@ def added_up(snapshot: Snapshot, found: Iterable[tuple[str, Rows, Int64s]]) -> d
 
     Args:
         snapshot: the cluster.
-        found: (topology key, rows, amount for each of them), keys and rows as often as they occur.
+        found: (topology key, rows, amount for each of them); keys and rows may repeat.
 
     Returns:
-        Topology key -> domains; only keys of which anything, be it 0, was found on a node with that label.
+            Topology key -> domains; only keys with an amount, even 0, on a node with that label.
     """
     by_key: defaultdict[str, list[tuple[Rows, Int64s]]] = defaultdict(list)
     for key, rows, amounts in found:

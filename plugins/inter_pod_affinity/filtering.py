@@ -1,4 +1,4 @@
-"""Which nodes required affinity and anti-affinity leave, the pod's own and that of pods already there.
+"""Which nodes pass required affinity and anti-affinity, both the pod's own and that of existing pods.
 
 Source:
     kube-scheduler v1.36, plugins/interpodaffinity/filtering.go.
@@ -38,7 +38,7 @@ _UNWELCOME: Final = 3
 
 
 class AffinityState:
-    """The pods near each node that matter to one pod, and those that came and went since they were counted."""
+    """The pods that matter to one pod by domain, with the changes since they were counted."""
 
     def __init__(
         self,
@@ -50,9 +50,11 @@ class AffinityState:
     ) -> None:
         self._own = own
         self._others = others  # the required anti-affinity of pods on nodes
-        self._affinity = affinity  # by the pod's topology keys: pods that all of its terms mean
-        self._anti_affinity = anti_affinity  # topology key -> pods that its terms mean
-        self._existing_anti_affinity = existing_anti_affinity  # topology key -> terms that mean the pod
+        self._affinity = affinity  # by the pod's topology keys: pods that match all of its terms
+        self._anti_affinity = anti_affinity  # topology key -> pods that match its terms
+        self._existing_anti_affinity = (
+            existing_anti_affinity  # topology key -> existing terms that match the pod
+        )
 
     @classmethod
     def of(
@@ -67,10 +69,10 @@ class AffinityState:
             snapshot: the cluster.
 
         Raises:
-            NeedsTime: the pod has so many terms that it takes longer than one call may.
+            NeedsTime: counting the pod's terms takes longer than one time slice.
         """
         near: dict[str, Domains] = {}
-        # Without a label that no node has, every node is refused, whatever the other keys are.
+        # If no node has one of the labels, every node is rejected, whatever the other keys are.
         unknown = next((key for key in own.affinity_keys if not snapshot.has_label(key)), None)
         affinity_keys = own.affinity_keys if unknown is None else (unknown,)
         if affinity_keys:
@@ -96,7 +98,7 @@ class AffinityState:
     def change(
         self, pod: PodInfo, changed: Sequence[tuple[int, PodInfo]], sign: int, snapshot: Snapshot
     ) -> None:
-        """Note that other pods came to their rows or left them, each as seen from its row."""
+        """Record pods that were added to their rows or removed, each as seen from its row."""
         unwelcome: defaultdict[str, Counter[int]] = defaultdict(Counter)
         for row, other in changed:
             terms = other.affinity_terms
@@ -113,7 +115,7 @@ class AffinityState:
             _domains(self._anti_affinity, key, snapshot).change(apart)
 
     def outcomes(self, pod: PodInfo, n_nodes: int) -> Outcomes:
-        """Return what is said of each node: of several things the first in the order of the table."""
+        """Return the result of each node: its first reason in the order of the table."""
         index = np.zeros(n_nodes, dtype=np.uint16)
         for domains in self._existing_anti_affinity.values():
             index[domains.here() > 0] = _UNWELCOME
@@ -124,9 +126,9 @@ class AffinityState:
         return Outcomes(index, _TABLE)
 
     def _satisfy_affinity(self, pod: PodInfo) -> Bools:
-        """Return where the pod is near pods that it must be near, (n_nodes,).
+        """Return where the pod's affinity is satisfied, (n_nodes,).
 
-        The first pod of a series that wants to be together finds nobody to be near, so it may go anywhere.
+        The first pod of a series with affinity to itself finds no matching pod, so it may go anywhere.
         """
         near: Bools = np.logical_and.reduce([domains.here() > 0 for domains in self._affinity])
         if not near.all() and self._own.means_all(pod):

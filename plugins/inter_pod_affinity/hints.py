@@ -1,4 +1,4 @@
-"""Which changes of pods and nodes may help a pod that affinity or anti-affinity kept waiting.
+"""Queueing hints: which changes of pods and nodes may help a pod that affinity or anti-affinity rejected.
 
 Source:
     kube-scheduler v1.36, plugins/interpodaffinity: plugin.go, isSchedulableAfterPodChange and
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import WeightedTerm
 
-_ANYBODY: Final = ""  # what every pod brings, whatever its labels are
-_OWN: Final = "own"  # of a label: of the waiting pod
+_ANYBODY: Final = ""  # a key of every pod event, whatever its labels are
+_OWN: Final = "own"  # prefix of keys for the waiting pod's own labels
 _NO_LABELS: Final[Mapping[str, str]] = {}
 _MOST_TERMS: Final = 100
-"""A hint looks at no more terms of a list than these."""
+"""The maximum number of terms that a hint checks."""
 
 
 def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> QueueingHint:
-    """Return whether a pod that came, went or got other labels may help a waiting one."""
+    """Return whether an added, deleted or relabelled pod may help a waiting one."""
     if old is not None and new is not None and new.uid == pod.uid:
-        return QueueingHint.QUEUE  # its own labels: others' terms may not mean it any more
+        return QueueingHint.QUEUE  # its own labels changed: other pods' terms may not match it any more
     if any(each is not None and not _is_placed(each) for each in (new, old)):
         return QueueingHint.SKIP
     terms = pod.affinity_terms
@@ -55,7 +55,7 @@ def after_pod_change(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> 
 
 
 def after_node_change(pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
-    """Return whether a node that came or got other labels may help a waiting pod."""
+    """Return whether an added or relabelled node may help a waiting pod."""
     terms = pod.affinity_terms
     if terms.faults:
         return QueueingHint.QUEUE
@@ -64,7 +64,7 @@ def after_node_change(pod: PodInfo, old: NodeObject | None, new: NodeObject) -> 
         helps = bool(unwanted) or any(key in new.labels for key in wanted)
     else:
         before, after = old.labels, new.labels
-        # A node without the label is nowhere near wanted pods, and never too near unwanted ones.
+        # A node without the label has no domain: it never satisfies affinity, and never violates anti-affinity.
         helps = any(key in after and before.get(key) != after[key] for key in wanted) or any(
             key in before and before[key] != after.get(key) for key in unwanted
         )
@@ -72,18 +72,18 @@ def after_node_change(pod: PodInfo, old: NodeObject | None, new: NodeObject) -> 
 
 
 def alike(pod: PodInfo) -> Hashable:
-    """Return all that the hints read of a waiting pod."""
+    """Return all fields of a waiting pod that the hints read."""
     return pod.affinity_terms, pod.namespace, frozenset(pod.labels.items())
 
 
 def brought_by_pod(old: PodInfo | None, new: PodInfo | None) -> set[Hashable] | None:
-    """Return what a pod brings that came, went or got other labels: its labels, and whom it kept away."""
+    """Return the keys of a pod event: the pod's labels, and the pods that its anti-affinity excluded."""
     keys: set[Hashable] = set()
     for each in (old, new):
         if each is not None:
             if not _is_placed(each):
                 return set()
-            keys.add(_ANYBODY)  # some await that a label is not there
+            keys.add(_ANYBODY)  # some pods wait for the absence of a label
             keys.update(keys_of_labels(each.labels))
     if old is not None and new is None:
         others = old.affinity_terms
@@ -98,13 +98,13 @@ def brought_by_pod(old: PodInfo | None, new: PodInfo | None) -> set[Hashable] | 
 
 
 def awaited_of_pods(pod: PodInfo) -> set[Hashable] | None:
-    """Return the labels of which others must have one, and the pod's own, which others may keep away."""
+    """Return the labels one of which another pod must have, and the pod's own, which another pod may exclude."""
     terms = pod.affinity_terms
     if terms.faults:
         return None
     keys: set[Hashable] = {(_OWN, key) for key in keys_of_labels(pod.labels)}
     for some in (terms.required_affinity, terms.required_anti_affinity):
-        if some:  # all of them must mean the other pod, so the first
+        if some:  # another pod must match all terms, so the first one is enough
             wanted = keys_of_rule(some[0].term.rule)
             if wanted is None:
                 return None
@@ -113,12 +113,12 @@ def awaited_of_pods(pod: PodInfo) -> set[Hashable] | None:
 
 
 def brought_by_node(old: NodeObject | None, new: NodeObject) -> set[LabelKey] | None:
-    """Return the labels of a node that came or changed; a new one may help whoever keeps away from others."""
+    """Return the new or changed labels of a node; an added node may help any pod with anti-affinity."""
     return None if old is None else set(keys_of_changes(old.labels, new.labels))
 
 
 def awaited_of_nodes(pod: PodInfo) -> set[LabelKey] | None:
-    """Return the topology keys of what a pod requires."""
+    """Return the topology keys of a pod's required terms."""
     terms = pod.affinity_terms
     if terms.faults:
         return None
@@ -126,15 +126,15 @@ def awaited_of_nodes(pod: PodInfo) -> set[LabelKey] | None:
 
 
 def _is_placed(pod: PodInfo) -> bool:
-    """Whether a pod is on a node or expected on one."""
+    """Return whether a pod is on a node or nominated to one."""
     return bool(pod.node_name or pod.pod.status.nominated_node_name)
 
 
 def _may_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
-    """Whether there are terms and all mean a pod, as far as is looked; what its namespace's labels are is not.
+    """Return whether there are terms and all may match a pod; namespace selectors are not evaluated.
 
-    A hint is asked for each waiting pod, so of very many terms it looks at the first ones. It wakes a pod too often rather
-    than not at all.
+    A hint is called for each waiting pod, so of very many terms it checks the first ones only. It may requeue a pod too
+    often, but never misses an event.
     """
     return bool(terms) and all(
         each.term.matches(pod.namespace, pod.labels, _NO_LABELS) for each in islice(terms, _MOST_TERMS)
@@ -142,5 +142,5 @@ def _may_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
 
 
 def _do_match(terms: Sequence[WeightedTerm], pod: PodInfo) -> bool:
-    """Whether it is certain that there are terms and all mean a pod."""
+    """Return whether there certainly are terms and all match a pod."""
     return len(terms) <= _MOST_TERMS and _may_match(terms, pod)

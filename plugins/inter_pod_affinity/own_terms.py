@@ -1,4 +1,4 @@
-"""A pod's own affinity terms, counted on nodes: a few one by one, very many all at once."""
+"""A pod's own affinity terms, counted on nodes: a few terms separately, very many together."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Int64s, NamespaceLabels, PodQuery, Rows, Snapshot, Tally
 
 MOST_ONE_BY_ONE: Final = 16
-"""The terms of a pod that has more are counted all at once."""
+"""The terms of a pod with more than this are counted together."""
 MOST_REQUIREMENTS: Final = 128
-"""Likewise if its terms have more requirements than this together."""
+"""The terms are also counted together if they have more requirements than this."""
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
 _EVERYTHING: Final = LabelRule(())
 
 Counts = tuple[str, "Rows", "Int64s"]
-"""A topology key, rows, and what the pods on each of them are worth."""
+"""A topology key, rows, and the weight of the pods on each of them."""
 Changes = tuple[str, "Mapping[int, int]"]
-"""A topology key, and row -> how much more the pods there are worth."""
+"""A topology key, and row -> the difference of the weight of the pods there."""
 
 
 class OwnTerms(Protocol):
-    """The terms of a pod that is to be placed, and the pods on nodes that they mean.
+    """The terms of an incoming pod, and the pods on nodes that match them.
 
     Attributes:
         affinity_keys: the topology keys of required affinity, each once.
@@ -49,26 +49,26 @@ class OwnTerms(Protocol):
     @property
     def has_anti_affinity(self) -> bool: ...
     def affinity(self) -> tuple[Rows, Int64s]:
-        """Return rows, and how many pods there all terms of required affinity mean."""
+        """Return rows, and how many pods there match all terms of required affinity."""
 
     def anti_affinity(self) -> Iterable[Counts]:
-        """Yield how many pods the terms of required anti-affinity mean; not for keys that no node has."""
+        """Yield how many pods match the terms of required anti-affinity, without keys that no node has."""
 
     def preferred(self) -> Iterable[Counts]:
-        """Yield what the pods that preferred terms mean are worth; likewise."""
+        """Yield the weights of the pods that match preferred terms, without keys that no node has."""
 
     def means_all(self, pod: PodInfo) -> bool:
-        """Return whether all terms of required affinity mean a pod."""
+        """Return whether all terms of required affinity match a pod."""
 
     def affinity_changes(self, changed: Sequence[tuple[int, PodInfo]], sign: int) -> Mapping[int, int]:
-        """Return row -> how many more pods there are that all terms of required affinity mean."""
+        """Return row -> the difference of the number of pods that match all terms of required affinity."""
 
     def anti_affinity_changes(self, changed: Sequence[tuple[int, PodInfo]], sign: int) -> Iterable[Changes]:
-        """Yield how many more pods there are that the terms of required anti-affinity mean."""
+        """Yield differences of the number of pods that match the terms of required anti-affinity."""
 
 
 class FewTerms:
-    """Fulfils `OwnTerms` with a column of counts for each term."""
+    """Implements `OwnTerms` with a column of counts for each term."""
 
     def __init__(self, terms: IncomingTerms, snapshot: Snapshot) -> None:
         self._terms, self._snapshot = terms, snapshot
@@ -105,13 +105,13 @@ class FewTerms:
 
 
 class ManyTerms:
-    """Fulfils `OwnTerms` with a tally for each kind of terms.
+    """Implements `OwnTerms` with a tally for each kind of terms.
 
     Args:
-        terms: without faults.
-        namespaces: the labels that namespaces have.
+        terms: valid terms.
+        namespaces: the labels of namespaces.
         snapshot: the cluster.
-        work: does what may take long; so everything raises NeedsTime.
+        work: runs slow steps; so every method may raise NeedsTime.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ _PREFERRED: Final = "preferred"
 
 @dataclass(frozen=True, slots=True)
 class _TermList:
-    """Fulfils `TallyTerms` with terms of one kind, or with those of both preferred kinds."""
+    """Implements `TallyTerms` with terms of one kind, or with those of both preferred kinds."""
 
     terms: AffinityTerms
     kind: str
@@ -214,14 +214,14 @@ class _TermList:
 
 
 def _as_counted(term: AffinityTerm) -> AffinityTerm:
-    """Return a term as it counts pods: one that chooses namespaces without labels chooses all, see `TermReader`."""
+    """Return a term as it counts pods: a namespace selector that matches no labels selects all, see `TermReader`."""
     if not term.namespace_rule.matches(_NO_LABELS):
         return term
     return msgspec.structs.replace(term, namespace_rule=_EVERYTHING)
 
 
 def _amounts(changed: Iterable[tuple[int, PodInfo]], query: PodQuery, sign: int) -> Counter[int]:
-    """Return row -> how many more pods of a description are there."""
+    """Return row -> the difference of the number of pods that match a query."""
     amounts: Counter[int] = Counter()
     for row, other in changed:
         if query.matches(other):

@@ -1,4 +1,4 @@
-"""Places pods near others, or away from them, as their affinity and anti-affinity have it.
+"""Places pods near other pods, or away from them, by their affinity and anti-affinity.
 
 Source:
     kube-scheduler v1.36, plugins/interpodaffinity: plugin.go, filtering.go, scoring.go.
@@ -68,9 +68,9 @@ class InterPodAffinityArgs(PluginArgs, frozen=True):
     """Arguments of InterPodAffinity.
 
     Attributes:
-        hard_pod_affinity_weight: what a pod is worth, in scores, to one on a node that must be near it; 0 to 100.
-        ignore_preferred_terms_of_existing_pods: whether pods that prefer nothing themselves are left alone with
-            what others prefer.
+        hard_pod_affinity_weight: the score weight of an existing pod whose required affinity matches the pod; 0 to 100.
+        ignore_preferred_terms_of_existing_pods: whether preferred terms of existing pods are ignored for pods without
+          preferred terms of their own.
     """
 
     hard_pod_affinity_weight: int = 1
@@ -84,7 +84,7 @@ class InterPodAffinityArgs(PluginArgs, frozen=True):
 
 
 class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Heeds what pods say of which pods they are to run near."""
+    """Evaluates the affinity and anti-affinity of pods."""
 
     name = "InterPodAffinity"
     api_version = 1
@@ -153,11 +153,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
-        """Return what the pods near each node are worth, of any size; `normalize` brings it into range."""
+        """Return the weight of the pods near each node, unbounded; `normalize` brings it into range."""
         return state.read(_PRE_SCORE, ScoreState).raw()
 
     def _own(self, terms: AffinityTerms, snapshot: Snapshot) -> OwnTerms:
-        """Return a pod's own terms; what is asked of very many shares one slice of time."""
+        """Return a pod's own terms; very many terms share one time slice."""
         if terms.count <= MOST_ONE_BY_ONE:
             few = self._reader.incoming(terms)
             if few.requirements <= MOST_REQUIREMENTS:
@@ -170,6 +170,6 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
 
 def _joined(terms: AffinityTerms) -> str:
-    """Return what is wrong with terms, several things in brackets, as upstream's aggregates have it."""
+    """Return the errors of terms, several of them in brackets, as upstream's aggregates."""
     told = ", ".join(terms.faults)
     return f"[{told}]" if len(terms.faults) > 1 else told

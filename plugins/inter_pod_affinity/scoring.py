@@ -1,4 +1,4 @@
-"""How much the pods near each node are worth to a pod, and it to them.
+"""The weight of the pods near each node for a pod, and of the pod for them.
 
 Source:
     kube-scheduler v1.36, plugins/interpodaffinity/scoring.go.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ScoreState:
-    """What is added up for the nodes of one pod."""
+    """The sums for the nodes of one pod."""
 
     def __init__(self, domains: Iterable[Domains]) -> None:
         self._domains = tuple(domains)
@@ -39,17 +39,17 @@ class ScoreState:
         hard_weight: int,
         snapshot: Snapshot,
     ) -> Self | None:
-        """Add up what everything near is worth; None if there is nothing.
+        """Add up the weights of all pods near each node; None if there are none.
 
         Args:
             pod: the pod.
-            preferred: what the pods that its own preferred terms match are worth.
+            preferred: the weights of the pods that its own preferred terms match.
             namespace_labels: the labels of its namespace.
             hard_weight: the worth of the pod to another that must be near such a pod.
             snapshot: the cluster.
 
         Raises:
-            NeedsTime: the pod has so many terms that it takes longer than one call may.
+            NeedsTime: counting the pod's terms takes longer than one time slice.
         """
         domains = added_up(
             snapshot,
@@ -63,13 +63,13 @@ class ScoreState:
         return cls(domains.values()) if domains else None
 
     def raw(self) -> Int64s:
-        """Return what all that is near a node is worth, (n_nodes,); below 0 where the pod had better not go."""
+        """Return the weight of all pods near a node, (n_nodes,); negative where the pod prefers not to go."""
         total: Int64s = np.add.reduce([domains.here() for domains in self._domains])
         return total
 
 
 def normalized(scores: Int64s, feasible: Rows) -> Int64s:
-    """Stretch the feasible nodes' scores over 0 to 100, (n_nodes,); all 0 where they are equal."""
+    """Scale the feasible nodes' scores to 0 to 100, (n_nodes,); all 0 if they are equal."""
     result = np.zeros(len(scores), dtype=np.int64)
     ours = scores[feasible]
     if ours.size:
@@ -83,7 +83,7 @@ def normalized(scores: Int64s, feasible: Rows) -> Int64s:
 def _existing(
     pod: PodInfo, namespace_labels: Mapping[str, str], kind: TermKind, worth: int, snapshot: Snapshot
 ) -> Iterator[tuple[str, Rows, Int64s]]:
-    """Yield the terms of pods on nodes that mean the pod: topology key, rows, and the pod's worth to them."""
+    """Yield the terms of existing pods that match the pod: topology key, rows, and the pod's weight for them."""
     if worth == 0:
         return
     found = snapshot.affinity_terms(kind).matching(pod.namespace, pod.labels, namespace_labels)

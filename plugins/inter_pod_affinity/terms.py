@@ -1,4 +1,4 @@
-"""A pod's own affinity terms as descriptions of the pods that are counted on nodes.
+"""A pod's own affinity terms as queries of the pods that are counted on nodes.
 
 Source:
     kube-scheduler v1.36, plugins/interpodaffinity/plugin.go, mergeAffinityTermNamespacesIfNotEmpty.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NAMESPACES: Final = "v1/namespaces"
 
 _TERM_BYTES = 128
-"""About how long a term is, without the namespaces it means."""
+"""The approximate length of a term, without its namespaces."""
 _NOTHING: Final = Objects()
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -34,8 +34,8 @@ class CountedTerm:
 
     Attributes:
         topology_key: nodes with the same value of this label are near each other.
-        query: the pods that the term means.
-        weight: what one such pod is worth; below 0 where the pod had better keep away from it.
+        query: the pods that the term matches.
+        weight: the weight of one such pod; negative for anti-affinity.
     """
 
     topology_key: str
@@ -45,14 +45,14 @@ class CountedTerm:
 
 @dataclass(frozen=True, slots=True)
 class IncomingTerms:
-    """All terms of a pod that is to be placed.
+    """All terms of an incoming pod.
 
     Attributes:
-        affinity: the pods that all terms of required affinity mean; nobody if there are no such terms.
+        affinity: the pods that match all terms of required affinity; none without such terms.
         affinity_keys: the topology keys of those terms, each once.
         anti_affinity: the terms of required anti-affinity.
         preferred: the terms of both preferred kinds.
-        requirements: how many requirements about labels they have together.
+        requirements: the total number of their label requirements.
     """
 
     affinity: PodQuery
@@ -69,13 +69,13 @@ class NamespaceLabels:
         self._namespaces = namespaces
 
     def of(self, namespace: str) -> Mapping[str, str]:
-        """Return a namespace's labels; one that is not known has none."""
+        """Return a namespace's labels; an unknown namespace has none."""
         found = self._namespaces.get(namespace)
         return _NO_LABELS if found is None else _labels(found)
 
 
 class TermReader:
-    """Finds out which namespaces terms mean; pods that write the same share one result.
+    """Resolves the namespaces of terms; pods with equal terms share one result.
 
     Attributes:
         labels: the labels of namespaces; another object after each change.
@@ -84,15 +84,15 @@ class TermReader:
     def __init__(self) -> None:
         self._namespaces = _NOTHING
         self.labels = NamespaceLabels(_NOTHING)
-        self._version = 0  # of the namespaces; what was read holds for this one
+        self._version = 0  # the version of the namespaces for which results are cached
         self._read: Remembered[AffinityTerms, IncomingTerms] = Remembered()
 
     def look_at(self, snapshot: Snapshot) -> None:
-        """Note the namespaces there are."""
+        """Set the store of namespaces."""
         try:
             found = snapshot.objects(NAMESPACES)
         except LookupError:
-            found = _NOTHING  # a kind that is not watched must not keep pods from being placed
+            found = _NOTHING  # an unwatched kind must not prevent the placement of pods
         version = found.version("")
         if found is not self._namespaces or version != self._version:
             self._namespaces, self._version = found, version
@@ -100,7 +100,7 @@ class TermReader:
             self._read.clear()
 
     def incoming(self, terms: AffinityTerms) -> IncomingTerms:
-        """Return the terms of a pod that is to be placed."""
+        """Return the terms of an incoming pod."""
         found = self._read.get(terms)
         if found is None:
             found = IncomingTerms(
@@ -123,11 +123,11 @@ class TermReader:
         )
 
     def _pods(self, term: AffinityTerm) -> PodsIn:
-        """Return the pods that a term means.
+        """Return the pods that a term matches.
 
-        Upstream adds the namespaces that the selector chooses to those that are named, and then still asks the
-        selector, as if no namespace had labels. So one that chooses namespaces without labels, such as one that
-        is empty or demands a label's absence, chooses all.
+        Upstream adds the namespaces that the selector selects to the named ones, and then also evaluates the selector as if
+        no namespace had labels. So a selector that matches without labels, such as an empty one or one that requires a
+        label's absence, selects all namespaces.
         """
         if term.namespace_rule.matches(_NO_LABELS):
             return PodsIn(None, term.rule)
@@ -140,7 +140,7 @@ class TermReader:
 
 
 def _length(terms: IncomingTerms) -> int:
-    """Return about how long what they were read from is, and the namespaces they mean."""
+    """Return the approximate length of the terms and their namespaces."""
     queries = (terms.affinity, *(each.query for each in (*terms.anti_affinity, *terms.preferred)))
     parts = [part for query in queries for part in query.parts]
     return sum([_TERM_BYTES + part.rule.length + 8 * len(part.namespaces or ()) for part in parts])

@@ -1,1 +1,1 @@
-"""Plugins that rank nodes by what is measured of them, NetworkTraffic and NodeLoad, and where the numbers come from."""
+"""Plugins that rank nodes by measurements, NetworkTraffic and NodeLoad, and the sources of the numbers."""

@@ -1,7 +1,7 @@
-"""One quantity that is measured on nodes from outside, and what the pods placed since will add to it.
+"""One quantity that is measured on nodes, and the expected effect of recent placements.
 
-Measurements come late: a pod placed now shows in them after a while. Until then each placement is counted in with
-an estimate, or all pods of a burst would go to the node that was quiet a moment ago.
+Measurements are delayed: a new pod affects them after a while. Until then each placement is counted with an estimate;
+otherwise all pods of a burst would go to the node that was idle a moment ago.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     Float64s = NDArray[np.float64]
 
 STALE_AFTER_PERIODS = 3
-"""Data that were not replaced for so many refresh periods say nothing any more."""
+"""The number of refresh periods after which old data are stale."""
 
 
 @dataclass(eq=False, slots=True)
 class _Placements:
-    """What was placed between two refreshes: by node, so that a burst of any length takes no more room.
+    """The placements between two refreshes, by node, so that a burst of any length needs constant memory.
 
     Attributes:
-        until: when the time it covers ended; infinite while it goes on.
+        until: when the interval ended; infinite for the current one.
         amounts: node name -> sum of the estimates.
     """
 
@@ -42,7 +42,7 @@ class _Placements:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """One placement that was counted in; what is needed to take it back."""
+    """One counted placement, with what is needed to undo it."""
 
     node_name: str
     amount: float
@@ -56,7 +56,7 @@ class _Layout:
     Attributes:
         names: the nodes, by row.
         row_of: node name -> row.
-        measured: float64 (n_nodes,), NaN where nothing is known.
+        measured: float64 (n_nodes,), NaN without data.
         coming: float64 (n_nodes,), estimates of what the data do not show yet.
     """
 
@@ -67,12 +67,12 @@ class _Layout:
 
 
 class NodeMeasurement:
-    """What is known of every node, by name or address, and by row when it is asked for.
+    """The data of every node, by name or address, and by row on request.
 
     Args:
-        period_seconds: how often new data are expected.
-        settle_seconds: how long until data show all that a placement does.
-        instance_is: what tells the nodes apart.
+        period_seconds: the expected interval between new data.
+        settle_seconds: the time until data show the full effect of a placement.
+        instance_is: how instances identify nodes.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class NodeMeasurement:
         self._layout: _Layout | None = None
 
     def asking(self, now: float) -> None:
-        """Note that data are asked for: placements from now on are none that they can show."""
+        """Record that data are requested: the response cannot show later placements."""
         self._placements[-1].until = now
         self._placements.append(_Placements())
         forgotten = now - self._settle_seconds - self._stale_seconds
@@ -95,16 +95,16 @@ class NodeMeasurement:
             self._placements.popleft()
 
     def learn(self, values: Mapping[str, float], asked_at: float) -> None:
-        """Take new data: instance -> number, and when they were asked for."""
+        """Store new data: instance -> number, and the time of the request."""
         self._values, self._measured_at = values, asked_at
         self._layout = None
 
     def is_stale(self, now: float) -> bool:
-        """Whether there are no data, or none that are recent enough."""
+        """Return whether there are no data, or only stale ones."""
         return now - self._measured_at > self._stale_seconds
 
     def note(self, node_name: str, amount: float) -> Noted:
-        """Count in what a pod placed on a node will add."""
+        """Count the estimate of a pod placed on a node."""
         noted = Noted(node_name, amount, self._placements[-1])
         self._add(noted, amount)
         return noted
@@ -121,28 +121,28 @@ class NodeMeasurement:
             layout.coming[row] = max(0.0, layout.coming[row] + amount * self._not_shown(noted.among))
 
     def _not_shown(self, placements: _Placements) -> float:
-        """The share of placements that the data cannot show yet: all of it at first, none once they settled."""
+        """Return the fraction of placements that the data cannot show yet: 1 at first, 0 once they settled."""
         age = self._measured_at - placements.until
         if age < 0 or not math.isfinite(age):
             return 1.0
         return max(0.0, 1.0 - age / self._settle_seconds) if self._settle_seconds else 0.0
 
     def measured(self, snapshot: Snapshot) -> Float64s:
-        """Return float64 (n_nodes,), NaN where nothing is known; not to be changed."""
+        """Return float64 (n_nodes,), NaN without data; read-only."""
         return self._by_row(snapshot).measured
 
     def expected(
         self, snapshot: Snapshot, feasible: Rows, now: float, *, capacity: Int64s | None = None
     ) -> Float64s | None:
-        """Return what each node has or will have, float64 (n_nodes,); None where nothing at all is known.
+        """Return the present and expected value of each node, float64 (n_nodes,); None without any data.
 
-        A node without data counts as the mean of the feasible ones with data: neither liked nor disliked.
+        A node without data counts as the mean of the feasible nodes with data.
 
         Args:
             snapshot: the cluster.
             feasible: the rows that count.
             now: the time.
-            capacity: int64 (n_nodes,), positive; with it, shares of it are returned, and the mean is one of shares.
+            capacity: int64 (n_nodes,), positive; if given, fractions of it are returned, and the mean is one of fractions.
         """
         if self.is_stale(now):
             return None
@@ -157,7 +157,7 @@ class NodeMeasurement:
         return np.where(unknown, measured[known].mean(), measured) + coming
 
     def nodes_without_data(self, snapshot: Snapshot, now: float) -> int:
-        """Return of how many nodes nothing is known that is recent enough."""
+        """Return the number of nodes without recent data."""
         if self.is_stale(now):
             return snapshot.n_nodes
         return int(np.isnan(self.measured(snapshot)).sum())
@@ -169,7 +169,7 @@ class NodeMeasurement:
         return layout
 
     def _lay_out(self, snapshot: Snapshot) -> _Layout:
-        # Loops over nodes and placements, but only after a refresh and when nodes come and go.
+        # This loops over nodes and placements, but only after a refresh and when nodes change.
         names = snapshot.names
         row_of = {name: row for row, name in enumerate(names)}
         rows = row_of if self._instance_is == "NodeName" else self._rows_by_address(snapshot, row_of)

@@ -1,4 +1,4 @@
-"""What the metrics API (`metrics.k8s.io`, as metrics-server fulfils it) says of nodes."""
+"""Reads node metrics from the metrics API (`metrics.k8s.io`, implemented by metrics-server)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NODE_METRICS_RIGHTS = frozenset({"list metrics.k8s.io/v1beta1/nodes"})
 
 
 UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
-"""What comes of JSON that is none, nests too deeply, or is no text."""
+"""The errors of invalid JSON, of too deep nesting, and of undecodable text."""
 
 
 class _Metadata(msgspec.Struct):
@@ -41,12 +41,12 @@ _DECODER = msgspec.json.Decoder(_NodeMetricsList)
 async def node_usages(
     api: ApiGet, read: Mapping[str, Callable[[Quantity], float]], *, timeout_seconds: float
 ) -> dict[str, dict[str, float]]:
-    """Return what is in use: resource -> node name -> number.
+    """Return the usage: resource -> node name -> number.
 
-    Each resource of `read` is read in its own way; what is no quantity, or negative, counts as missing.
+    Each resource of `read` has its own conversion; an invalid or negative quantity counts as missing.
 
     Raises:
-        OSError: no answer, or one from which nothing can be learnt.
+        OSError: there is no response, or no usable one.
     """
     body = await api.api_get(NODES_PATH, timeout_seconds=timeout_seconds)
     try:

@@ -1,4 +1,4 @@
-"""NetworkTraffic: nodes with less network traffic win, as a Prometheus server tells of it."""
+"""NetworkTraffic: prefers nodes with less network traffic, as measured by a Prometheus server."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class NetworkTrafficArgs(PrometheusArgs, frozen=True):
         device_name: the network interface that counts; `$device` in the query.
         query: an instant query with one number per node; less is better. `$device`, `$range` and `$instance`
             (the label) are replaced.
-        traffic_per_pod: what a new pod is expected to add, in the unit of the query; None takes the mean of the
-            pods that run.
+        traffic_per_pod: the expected traffic of a new pod, in the unit of the query; None uses the mean of the
+          running pods.
     """
 
     device_name: str = "eth0"
@@ -67,10 +67,10 @@ class NetworkTrafficArgs(PrometheusArgs, frozen=True):
 
 
 class NetworkTraffic(ScorePlugin, ReservePlugin):
-    """Scores 100 minus the share of the busiest feasible node's traffic.
+    """Scores 100 minus the node's fraction of the busiest feasible node's traffic.
 
-    The data are fetched in the background with one query for all nodes. A node without data counts as the mean of
-    the others; when nothing is known all nodes are alike.
+    The data are fetched in the background with one query for all nodes. A node without data counts as the mean of the
+    others; without any data all nodes have the same score.
     """
 
     name = "NetworkTraffic"
@@ -118,10 +118,10 @@ class NetworkTraffic(ScorePlugin, ReservePlugin):
             state.delete(_NOTED)
 
     def _learn_mean(self, snapshot: Snapshot) -> None:
-        """Compute what a pod adds, once per refresh and layout."""
+        """Compute the traffic of a pod, once per refresh and layout."""
         measured = self._traffic.measured(snapshot)
         if self._mean_of[0] is not measured:
             known = ~np.isnan(measured)
-            # Where pods are few, most traffic is not theirs.
+            # If there are few pods, most traffic is not theirs.
             pods = max(int(snapshot.pod_count[known].sum()), int(known.sum()), 1)
             self._mean_of = (measured, float(measured[known].sum()) / pods)

@@ -1,4 +1,4 @@
-"""NodeLoad: nodes whose CPU and memory are in use the least win, whatever their pods ask for."""
+"""NodeLoad: prefers nodes with the lowest usage of CPU and memory, whatever their pods request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MEMORY_QUERY = "max by ($instance) (node_memory_MemTotal_bytes - node_memory_Mem
 
 _MILLI_PER_CORE = 1000
 _METRICS_WINDOW_SECONDS = 60.0
-"""What metrics-server needs at most, with its usual settings, to show what a new pod uses."""
+"""The maximum time that metrics-server needs, with its default settings, to show the usage of a new pod."""
 _LONGEST_TIMEOUT_SECONDS = 10.0
 _NOTED = "NodeLoad/noted"
 _READ = {CPU: Quantity.milli_value, MEMORY: Quantity.value}  # resource -> in the unit of allocatable
@@ -41,11 +41,11 @@ class NodeLoadArgs(PrometheusArgs, frozen=True):
     """Arguments of NodeLoad.
 
     Attributes:
-        source: who measures: the API server's `metrics.k8s.io`, or Prometheus, to which then the arguments of
-            `PrometheusArgs` apply.
-        cpu_query: of Prometheus: the cores in use on each node. `$range` and `$instance` are replaced.
-        memory_query: likewise: bytes.
-        resources: what counts: cpu, memory or both, each with its weight.
+        source: the source of measurements: the API server's `metrics.k8s.io`, or Prometheus, to which the arguments of
+          `PrometheusArgs` apply.
+        cpu_query: for Prometheus: the cores in use on each node. `$range` and `$instance` are replaced.
+        memory_query: for Prometheus: the bytes in use on each node.
+        resources: the resources that count: cpu, memory or both, each with its weight.
     """
 
     source: Literal["MetricsAPI", "Prometheus"] = METRICS_API
@@ -82,11 +82,11 @@ class NodeLoadArgs(PrometheusArgs, frozen=True):
 
 
 class NodeLoad(ScorePlugin, ReservePlugin):
-    """Scores the share of CPU and memory that would stay unused: 100 is idle, 0 is full.
+    """Scores the fraction of CPU and memory that would stay unused: 100 is idle, 0 is full.
 
-    It is a share of the node, not of the busiest node: between two nodes that are both nearly idle nothing needs to
-    be decided. The data are fetched in the background; a node without data counts as the mean of the others, and
-    when nothing is known all nodes are alike.
+    It is a fraction of the node, not of the busiest node: two nearly idle nodes get nearly the same score. The data are
+    fetched in the background; a node without data counts as the mean of the others, and without any data all nodes have
+    the same score.
     """
 
     name = "NodeLoad"
@@ -97,7 +97,7 @@ class NodeLoad(ScorePlugin, ReservePlugin):
         self.refresh_seconds = args.refresh_period.seconds
         self._args = args
         if args.source == METRICS_API:
-            self.needs = Needs(rights=NODE_METRICS_RIGHTS)  # type: ignore[misc]  # the contract asks each plugin
+            self.needs = Needs(rights=NODE_METRICS_RIGHTS)  # type: ignore[misc]  # per instance
         self._api = api
         self._clock = clock
         self._prometheus = Prometheus(args, web)
@@ -163,6 +163,6 @@ class NodeLoad(ScorePlugin, ReservePlugin):
 
 
 def _requests(pod: PodInfo) -> Mapping[str, int]:
-    """Return what a pod is expected to use: a least amount where it asks for none."""
+    """Return the expected usage of a pod: a default where it has no request."""
     resources = pod.resources
     return {CPU: resources.nonzero_milli_cpu, MEMORY: resources.nonzero_memory_bytes}

@@ -1,4 +1,4 @@
-"""What plugins that rest on a Prometheus server share: how it is reached, asked and understood."""
+"""What plugins with a Prometheus server share: connection, queries and responses."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class TimeRange(Duration):
 
     @classmethod
     def parse(cls, value: object) -> TimeRange:
-        """Read either form.
+        """Parse either form.
 
         Raises:
-            ValueError: neither; or beyond an int64 of nanoseconds.
+            ValueError: the value has neither form, or exceeds an int64 of nanoseconds.
         """
         if isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer():
             value = f"{int(value)}s"
@@ -44,18 +44,18 @@ class TimeRange(Duration):
 
     @property
     def in_promql(self) -> str:
-        """As PromQL writes it, which has no fractions."""
+        """The duration in PromQL, which has no fractions."""
         if self.nanoseconds % _SECOND == 0:
             return f"{self.nanoseconds // _SECOND}s"
         return f"{self.nanoseconds // _MILLISECOND}ms"
 
 
 class Tls(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Whom to believe.
+    """How to verify the server.
 
     Attributes:
-        ca_file: PEM of the authorities; "" trusts those of the machine.
-        insecure: take whatever certificate the server shows.
+        ca_file: PEM file of the certificate authorities; "" uses those of the system.
+        insecure: accept any certificate of the server.
     """
 
     ca_file: str = ""
@@ -67,17 +67,17 @@ InstanceIs = Literal["Any", "NodeName", "InternalIP"]
 
 
 class PrometheusArgs(PluginArgs, frozen=True):
-    """How to reach and ask a Prometheus server.
+    """How to connect to a Prometheus server and query it.
 
     Attributes:
-        ip: its base URL; `http://` is meant where no scheme is given.
-        time_range: what `$range` stands for in queries.
-        instance_label: the label that tells the nodes apart.
-        instance_is: what the value of that label is.
-        tls: whom to believe when the URL is https.
-        bearer_token_file: holds the token to send; "" sends none.
-        refresh_period: how long to wait between two queries.
-        settle_time: how long until data show all that a new pod does; None is chosen by the plugin.
+        ip: its base URL; the default scheme is `http://`.
+        time_range: the value of `$range` in queries.
+        instance_label: the label that identifies the nodes.
+        instance_is: the kind of that label's value.
+        tls: how to verify the server for an https URL.
+        bearer_token_file: the file of the token to send; "" sends none.
+        refresh_period: the interval between two queries.
+        settle_time: the time until data show the full effect of a new pod; None uses the plugin's default.
     """
 
     ip: str = "http://localhost:9090"
@@ -96,7 +96,7 @@ class PrometheusArgs(PluginArgs, frozen=True):
 
     @property
     def settle_seconds(self) -> float:
-        """How long a placement is counted in, at first in full and then less and less."""
+        """How long a placement is counted, with decreasing weight."""
         if self.settle_time is not None:
             return self.settle_time.seconds
         return self.time_range.seconds + self.refresh_period.seconds
@@ -131,17 +131,17 @@ def _url_problem(url: str) -> str:
 
 
 def _is_label(name: str) -> bool:
-    """Whether PromQL takes it as the name of a label, unquoted."""
+    """Return whether it is a valid label name in PromQL, without quotes."""
     return name.isascii() and name.isidentifier()
 
 
 def filled_in(template: str, values: Mapping[str, str]) -> str:
-    """Return a query with each `$name` replaced; dollars before anything else, as in label_replace, stay."""
+    """Return a query with each `$name` replaced; other dollars, as in label_replace, stay."""
     return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), template)
 
 
 def in_string(text: str) -> str:
-    """Return text as it stands between double quotes in PromQL."""
+    """Escape text for a double-quoted string in PromQL."""
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
@@ -163,19 +163,19 @@ _DECODER = msgspec.json.Decoder(_Answer)
 
 
 class Prometheus:
-    """Asks one server."""
+    """Queries one server."""
 
     def __init__(self, args: PrometheusArgs, web: HttpGet) -> None:
         self._args = args
         self._web = web
 
     async def query(self, promql: str) -> dict[str, float]:
-        """Return what an instant query gives: value of the instance label -> number.
+        """Return the result of an instant query: value of the instance label -> number.
 
-        Of several series of one instance the largest number counts; what is no finite number counts as missing.
+        Of several series of one instance the largest number counts; a value that is not finite counts as missing.
 
         Raises:
-            OSError: no answer, or one from which nothing can be learnt.
+            OSError: there is no response, or no usable one.
         """
         args = self._args
         body = await self._web.http_get(

@@ -1,1 +1,1 @@
-"""NodeResourcesFit and NodeResourcesBalancedAllocation, and the arithmetic of how full nodes are that both share."""
+"""NodeResourcesFit and NodeResourcesBalancedAllocation, and the computation of utilization that both share."""

@@ -1,4 +1,4 @@
-"""How full nodes are, resource by resource: what the scores of resources are made of.
+"""Utilization of nodes by resource, the basis of the scores of resources.
 
 Source:
     kube-scheduler v1.36, plugins/noderesources/resource_allocation.go.
@@ -31,8 +31,8 @@ class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_f
     """A resource that counts in a score.
 
     Attributes:
-        name: as in requests.
-        weight: how much it counts beside the others; 0 reads as 1.
+        name: the name in requests.
+        weight: its weight; 0 means 1.
     """
 
     name: str
@@ -47,7 +47,7 @@ DEFAULT_RESOURCES = (ResourceSpec(CPU), ResourceSpec(MEMORY))
 
 
 def may_be_of_devices(resources: Iterable[ResourceSpec]) -> bool:
-    """Return whether a device class may stand for any of some resources."""
+    """Return whether a device class may provide any of some resources."""
     return any(is_dra_extended_resource_name(resource.name) for resource in resources)
 
 
@@ -55,11 +55,11 @@ class Usage(NamedTuple):
     """One resource on all nodes.
 
     Attributes:
-        name: which.
-        weight: how much it counts.
+        name: the resource.
+        weight: its weight.
         allocatable: int64 (n_nodes,), milliCPU, bytes or a count; 0 where a node lacks the resource.
-        allocated: the same, what the pods on the node ask for.
-        requested: the same, the pod to place included.
+        allocated: int64 (n_nodes,), what the pods on the node request.
+        requested: int64 (n_nodes,), `allocated` with the pod to place.
     """
 
     name: str
@@ -80,11 +80,10 @@ def usages(
 
     Args:
         snapshot: the cluster.
-        specs: the resources the profile names.
-        requests: what the pod asks for of each of them.
-        allocated: where to read what cpu and memory the pods on nodes ask for: with or without the least
-            amounts that count for pods which ask for none.
-        devices: counts those that nodes have instead of a resource; None where they do not count.
+        specs: the resources of the profile.
+        requests: the pod's request of each of them.
+        allocated: the arrays of the requests of pods on nodes: with or without the default requests for cpu and memory.
+        devices: counts the devices that nodes have instead of a resource; None to ignore devices.
     """
     found = []
     for spec, request in zip(specs, requests, strict=True):
@@ -100,7 +99,7 @@ def usages(
                 by_devices = (offered == 0) & (totals.capacity > 0)
                 offered = np.where(by_devices, totals.capacity, offered)
                 taken = np.where(by_devices, totals.taken, taken)
-        else:  # an extended resource says nothing about a pod that asks for none
+        else:  # an extended resource does not matter to a pod without a request
             continue
         found.append(Usage(spec.name, spec.weight, offered, taken, taken + request))
     return found
@@ -118,13 +117,13 @@ class NodeUsage(NamedTuple):
 def usages_on(
     node: NodeInfo, specs: Iterable[ResourceSpec], requests: Sequence[int], *, nonzero: bool
 ) -> list[NodeUsage]:
-    """Return what `usages` does of one node, for a pod that asks for nothing that devices stand for.
+    """Return the result of `usages` for one node and a pod without requests for devices.
 
     Args:
-        node: which.
-        specs: the resources the profile names.
-        requests: what the pod asks for of each of them.
-        nonzero: whether pods that ask for no cpu or memory count with the least amounts.
+        node: the node.
+        specs: the resources of the profile.
+        requests: the pod's request of each of them.
+        nonzero: whether pods without a request for cpu or memory count with the default requests.
     """
     offered, taken = node.allocatable, node.requested
     cpu_and_memory = node.nonzero_requested if nonzero else (taken.get(CPU, 0), taken.get(MEMORY, 0))

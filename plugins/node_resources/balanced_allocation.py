@@ -1,4 +1,4 @@
-"""Prefers nodes whose resources the pod would bring into balance, such as cpu and memory used alike.
+"""Prefers nodes whose resources would be used in balanced proportions, such as cpu and memory.
 
 Source:
     kube-scheduler v1.36, plugins/noderesources/balanced_allocation.go.
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 _PRE_SCORE = "PreScoreNodeResourcesBalancedAllocation"
 _HALF = MAX_NODE_SCORE // 2
 _FEW_CHANGES = 32
-"""So many changed nodes are cheaper one by one than all as arrays."""
+"""Up to this number changed nodes are computed one by one, which is then cheaper than arrays."""
 
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
     """Arguments of NodeResourcesBalancedAllocation.
 
     Attributes:
-        resources: which are balanced; cpu and memory if none are named. All weigh 1.
+        resources: the balanced resources; by default cpu and memory. All have weight 1.
 
     Source:
         kube-scheduler v1.36, apis/config/validation/validation_pluginargs.go,
@@ -75,7 +75,7 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
-    """Scores by how much evener a node's resources are used with the pod than without."""
+    """Scores by how much the pod improves the balance of a node's resources."""
 
     name = "NodeResourcesBalancedAllocation"
     api_version = 1
@@ -88,7 +88,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         self._resources = args.resources or DEFAULT_RESOURCES
         self._scores_devices = may_be_of_devices(self._resources)
         if self._scores_devices:
-            self.needs = NEEDS  # type: ignore[misc]  # the contract asks each plugin, not its class
+            self.needs = NEEDS  # type: ignore[misc]  # per instance
         self._known_before: _Before | None = None
 
     def signature(self, pod: PodInfo) -> Hashable | None:
@@ -99,12 +99,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status | None:
         requests = self._requests(pod)
         if not any(requests):
-            return SKIP  # else all pods that ask for nothing would go to one node
+            return SKIP  # otherwise all pods without requests would go to one node
         state.write(_PRE_SCORE, requests)
         return None
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
-        """Return 75 where the balance stays, up to 100 where it improves, down to 50 where it suffers."""
+        """Return 75 if the balance does not change, up to 100 if it improves, down to 50 if it worsens."""
         requests = self._prepared_requests(state, pod)
         if not any(requests):
             return np.zeros(snapshot.n_nodes, dtype=np.int64)
@@ -133,8 +133,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     ) -> Int64s:
         """Return how balanced the nodes are without the pod.
 
-        It is the same for all pods that balance the same resources, so it is kept, and computed again where nodes changed;
-        not so where devices count, which come and go without the nodes.
+        It is the same for all pods with the same balanced resources, so it is cached, and recomputed for changed nodes; not
+        so if devices count, which change independently of the nodes.
         """
         resources = tuple([usage.name for usage in used])
         changes = snapshot.changes if self._devices.behind.keys().isdisjoint(resources) else None
@@ -176,9 +176,9 @@ class _Before:
     """How balanced nodes are without the pod to place.
 
     Attributes:
-        log: of the cluster that it was computed of.
-        seen: how much of the log is accounted for.
-        resources: which are balanced.
+        log: the change log of the cluster.
+        seen: how many changes of the log are included.
+        resources: the balanced resources.
         values: int64 (n_nodes,).
     """
 
@@ -198,20 +198,20 @@ def _without_pod(used: Sequence[NodeUsage]) -> int:
 def _balance(
     amounts: Sequence[Int64s], capacities: Sequence[Int64s], present: Sequence[Bools] | None
 ) -> Int64s:
-    """Return 100 where a node's resources are used in the same proportion, less where not.
+    """Return 100 where a node's resources are used in the same proportion, less elsewhere.
 
     Args:
-        amounts: of each resource, what is in use.
-        capacities: of each resource, what there is; anything but 0 where there is none.
-        present: of each resource, which nodes have it; None if all have all.
+        amounts: for each resource, the used amount.
+        capacities: for each resource, the capacity; anything but 0 where there is none.
+        present: for each resource, which nodes have it; None if all nodes have all.
 
-    The order of the floating point operations is upstream's, so that the last digit is the same.
+    The order of floating point operations is upstream's, so that the last digit is the same.
     """
     fractions = [_fraction(amount, capacity) for amount, capacity in zip(amounts, capacities, strict=True)]
     deviation = _deviation(fractions) if present is None else _deviation_of_present(fractions, present)
     balance = 1.0 - deviation
     balance *= MAX_NODE_SCORE
-    # Negative quantities make numbers that int64 does not hold; the cast gives what Go's gives.
+    # Negative quantities produce numbers outside int64; the cast gives the same as Go's.
     with np.errstate(invalid="ignore"):
         return balance.astype(np.int64)
 
@@ -225,7 +225,7 @@ def _balance_on(amounts: Sequence[tuple[int, int]]) -> int:
     elif count == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2.0)
     else:
-        # One by one: since Python 3.12 sum() makes up for what rounding loses, which Go does not.
+        # One by one: since Python 3.12 sum() compensates for rounding, which Go does not.
         mean = reduce(add, fractions) / count
         squares = [(fraction - mean) * (fraction - mean) for fraction in fractions]
         deviation = math.sqrt(reduce(add, squares) / count)
@@ -234,7 +234,7 @@ def _balance_on(amounts: Sequence[tuple[int, int]]) -> int:
 
 
 def _fraction(amount: Int64s, capacity: Int64s) -> Float64s:
-    """Return how much of it is in use, at most 1."""
+    """Return the used fraction, at most 1."""
     fraction: Float64s = amount / capacity
     if fraction.max(initial=0.0) > 1.0:
         np.minimum(fraction, 1.0, out=fraction)

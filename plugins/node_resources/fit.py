@@ -1,4 +1,4 @@
-"""Refuses nodes without room for what the pod asks for, and scores the others by how full they are.
+"""Rejects nodes without enough free capacity for the pod's requests, and scores the others by utilization.
 
 Source:
     kube-scheduler v1.36, plugins/noderesources/fit.go.
@@ -78,9 +78,9 @@ class NodeResourcesFitArgs(PluginArgs, frozen=True):
     """Arguments of NodeResourcesFit.
 
     Attributes:
-        ignored_resources: extended resources that Filter does not look at.
-        ignored_resource_groups: the same for all resources of a domain, as in `example.com`.
-        scoring_strategy: how Score ranks.
+        ignored_resources: extended resources that Filter ignores.
+        ignored_resource_groups: domains whose resources Filter ignores, as in `example.com`.
+        scoring_strategy: how Score ranks nodes.
 
     Source:
         kube-scheduler v1.36, apis/config/validation/validation_pluginargs.go, ValidateNodeResourcesFitArgs.
@@ -102,7 +102,7 @@ class NodeResourcesFitArgs(PluginArgs, frozen=True):
 
 
 class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin):
-    """Compares what a pod asks for with what nodes have left."""
+    """Compares a pod's requests with the free capacity of nodes."""
 
     name = "NodeResourcesFit"
     api_version = 1
@@ -114,7 +114,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
         self._devices = ClassTotals(Devices.of(objects), turn_limit)
         self._scores_devices = may_be_of_devices(strategy.resources)
         if self._scores_devices:
-            self.needs = NEEDS  # type: ignore[misc]  # the contract asks each plugin, not its class
+            self.needs = NEEDS  # type: ignore[misc]  # per instance
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources = strategy.resources
@@ -129,7 +129,9 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
     def signature(self, pod: PodInfo) -> Hashable | None:
         backed = self._devices.wanted_by(pod)
         if backed and self._scores_devices:
-            return None  # a device may be used on many nodes, and be taken on all of them at once
+            return (
+                None  # a device may be available on many nodes, and become allocated on all of them at once
+            )
         return tuple(pod.resources.requests.items()), self._score_requests(pod), backed
 
     def events(self) -> Sequence[EventWithHint]:
@@ -167,7 +169,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
     def _after_device_class_event(
         self, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]
     ) -> QueueingHint:
-        """Wake a pod that asks for the resource which the device class now stands for."""
+        """Requeue a pod that requests the resource that the device class now provides."""
         name = (new.get("spec") or {}).get("extendedResourceName")
         names = {name} if name is not None else set()
         if old is None:
@@ -196,7 +198,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
             reasons.append(TOO_MANY_PODS)
             lacking.append(full)
         lacks_everywhere = False
-        hopeless: Bools | None = None  # preemption frees at most what the node has in all
+        hopeless: Bools | None = None  # preemption frees at most the node's whole capacity
         offered, overdrawn, behind = snapshot.resources, snapshot.overdrawn, self._devices.behind
         for resource, amount in wanted:
             if resource not in offered and resource not in overdrawn:
@@ -208,7 +210,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
             allocatable = snapshot.allocatable[resource]
             short = amount > allocatable - snapshot.requested[resource]
             if resource in behind:
-                short &= allocatable > 0  # elsewhere it is for DynamicResources to say
+                short &= allocatable > 0  # elsewhere DynamicResources decides
             if short.any():
                 reasons.append(_INSUFFICIENT + resource)
                 lacking.append(short)
@@ -263,7 +265,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
     def score_placement(
         self, group: PodGroup, placement: Placement, assigned: Sequence[PodInfo], snapshot: Snapshot
     ) -> int:
-        """Prefer the placement that is fuller then, whatever nodes are ranked by; devices do not count, as upstream.
+        """Prefer the placement with the higher utilization, whatever the strategy for nodes; devices are ignored, as upstream.
 
         Source:
             kube-scheduler v1.36, plugins/noderesources/resource_allocation.go, scorePlacement.
@@ -302,12 +304,12 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
 
 
 def _outcomes(reasons: tuple[str, ...], lacking: Sequence[Bools | None], hopeless: Bools) -> Outcomes:
-    """Name each node's reasons, in order, with the gravest of their codes.
+    """Return each node's reasons, in order, with the most severe of their codes.
 
     Args:
-        reasons: why nodes are refused.
+        reasons: why nodes are rejected.
         lacking: for each reason where it holds, bool (n_nodes,); None is everywhere.
-        hopeless: bool (n_nodes,).
+        hopeless: bool (n_nodes,), where preemption cannot help.
     """
     differing = [short for short in lacking if short is not None]
     if len(reasons) == len(differing) <= _FEW_REASONS:
@@ -315,7 +317,7 @@ def _outcomes(reasons: tuple[str, ...], lacking: Sequence[Bools | None], hopeles
         for bit, short in enumerate(differing):
             index += short.astype(np.uint16) << bit
         return Outcomes(index, _all_combinations(reasons))
-    # Of very many reasons, only the combinations that occur.
+    # With very many reasons, build only the combinations that occur.
     kinds, places = np.unique(np.stack([hopeless, *differing]), axis=1, return_inverse=True)
     outcomes = []
     for is_hopeless, *lacks in kinds.T.tolist():
@@ -332,13 +334,13 @@ _FEW_REASONS = 4
 
 
 def _hopeless_from(n_reasons: int) -> np.uint16:
-    """What is added to the number of a combination when it is hopeless; there is no hopeless pass."""
+    """Return the offset of the index of an unresolvable combination; a pass is never unresolvable."""
     return np.uint16((1 << n_reasons) - 1)
 
 
 @lru_cache(maxsize=256)
 def _all_combinations(reasons: tuple[str, ...]) -> tuple[Outcome, ...]:
-    """Return every outcome there can be: bit i of a number is reason i, hopeless ones come after the others."""
+    """Return all possible outcomes: bit i of the index is reason i; unresolvable outcomes follow the others."""
     combinations = [
         [bool(number >> bit & 1) for bit in range(len(reasons))] for number in range(1 << len(reasons))
     ]
@@ -356,7 +358,7 @@ def _outcome(reasons: Sequence[str], lacking: Sequence[bool], hopeless: bool) ->
 
 
 def _shortage(resource: str, asked: int, node: NodeInfo) -> str:
-    """Say how much of a resource is asked for, and how much a node has."""
+    """Return the message with the requested amount of a resource and what a node has."""
     there = node.allocatable.get(resource, 0)
     if not there:
         return f"needs {readable_amounts(resource, asked)[0]} {resource}, of which this node has none"
@@ -366,14 +368,14 @@ def _shortage(resource: str, asked: int, node: NodeInfo) -> str:
 
 
 def _amounts(pod: PodInfo) -> Hashable:
-    """Return all that is read of a pod that waits for room."""
+    """Return all fields of a waiting pod that the hints read."""
     return tuple(pod.resources.requests.items()), tuple(pod.resources.taken.items())
 
 
 def _fits_empty(
     requests: Mapping[str, int], allocatable: Mapping[str, int], backed: AbstractSet[str]
 ) -> bool:
-    """Whether the pod would fit if it were alone; ignored resources count here, as upstream."""
+    """Return whether the pod would fit on the empty node; ignored resources count here, as upstream."""
     return allocatable.get(PODS, 0) >= 1 and all(
         amount <= allocatable.get(name, 0) or _is_left_to_devices(name, allocatable, backed)
         for name, amount in requests.items()
@@ -392,5 +394,5 @@ def _more_is_offered(
 
 
 def _is_left_to_devices(name: str, allocatable: Mapping[str, int], backed: AbstractSet[str]) -> bool:
-    """Whether a device class stands for a resource and the node has none itself: DynamicResources judges it."""
+    """Return whether only a device class provides a resource on a node, so that DynamicResources decides."""
     return allocatable.get(name, 0) <= 0 and name in backed

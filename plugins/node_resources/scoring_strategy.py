@@ -1,4 +1,4 @@
-"""The ways NodeResourcesFit ranks nodes by how full they are, and how a profile chooses among them.
+"""The scoring strategies of NodeResourcesFit, and their configuration.
 
 Source:
     kube-scheduler v1.36, plugins/noderesources: least_allocated.go, most_allocated.go,
@@ -38,7 +38,7 @@ MAX_SHAPE_SCORE = 10
 """The best score in the shape of RequestedToCapacityRatio."""
 
 _LARGE = 2**53 // MAX_NODE_SCORE
-"""Of smaller capacities, the multiple by a score can be divided the fast way: that is 81 TiB."""
+"""Below this capacity a division by a faster method is exact: 81 TiB."""
 
 
 class UtilizationShapePoint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -67,7 +67,7 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 
 
 def strategy_faults(strategy: ScoringStrategy) -> Iterator[FieldError]:
-    """Yield what is wrong with a strategy; paths are relative to the arguments of NodeResourcesFit."""
+    """Yield the errors of a strategy; paths are relative to the arguments of NodeResourcesFit."""
     path = "scoringStrategy"
     if strategy.type not in _STRATEGIES:
         yield FieldError(f"{path}.type", f"must be one of {', '.join(_STRATEGIES)}, was {strategy.type!r}")
@@ -101,7 +101,7 @@ def _shape_faults(shape: Sequence[UtilizationShapePoint], path: str) -> Iterator
 
 
 def least_allocated(requested: Int64s, capacity: Int64s) -> Int64s:
-    """Score each node by the share of one resource it would keep free: 100 is empty, 0 is full.
+    """Score each node by the fraction of one resource that would stay free: 100 is empty, 0 is full.
 
     Args:
         requested: int64 (n_nodes,), the pod to place included.
@@ -113,7 +113,7 @@ def least_allocated(requested: Int64s, capacity: Int64s) -> Int64s:
 
 
 def most_allocated(requested: Int64s, capacity: Int64s) -> Int64s:
-    """Score each node by the share of one resource in use: 100 is full, 0 is empty; as `least_allocated`."""
+    """Score each node by the used fraction of one resource: 100 is full, 0 is empty; as `least_allocated`."""
     used = np.minimum(requested, capacity)
     if _is_plain(requested, capacity):
         return divide_small(used * MAX_NODE_SCORE, capacity)
@@ -152,7 +152,7 @@ class RequestedToCapacityRatio:
     """Scores by a line through given points of utilization; resources that score 0 do not count."""
 
     def __init__(self, shape: Sequence[tuple[int, int]]) -> None:
-        """Take (utilization in percent, score of 0 to 10) points by rising utilization."""
+        """Use (utilization in percent, score of 0 to 10) points by rising utilization."""
         points = [(utilization, score * (MAX_NODE_SCORE // MAX_SHAPE_SCORE)) for utilization, score in shape]
         self._score_at = np.array([_on_line(points, percent) for percent in range(101)], dtype=np.int64)
 
@@ -164,7 +164,7 @@ class RequestedToCapacityRatio:
         return (whole + (mean - whole >= 0.5)).astype(np.int64)
 
     def mean_score_on(self, usages: Iterable[NodeUsage]) -> int:
-        """Return the same of one node."""
+        """Return the same for one node."""
         total = weights = 0
         for usage in usages:
             if not usage.allocatable:
@@ -180,7 +180,7 @@ class RequestedToCapacityRatio:
         return whole + (mean - whole >= 0.5)
 
     def _score(self, requested: Int64s, capacity: Int64s) -> Int64s:
-        # The line is level outside 0 to 100.
+        # The line is constant outside 0 to 100.
         percent = divide(requested * 100, capacity).clip(0, 100)
         return self._score_at[np.where(requested > capacity, 100, percent)]
 
@@ -188,7 +188,7 @@ class RequestedToCapacityRatio:
 def _weighted_sum(
     n_nodes: int, usages: Iterable[Usage], score: ResourceScore, counts: Callable[[Int64s], Bools | bool]
 ) -> tuple[Int64s, Int64s | int]:
-    """Return the sum of weighted scores, and the weights that counted, at least 1."""
+    """Return the sum of weighted scores, and the sum of the weights that counted, at least 1."""
     total = np.zeros(n_nodes, dtype=np.int64)
     weights: Int64s | int = 0
     for usage in usages:
@@ -211,14 +211,14 @@ def _weighted_sum(
 
 
 def _is_plain(requested: Int64s, capacity: Int64s) -> bool:
-    """Whether nothing is negative or very large."""
+    """Return whether no value is negative or very large."""
     return bool(
         requested.min(initial=0) >= 0 and capacity.min(initial=1) > 0 and capacity.max(initial=1) < _LARGE
     )
 
 
 def _on_line(points: Sequence[tuple[int, int]], at: int) -> int:
-    """Return the height at a place; level before the first point and after the last.
+    """Return the value at a position; constant before the first point and after the last.
 
     Source:
         kube-scheduler v1.36, plugins/helper/shape_score.go, BuildBrokenLinearFunction.

@@ -1,1 +1,1 @@
-"""PodTopologySpread: `plugin` is the plugin; constraints, counting and ranking are beside it."""
+"""PodTopologySpread: `plugin` is the plugin; the other modules read constraints, count pods and score nodes."""

@@ -28,15 +28,15 @@ SYSTEM_CONSTRAINTS: Final = (
         topology_key="topology.kubernetes.io/zone", when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=5
     ),
 )
-"""What holds for pods without constraints of their own, unless the configuration says otherwise."""
+"""The default constraints of pods without constraints of their own, unless configured otherwise."""
 
 
 class PodTopologySpreadArgs(PluginArgs, frozen=True):
     """Arguments of PodTopologySpread.
 
     Attributes:
-        default_constraints: hold for pods that have none of their own; which pods are spread is found out for each,
-            so they have no selectors.
+        default_constraints: the constraints of pods without their own; they have no selectors, because these are deduced
+          for each pod.
         defaulting_type: "System" for SYSTEM_CONSTRAINTS, "List" for `default_constraints`; "" is "System".
     """
 
@@ -49,7 +49,7 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
 
     @property
     def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
-        """What holds for pods without constraints of their own."""
+        """The constraints of pods without constraints of their own."""
         return SYSTEM_CONSTRAINTS if self.is_system_defaulting else self.default_constraints
 
     def faults(self) -> Iterator[FieldError]:

@@ -1,4 +1,4 @@
-"""Topology spread constraints as rules: what a pod, or the configuration for all pods, wants to be spread over what.
+"""Parsed topology spread constraints, of pods or from the configuration.
 
 Source:
     kube-scheduler v1.36, plugins/podtopologyspread/common.go.
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Bools, Int64s, Interned, Rows, Snapshot, Tally
 
 _MOST_WORDS: Final = 256
-"""Constraints with more requirements, values and label keys together are read in steps."""
+"""Constraints whose requirements, values and label keys exceed this number are read in steps."""
 _WORDS_A_STEP: Final = 256
-"""So many are read in one step; it takes about a millisecond."""
+"""The number that is read in one step; it takes about a millisecond."""
 _MOST_READINGS: Final = 8
-"""How many long lists of constraints are kept; the one not asked for the longest goes first."""
+"""The number of cached long lists of constraints; the least recently used one is removed first."""
 _ENCODER = msgspec.msgpack.Encoder()
 MOST_REQUIREMENTS: Final = 128
-"""The pods of constraints that have more together are counted for all of them at once."""
+"""Above this cost the pods of all constraints are counted together."""
 _REQUIREMENTS_A_CONSTRAINT: Final = 4
-"""What a constraint costs beside its requirements, in those."""
+"""The cost of a constraint besides its requirements, in requirements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class SpreadConstraint:
     """A constraint with its selector parsed.
 
     Attributes:
-        max_skew: how many more pods a domain may have than the one with the fewest.
-        topology_key: nodes with the same value of this label are one domain.
-        rule: which pods are spread, by their labels.
-        query: the same pods, as they are counted on nodes: of the pod's namespace, and not being deleted.
-            A selector without requirements counts none, though it matches every pod that comes or goes.
-        min_domains: with fewer domains than these the fewest pods of a domain are taken to be 0.
-        honors_affinity: nodes that the pod's node selector and affinity leave out do not count.
-        honors_taints: nodes with taints that the pod does not tolerate do not count.
+        max_skew: the maximum difference between the pods of a domain and those of the domain with the fewest.
+        topology_key: nodes with the same value of this label form a domain.
+        rule: selects the pods by their labels.
+        query: the same pods, as counted on nodes: of the pod's namespace, and not being deleted. A selector without
+          requirements counts none, though it matches every added or removed pod.
+        min_domains: with fewer domains than this the minimum number of pods is taken to be 0.
+        honors_affinity: whether nodes outside the pod's node selector and affinity are ignored.
+        honors_taints: whether nodes with taints that the pod does not tolerate are ignored.
     """
 
     max_skew: int
@@ -74,12 +74,12 @@ class SpreadConstraint:
     honors_taints: bool
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a pod with these labels is spread, in whatever namespace it is."""
+        """Return whether the constraint matches a pod with these labels, in any namespace."""
         return all(matches(labels) for _, matches in self.query.matchers)
 
 
 class ConstraintReader:
-    """Reads the constraints of pods; pods that write the same share one result."""
+    """Reads the constraints of pods; pods with equal constraints share one result."""
 
     def __init__(self) -> None:
         self._read: Remembered[tuple[object, ...], tuple[SpreadConstraint, ...]] = Remembered()
@@ -89,8 +89,8 @@ class ConstraintReader:
         """Return the pod's own constraints with an action, DO_NOT_SCHEDULE or SCHEDULE_ANYWAY.
 
         Raises:
-            NeedsTime: they are so long that reading them takes longer than one call may.
-            SelectorError: a selector of theirs is no rule.
+            NeedsTime: reading them takes longer than one time slice.
+            SelectorError: a selector is invalid.
         """
         written, labels = pod.pod.spec.topology_spread_constraints, pod.labels
         named = tuple((key, labels.get(key)) for each in written for key in each.match_label_keys)
@@ -133,10 +133,10 @@ class _Reading:
         self._reading: Generator[None, None, tuple[SpreadConstraint, ...]] | None = None
 
     def steps(self) -> Generator[None, None, None]:
-        """Go on reading."""
+        """Continue reading."""
         while self._found is None:
             reading = self._reading or _in_steps(self._pod, self._action)
-            self._reading = None  # an error breaks it off
+            self._reading = None  # an error ends it
             try:
                 next(reading)
             except StopIteration as end:
@@ -151,7 +151,7 @@ class _Reading:
         """Return the constraints; only after all steps.
 
         Raises:
-            SelectorError: a selector of theirs is no rule.
+            SelectorError: a selector is invalid.
         """
         assert self._found is not None, "asked before all steps"
         if isinstance(self._found, SelectorError):
@@ -160,7 +160,7 @@ class _Reading:
 
 
 def are_long(pod: PodInfo) -> bool:
-    """Return whether reading the constraints of a pod may take longer than one call may."""
+    """Return whether reading the constraints of a pod may take longer than one time slice."""
     words = 0
     for each in pod.pod.spec.topology_spread_constraints:
         words += 1 + len(each.match_label_keys)
@@ -215,7 +215,7 @@ def _read(written: TopologySpreadConstraint, rule: LabelRule, pod: PodInfo) -> S
 
 
 def _merged(keys: Iterable[str], labels: Mapping[str, str], rule: LabelRule) -> LabelRule:
-    """Return a rule that also demands the pod's own values of some labels; a rule for nothing stays one."""
+    """Return a rule that also requires the pod's own values of some labels; a rule that matches nothing stays so."""
     if rule.requirements is None:
         return rule
     own = rule_of_labels({key: labels[key] for key in keys if key in labels})
@@ -223,7 +223,7 @@ def _merged(keys: Iterable[str], labels: Mapping[str, str], rule: LabelRule) -> 
 
 
 def rule_of_labels(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
-    """Return requirements for exactly these labels, in one order whatever theirs is."""
+    """Return requirements for exactly these labels, in a fixed order."""
     return tuple(Requirement(key, Operator.IN, frozenset({labels[key]})) for key in sorted(labels))
 
 
@@ -239,13 +239,13 @@ def lacking(label: Interned[str | None]) -> Bools:
 
 
 class CountedNodes:
-    """Which nodes each constraint of a pod looks at.
+    """Which nodes each constraint of a pod counts.
 
     Args:
         snapshot: the cluster.
-        pod: whose node affinity and tolerations hold.
-        within: bool (n_nodes,), the nodes that no constraint looks beyond; None is all.
-        work: does what may take long; so everything may raise NeedsTime.
+        pod: the pod whose node affinity and tolerations apply.
+        within: bool (n_nodes,), the nodes to which all constraints are limited; None is all.
+        work: runs slow steps; so every method may raise NeedsTime.
     """
 
     def __init__(self, snapshot: Snapshot, pod: PodInfo, within: Bools | None, work: Work) -> None:
@@ -277,7 +277,7 @@ class CountedNodes:
 
     @cached_property
     def _open(self) -> Bools:
-        """Where the pod tolerates all taints that keep pods away."""
+        """Return where the pod tolerates all NoSchedule and NoExecute taints."""
         tolerated = self._pod.tolerated
 
         def is_open(taints: tuple[Taint, ...]) -> bool:
@@ -293,11 +293,11 @@ class CountedPods:
 
     Args:
         snapshot: the cluster.
-        constraints: all that are asked about.
-        work: does what may take long.
+        constraints: all constraints that are counted.
+        work: runs slow steps.
 
     Raises:
-        NeedsTime: the constraints have so many requirements that it takes longer than one call may.
+            NeedsTime: counting the constraints takes longer than one time slice.
     """
 
     def __init__(self, snapshot: Snapshot, constraints: Sequence[SpreadConstraint], work: Work) -> None:
@@ -323,7 +323,7 @@ class CountedPods:
     def matching(
         self, constraints: Sequence[SpreadConstraint], pods: Sequence[PodInfo]
     ) -> list[Sequence[int]]:
-        """Return for each constraint which pods of the same namespace match, terminating or not, by their places."""
+        """Return for each constraint the indexes of matching pods of the same namespace, terminating or not."""
         if self._tally is not None:
             found = {query: places for query, places, _ in self._tally.worth_of(pods, _NO_NAMESPACES)}
             everybody, nobody = range(len(pods)), np.zeros(0, dtype=np.intp)
@@ -331,7 +331,7 @@ class CountedPods:
                 everybody if each.rule.requirements == () else found.get(each.query, nobody).tolist()
                 for each in constraints
             ]
-        by_rule: dict[LabelRule, list[int]] = {}  # the constraints of a pod mostly share one rule
+        by_rule: dict[LabelRule, list[int]] = {}  # the constraints of a pod usually share one rule
         for each in constraints:
             if each.rule not in by_rule:
                 by_rule[each.rule] = [place for place, pod in enumerate(pods) if each.matches(pod.labels)]
@@ -339,7 +339,7 @@ class CountedPods:
 
 
 class _NoNamespaces:
-    """Fulfils `NamespaceLabels` where no namespace is chosen by its labels."""
+    """Implements `NamespaceLabels` without namespace selectors."""
 
     def of(self, namespace: str) -> Mapping[str, str]:
         return _NO_LABELS
@@ -351,7 +351,7 @@ _NO_NAMESPACES: Final = _NoNamespaces()
 
 @dataclass(frozen=True, slots=True)
 class _Queries:
-    """Fulfils `TallyTerms` with what constraints count, each by itself."""
+    """Implements `TallyTerms` with the queries of constraints, one by one."""
 
     queries: tuple[PodQuery, ...]
     needs_all: bool = False
@@ -372,7 +372,7 @@ class _Queries:
 
 
 def _weight(constraints: Iterable[SpreadConstraint]) -> int:
-    """Return how long it takes to ask whether one pod counts, in requirements."""
+    """Return the cost to match one pod, in requirements."""
     return sum([_REQUIREMENTS_A_CONSTRAINT + len(each.rule.requirements or ()) for each in constraints])
 
 
@@ -398,7 +398,7 @@ def pods_by_domain(label: Interned[str | None], pods: Int64s, counted: Bools | N
         counted: bool (n_nodes,), the nodes whose pods are added; None is all.
 
     Returns:
-        By the label's code; 0 of a value that no counted node has.
+        By the label's code; 0 for a value that no counted node has.
     """
     weights = pods if counted is None else pods * counted
     return np.bincount(label.codes, weights=weights, minlength=len(label.values)).astype(np.int64)

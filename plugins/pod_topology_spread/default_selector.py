@@ -1,4 +1,4 @@
-"""Which pods belong together with a pod, by the Services that select it and the controller that owns it.
+"""Selects the pods that belong together with a pod, by its Services and its controller.
 
 Source:
     kube-scheduler v1.36, plugins/helper/spread.go, DefaultSelector.
@@ -47,7 +47,7 @@ class _LabelsSpec(ApiStruct, frozen=True):
 
 
 class _SelectsByLabels(ApiStruct, frozen=True):
-    """A Service or ReplicationController, as far as it is read."""
+    """The fields of a Service or ReplicationController that are read."""
 
     spec: _LabelsSpec | None = None
 
@@ -57,7 +57,7 @@ class _SelectorSpec(ApiStruct, frozen=True):
 
 
 class _SelectsBySelector(ApiStruct, frozen=True):
-    """A ReplicaSet or StatefulSet, as far as it is read."""
+    """The fields of a ReplicaSet or StatefulSet that are read."""
 
     spec: _SelectorSpec | None = None
 
@@ -72,7 +72,7 @@ class _Services:
         self._index: RuleIndex[tuple[str, _Labels]] = RuleIndex()
 
     def follow(self, services: Objects) -> None:
-        """Take in what changed since the last time."""
+        """Read the changes since the last call."""
         version = services.version(self._namespace)
         if version == self._version:
             return
@@ -88,7 +88,7 @@ class _Services:
                 self._forget(key)
             selector = tuple(sorted(_selected_labels(service).items()))
             self._known[key] = service, selector
-            if selector:  # one without labels adds nothing, whomever it selects
+            if selector:  # an empty selector adds nothing
                 self._index.add(_rule(selector), (key, selector))
 
     def _forget(self, key: str) -> None:
@@ -111,7 +111,7 @@ def _rule(selector: _Labels) -> LabelRule:
 
 
 class DefaultSelectors:
-    """Finds the pods that a pod is spread with where it does not say so itself."""
+    """Finds the pods with which a pod without constraints of its own is spread."""
 
     def __init__(self) -> None:
         self._objects: dict[str, Objects] = {}  # by kind; they follow the cluster
@@ -120,7 +120,7 @@ class DefaultSelectors:
         self._controllers: Remembered[str, tuple[Mapping[str, Any], tuple[Requirement, ...]]] = Remembered()
 
     def look_at(self, snapshot: Snapshot) -> None:
-        """Note where the objects are; kinds that are not watched have none."""
+        """Set the stores of the objects; unwatched kinds have none."""
         for kind in KINDS:
             found = _objects(snapshot, kind)
             if kind == SERVICES and found is not self._objects.get(kind):
@@ -128,9 +128,9 @@ class DefaultSelectors:
             self._objects[kind] = found
 
     def of(self, pod: PodInfo) -> LabelRule:
-        """Return the rule of all that select the pod together; one without requirements if nothing does.
+        """Return the combined rule of all selectors of the pod; without requirements if there are none.
 
-        Objects that cannot be understood select nothing.
+        Invalid objects select nothing.
         """
         labels = self._services_in(pod.namespace).labels_for(pod)
         owner = next((owner for owner in pod.pod.metadata.owner_references if owner.controller), None)
@@ -146,7 +146,7 @@ class DefaultSelectors:
         return self._rule(labels, more)
 
     def _services_in(self, namespace: str) -> _Services:
-        """Return the Services of a namespace, as they are now."""
+        """Return the current Services of a namespace."""
         found = self._services.get(namespace)
         if found is None:
             if len(self._services) >= _CACHE_SIZE:
@@ -156,7 +156,7 @@ class DefaultSelectors:
         return found
 
     def _requirements(self, place: str, controller: Mapping[str, Any]) -> tuple[Requirement, ...]:
-        """Return what a controller's selector demands, read once for each version of the controller."""
+        """Return the requirements of a controller's selector, read once for each version of the controller."""
         known, requirements = self._controllers.get(place, (None, ()))
         if known is not controller:
             requirements = _demanded(controller)
@@ -181,7 +181,7 @@ def _objects(snapshot: Snapshot, kind: str) -> Objects:
     try:
         return snapshot.objects(kind)
     except LookupError:
-        return _NOTHING  # a kind that is not watched must not keep pods from being placed
+        return _NOTHING  # an unwatched kind must not prevent the placement of pods
 
 
 def _selected_labels(found: Mapping[str, Any]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""How far each node's domains are from the emptiest, for the constraints that must hold.
+"""The skew of each node's domains, for the constraints with DoNotSchedule.
 
 Source:
     kube-scheduler v1.36, plugins/podtopologyspread/filtering.go.
@@ -42,18 +42,18 @@ _SKEWED: Final = 1
 _UNLABELLED: Final = 2
 
 _NO_DOMAIN: Final = (1 << 31) - 1
-"""The fewest pods of a domain where there is none, as upstream has it."""
+"""The minimum number of pods without any domain, as upstream."""
 
 
 class DomainCounts:
-    """What one constraint counts, when nothing has changed yet.
+    """The counts of one constraint, before any change.
 
     Args:
         constraint: the constraint.
         snapshot: the cluster.
-        pods: (n_nodes,), those that it counts.
-        counted: bool (n_nodes,), the nodes that it looks at; None is all.
-        itself: whether the pod that is to be placed counts too.
+        pods: (n_nodes,), the counted pods.
+        counted: bool (n_nodes,), the counted nodes; None is all.
+        itself: whether the pod to place counts too.
 
     Attributes:
         constraint: the constraint.
@@ -81,16 +81,16 @@ class DomainCounts:
         return self._counted is None or bool(self._counted[row])
 
     def verdicts(self, changes: Counter[int]) -> UInt16s:
-        """Return uint16 (n_nodes,), places in the table of outcomes.
+        """Return uint16 (n_nodes,), indexes in the table of outcomes.
 
-        `changes` is row -> how many more pods there are, if only there.
+        `changes` is row -> the difference of the number of pods, visible from that row only.
         """
         of_domain = self._too_many(self._pods, self._fewest(self._smallest[0])).astype(np.uint16)
         of_domain[self._lacking] = _UNLABELLED
         verdicts: UInt16s = of_domain[self._label.codes]
         if changes:
             rows = np.fromiter(changes, dtype=np.intp, count=len(changes))
-            # Only the row's own domain changes, so of all others the smallest is one of the two smallest of all.
+            # Only the row's own domain changes, so the minimum of the others is one of the two smallest of all.
             domains = self._label.codes[rows]
             lowest, second, where = self._smallest
             others = np.where(domains == where, second, lowest)
@@ -107,7 +107,7 @@ class DomainCounts:
 
     @cached_property
     def _smallest(self) -> tuple[int, int, int]:
-        """The fewest pods of a domain, the fewest of the other domains, and the code of the first."""
+        """The minimum number of pods of a domain, the minimum of the other domains, and the code of the first."""
         pods = self._pods[self._domains]
         if not pods.size:
             return _NO_DOMAIN, _NO_DOMAIN, -1
@@ -117,7 +117,7 @@ class DomainCounts:
 
 
 class SpreadState:
-    """All constraints of a pod, and the pods that came and went since they were counted."""
+    """All constraints of a pod, with the pods added and removed since they were counted."""
 
     def __init__(
         self, pods: CountedPods, counts: Sequence[DomainCounts], changes: Iterable[Counter[int]]
@@ -125,7 +125,7 @@ class SpreadState:
         self._pods = pods
         self._counts = counts
         self._constraints = [each.constraint for each in counts]
-        self._changes = tuple(changes)  # by constraint: row -> how many more pods it has
+        self._changes = tuple(changes)  # by constraint: row -> difference of the number of pods
 
     @classmethod
     def of(
@@ -134,11 +134,13 @@ class SpreadState:
         """Count the pods of every constraint, of nodes that have all the topology keys.
 
         Raises:
-            NeedsTime: the constraints or the pod's node affinity are so long that it takes longer than one call may.
+            NeedsTime: the constraints or the pod's node affinity take longer than one time slice.
         """
         missing = [n for n, each in enumerate(constraints, 1) if not snapshot.has_label(each.topology_key)]
         if missing:
-            constraints = constraints[: missing[0]]  # no node is left for the others to refuse
+            constraints = constraints[
+                : missing[0]
+            ]  # no node passes the missing one, so later ones do not matter
         nodes = CountedNodes(snapshot, pod, nodes_with_keys(snapshot, constraints), work)
         pods = CountedPods(snapshot, constraints, work)
         counts = [
@@ -151,7 +153,7 @@ class SpreadState:
         return type(self)(self._pods, self._counts, (changes.copy() for changes in self._changes))
 
     def change(self, namespace: str, pods: Iterable[tuple[int, PodInfo]], sign: int) -> None:
-        """Note pods that came to rows or left them, terminating or not; those of other namespaces do not count."""
+        """Record added or removed pods by row, terminating or not; pods of other namespaces do not count."""
         ours = [(row, pod) for row, pod in pods if pod.namespace == namespace]
         found = self._pods.matching(self._constraints, [pod for _, pod in ours])
         for counts, changes, places in zip(self._counts, self._changes, found, strict=True):
@@ -161,7 +163,7 @@ class SpreadState:
                     changes[row] += sign
 
     def outcomes(self) -> Outcomes:
-        """Return what the first constraint says that does not hold on a node."""
+        """Return the reason of the first constraint that a node violates."""
         index: UInt16s | None = None
         for counts, changes in zip(self._counts, self._changes, strict=True):
             verdicts = counts.verdicts(changes)

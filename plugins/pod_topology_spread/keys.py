@@ -1,4 +1,4 @@
-"""What pods and nodes bring that come, go or change, to pods that wait to be spread; see `EventWithHint`."""
+"""The keys of pod and node events for pods with spread constraints; see `EventWithHint`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 ANYBODY: Final = ""
-"""What every pod brings to its namespace, whatever its labels are."""
+"""A key of every pod event in a namespace, whatever the pod's labels are."""
 
 
 def brought_by_pod(old: PodInfo | None, new: PodInfo | None) -> set[Hashable]:
-    """Return what a pod brings to those of its namespace: its labels; nothing if it is on no node."""
+    """Return the keys of a pod event for its namespace: the pod's labels; none if it has no node."""
     keys: set[Hashable] = set()
     for each in (old, new):
         if each is not None:
@@ -30,7 +30,7 @@ def brought_by_pod(old: PodInfo | None, new: PodInfo | None) -> set[Hashable]:
 
 
 def brought_by_node(old: NodeObject | None, new: NodeObject | None) -> set[LabelKey] | None:
-    """Return the labels of a node that changed; one that came, went, or has other taints may help everybody."""
+    """Return the changed labels of a node; an added, deleted or retainted node may help every pod."""
     if old is None or new is None or old.taints != new.taints:
         return None
     return set(keys_of_changes(old.labels, new.labels))

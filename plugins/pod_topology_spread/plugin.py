@@ -1,4 +1,4 @@
-"""Spreads pods over zones, nodes and other domains, as their topology spread constraints have it.
+"""Spreads pods over zones, nodes and other domains, by their topology spread constraints.
 
 Source:
     kube-scheduler v1.36, plugins/podtopologyspread: plugin.go, filtering.go, scoring.go.
@@ -57,7 +57,7 @@ _NODE_EVENT = ClusterEvent(
 
 
 class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Keeps the numbers of a pod's like even among domains of nodes."""
+    """Keeps the numbers of matching pods balanced among domains of nodes."""
 
     name = "PodTopologySpread"
     api_version = 1
@@ -88,7 +88,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         if not all(_is_involved(each, pod) for each in (old, new) if each is not None):
             return QueueingHint.SKIP
         if are_long(pod):
-            return QueueingHint.QUEUE  # asked for each event, so trying the pod again costs less
+            return QueueingHint.QUEUE  # the hint is called for each event, so trying the pod again costs less
         try:
             constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         except SelectorError:
@@ -134,7 +134,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def _alike(self, pod: PodInfo) -> Hashable:
-        """Return all that the hints read of a waiting pod."""
+        """Return all fields of a waiting pod that the hints read."""
         if self._may_change(pod):
             return pod.namespace, frozenset(pod.labels.items())
         if are_long(pod):
@@ -145,7 +145,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return pod.namespace, None
 
     def _awaited_of_pods(self, pod: PodInfo) -> set[Hashable]:
-        """Return the labels of which others in the namespace must have one to be counted, or that they be there."""
+        """Return the labels one of which another pod of the namespace must have to be counted, or to be absent."""
         anybody: set[Hashable] = {(pod.namespace, ANYBODY)}
         if self._may_change(pod) or are_long(pod):
             return anybody
@@ -168,7 +168,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         return None if self._may_change(pod) else {each.topology_key for each in constraints}
 
     def _may_change(self, pod: PodInfo) -> bool:
-        """Whether a pod's constraints are deduced from objects that come and go."""
+        """Return whether a pod's constraints are deduced from objects, which may change."""
         return not pod.pod.spec.topology_spread_constraints and any(
             each.when_unsatisfiable == DO_NOT_SCHEDULE for each in self._defaults
         )
@@ -216,7 +216,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         return None
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Int64s:
-        """Return how crowded each node's domains are; `normalize` turns it round."""
+        """Return the weighted number of pods in each node's domains; `normalize` inverts it."""
         return state.read(_PRE_SCORE, ScoreState).raw()
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Int64s, feasible: Rows) -> Int64s:
@@ -226,8 +226,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         """Return the constraints of a pod with an action: its own, or else the configuration's.
 
         Raises:
-            NeedsTime: they are so long that reading them takes longer than one call may.
-            SelectorError: a selector of the pod's is no rule.
+            NeedsTime: reading them takes longer than one time slice.
+            SelectorError: a selector of the pod is invalid.
 
         Source:
             kube-scheduler v1.36, plugins/podtopologyspread/common.go, buildDefaultConstraints.
@@ -238,12 +238,12 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
             return ()
         rule = self._selectors.of(pod)
         if not rule.requirements:
-            return ()  # nothing selects the pod, so there is nothing to spread it among
+            return ()  # no selector selects the pod, so there are no pods to spread it among
         return self._reader.defaults(self._defaults, rule, pod, action)
 
 
 def _is_involved(changed: PodInfo, pod: PodInfo) -> bool:
-    """Return whether a change of one pod can matter to the other: it counts, or will, in the same namespace."""
+    """Return whether a change of one pod can matter to the other: it is counted, or will be, in the same namespace."""
     if changed.uid == pod.uid:
         return True
     if not (changed.node_name or changed.pod.status.nominated_node_name):

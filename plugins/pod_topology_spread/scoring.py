@@ -1,4 +1,4 @@
-"""How crowded each feasible node's domains are, for the constraints that had better hold.
+"""The weighted number of pods in each feasible node's domains, for the constraints with ScheduleAnyway.
 
 Source:
     kube-scheduler v1.36, plugins/podtopologyspread/scoring.go.
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Float64s, Int64s, Rows, Snapshot
 
 HOSTNAME: Final = "kubernetes.io/hostname"
-"""Of this label every node is its own domain, whatever its value."""
+"""With this label every node is its own domain, whatever its value."""
 
 _INVALID: Final = -1
-"""A score that stands for a node which is not compared with the others."""
+"""The score of a node that is not compared with the others."""
 
 
 class ScoreState:
-    """What is added up for the nodes of one pod.
+    """The sums for the nodes of one pod.
 
     Args:
         feasible: the rows that are scored.
-        constraints: what the pod had better keep; at least one.
-        work: does what may take long.
-        needs_all_keys: whether a node must have all topology keys to be compared with the others. The system's
-            own constraints do not ask for it, so that nodes without a zone are still told apart by their pods;
-            nodes without the label then make up one domain with those whose label is empty.
+        constraints: the constraints with ScheduleAnyway; at least one.
+        work: runs slow steps.
+        needs_all_keys: whether a node must have all topology keys to be compared with the others. The default
+            constraints do not require it, so that nodes without a zone are still ranked by their pods; nodes without
+            the label then form one domain with those whose label is empty.
 
     Raises:
-        NeedsTime: the constraints have so many requirements that it takes longer than one call may.
+        NeedsTime: counting the constraints takes longer than one time slice.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class ScoreState:
         self._needs_all_keys = needs_all_keys
         self._compared = nodes_with_keys(snapshot, constraints) if needs_all_keys else None
         self._nodes = CountedNodes(snapshot, pod, self._compared, work)
-        # Where no node is compared, all that is added up is left out again.
+        # If no node is compared, the sums are not used.
         self._added = constraints if self._compared is None or self._compared.any() else ()
         self._pods = CountedPods(snapshot, self._added, work)
         self._rows = feasible if self._compared is None else feasible[self._compared[feasible]]
 
     def raw(self) -> Int64s:
-        """Return int64 (n_nodes,): the more pods there are in a node's domains, the higher."""
+        """Return int64 (n_nodes,): higher for more pods in a node's domains."""
         total = np.zeros(self._snapshot.n_nodes, dtype=np.float64)
         for constraint in self._added:
             own = constraint.topology_key == HOSTNAME
@@ -82,7 +82,7 @@ class ScoreState:
         return go_round(total).astype(np.int64)
 
     def _of_node(self, constraint: SpreadConstraint) -> Float64s:
-        """Count a node's own pods, whether or not the policies let the node count."""
+        """Count a node's own pods, whatever the policies for counted nodes."""
         pods = self._pods.of(constraint)
         crowding = _crowding(pods, constraint, len(self._rows))
         absent = lacking(self._snapshot.label(HOSTNAME))
@@ -103,7 +103,7 @@ class ScoreState:
         return crowding[label.codes]
 
     def normalized(self, scores: Int64s) -> Int64s:
-        """Return int64 (n_nodes,), in [0, 100]: 100 is the least crowded, 0 also what is not compared."""
+        """Return int64 (n_nodes,), in [0, 100]: 100 for the fewest pods, 0 also for nodes that are not compared."""
         compared = scores if len(self._rows) == len(scores) else scores[self._rows]
         lowest, highest = int(compared.min(initial=_MOST)), int(compared.max(initial=0))
         if highest == 0:
@@ -120,9 +120,9 @@ _MOST: Final = (1 << 63) - 1
 
 
 def _crowding(pods: Int64s, constraint: SpreadConstraint, domains: int) -> Float64s:
-    """Weigh numbers of pods, so that many small domains count as much as a few large ones.
+    """Weight numbers of pods, so that many small domains count as much as a few large ones.
 
-    The less a skew matters, the more is added to all alike.
+    A larger maxSkew reduces the differences between domains.
     """
     crowding: Float64s = pods.astype(np.float64) * go_log(domains + 2) + float(constraint.max_skew - 1)
     return crowding
@@ -140,9 +140,9 @@ def go_round(numbers: Float64s) -> Float64s:
 
 @lru_cache(maxsize=4096)
 def go_log(number: int) -> float:
-    """Return the natural logarithm of a positive number, to the last digit as Go's math.Log.
+    """Return the natural logarithm of a positive number, exactly as Go's math.Log.
 
-    C libraries may round the last digit another way, and a score may be just half way between two numbers.
+    C libraries may round the last digit differently, and a score may lie half way between two numbers.
 
     Source:
         Go's math.Log, which is FreeBSD's e_log.c.

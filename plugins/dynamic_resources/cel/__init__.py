@@ -1,7 +1,7 @@
-"""Selectors of devices: expressions of the Common Expression Language, in the environment that Kubernetes gives them.
+"""Selectors of devices: expressions of the Common Expression Language, in the environment of Kubernetes.
 
-They run on cel-expr-python, the C++ implementation. It is 50 MB, so it is imported with the first expression, and not
-before. What Kubernetes adds to the language is beside it, in plain Python: see `functions`.
+They are evaluated by cel-expr-python, the C++ implementation. It is 50 MB, so it is imported for the first expression
+only. Kubernetes' additions to the language are implemented in plain Python: see `functions`.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go, and

@@ -1,10 +1,10 @@
-"""What an expression costs at most, computed before it is evaluated: the library cannot be interrupted.
+"""The maximum cost of an expression, computed before its evaluation, since the library cannot be interrupted.
 
-All that an expression works on is bounded: the constants in its text, and a device, whose names and values the API server
-limits. So the size of each value in it is bounded too, and with it the work of each call. The unit is about a
-nanosecond of the library; a value's size is what it costs to look at all of it.
+All input of an expression is bounded: the constants in its text, and a device, whose names and values the API server
+limits. So the size of each value is bounded too, and with it the work of each call. The unit is about a nanosecond of
+the library; a value's size is the cost to read all of it.
 
-Upstream accounts costs too, when an expression is created and while it runs:
+Upstream limits costs too, when an expression is created and while it runs:
     kube-scheduler v1.36, staging/src/k8s.io/api/resource/v1/types.go, CELSelectorExpressionMaxCost.
 """
 
@@ -32,23 +32,23 @@ _ELEMENT: Final = 32
 _COPIED_ELEMENT: Final = 48
 _SCALAR_SIZE: Final = 8
 _OPAQUE_SIZE: Final = 200  # a quantity has up to 100 digits
-_SEARCHED: Final = 0.02  # of searching a text for another, for each pair of their characters
+_SEARCHED: Final = 0.02  # cost to search one text in another, for each pair of their characters
 
 
 class RefusedError(Exception):
-    """An expression may cost more than is spent on one, or cannot be evaluated safely."""
+    """An expression may exceed the cost limit, or cannot be evaluated safely."""
 
 
 class Value(NamedTuple):
     """A bound of all values that a part of an expression may have.
 
     Attributes:
-        size: what it costs to look at all of it.
-        entries: how many it has, as a list or a map.
-        item: a bound of its elements, or of a map's values; None if it has none.
+        size: the cost to read all of it.
+        entries: the number of entries of a list or map.
+        item: a bound of its elements, or of a map's values; None without any.
         key: a bound of a map's keys.
-        text: the text, where it is a constant.
-        has_optional: whether it may be an optional value, whose `item` is then what it may hold, or contain one.
+        text: the text of a constant.
+        has_optional: whether it may be an optional value, whose `item` is then its content, or contain one.
     """
 
     size: int
@@ -82,10 +82,10 @@ _VARIABLES: Final = {
 
 
 def check_text(expression: str) -> None:
-    """Refuse a text that may take long to compile.
+    """Reject a text that may take long to compile.
 
     Raises:
-        RefusedError: it is too long, or macros in it copy too much of it.
+        RefusedError: it is too long, or its macros copy too much of it.
     """
     length = len(expression.encode())
     if length > MAX_LENGTH:
@@ -97,13 +97,13 @@ def check_text(expression: str) -> None:
 
 
 def check_cost(serialized: bytes) -> None:
-    """Refuse an expression that may cost more than `MAX_COST`.
+    """Reject an expression that may cost more than `MAX_COST`.
 
     Args:
-        serialized: as the library serializes what it compiled: an `Any` with a `cel.expr.CheckedExpr`.
+        serialized: the library's serialized form of the compiled expression: an `Any` with a `cel.expr.CheckedExpr`.
 
     Raises:
-        RefusedError: it may.
+        RefusedError: it may cost more.
     """
     checked = dict(_fields(serialized))[2]
     root = dict(_fields(checked))[4]
@@ -126,9 +126,9 @@ _COPYING: Final = frozenset({"optMap", "optFlatMap"})
 
 
 def _operands(expression: str) -> int:
-    """Return how many names, constants and brackets there are once macros are expanded, or somewhat more.
+    """Return an upper bound of the number of names, constants and brackets after macro expansion.
 
-    `optMap` and `optFlatMap` have what they are called on twice.
+    `optMap` and `optFlatMap` duplicate the value on which they are called.
     """
     outer: list[tuple[int, int, bool]] = []  # of each open bracket: see below
     finished = chain = 0  # operands before, and of the names and calls that follow one another by dots
@@ -168,7 +168,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _varint(message: bytes, place: int) -> tuple[int, int]:
-    """Read a number; returns it and the place after it."""
+    """Read a number; return it and the index after it."""
     number = shift = 0
     while True:
         byte = message[place]
@@ -183,8 +183,8 @@ class _Estimate:
     """Adds up the cost of a syntax tree, as in cel.expr.Expr.
 
     Attributes:
-        cost: so far.
-        nodes: how many the tree has, so far.
+        cost: the cost so far.
+        nodes: the number of nodes so far.
     """
 
     def __init__(self) -> None:
@@ -210,7 +210,7 @@ class _Estimate:
 
     def _name(self, ident: bytes, known: dict[str, Value]) -> Value:
         (name,) = _texts(ident, 1)
-        return known.get(name, _SCALAR)  # what is not known names a type
+        return known.get(name, _SCALAR)  # an unknown name is the name of a type
 
     def _select(self, select: bytes, known: dict[str, Value]) -> Value:
         of = _SCALAR
@@ -232,7 +232,7 @@ class _Estimate:
         if price is None:
             raise RefusedError(f"{_TOO_EXPENSIVE}: it calls {function}(), of which no bound is known")
         if function in _IN_PYTHON and any(argument.has_optional for argument in arguments):
-            # The library ends the process when it converts a list with an optional value.
+            # The library terminates the process when it converts a list with an optional value.
             raise RefusedError(f"{function}() cannot be called with optional values")
         cost, value = price(arguments)
         self.cost += int(cost)
@@ -300,7 +300,7 @@ def _optional(held: Value) -> Value:
 
 
 def _held(value: Value) -> Value:
-    """Return what an optional value may hold, or the value if it is none."""
+    """Return the content of an optional value, or the value if it is not optional."""
     return _item(value) if value.has_optional and not value.entries else value
 
 
@@ -329,7 +329,7 @@ def _list_of(items: Sequence[Value]) -> Value:
     return Value(size, len(items), item, has_optional=item is not None and item.has_optional)
 
 
-# What calls cost, and what they return.
+# The costs of calls, and bounds of their results.
 
 _Price = tuple[float, Value]
 
@@ -339,12 +339,12 @@ def _size(arguments: Sequence[Value]) -> int:
 
 
 def _costs(base: int, per_size: int = 0) -> Callable[[Sequence[Value]], _Price]:
-    """Of a function that returns a number or a bool."""
+    """Return the price of a function that returns a number or a bool."""
     return lambda arguments: (base + per_size * _size(arguments), _SCALAR)
 
 
 def _makes_text(per_size: int, growth: int = 1) -> Callable[[Sequence[Value]], _Price]:
-    """Of a function that returns a text at most so many times as long as its arguments."""
+    """Return the price of a function that returns a text of at most `growth` times the length of its arguments."""
 
     def price(arguments: Sequence[Value]) -> _Price:
         size = _size(arguments)
@@ -354,7 +354,7 @@ def _makes_text(per_size: int, growth: int = 1) -> Callable[[Sequence[Value]], _
 
 
 def _passes(arguments: Sequence[Value]) -> _Price:
-    """Of a function that returns one of its arguments."""
+    """Return the price of a function that returns one of its arguments."""
     return _CALL, _any_of(arguments)
 
 
@@ -480,7 +480,7 @@ _MOST_REPEATED: Final = 1_000  # more is refused
 
 
 def _instructions(pattern: str) -> int:
-    """Return of how many instructions a compiled pattern is, or more."""
+    """Return an upper bound of the number of instructions of a compiled pattern."""
     outer: list[int] = []
     total = last = 0  # of all before, and of what a repetition would repeat
     for found in _PATTERN.finditer(pattern):

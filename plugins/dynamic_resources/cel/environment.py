@@ -1,4 +1,4 @@
-"""The environment of expressions about devices: what they may name and call."""
+"""The environment of expressions about devices: its variables and functions."""
 
 from __future__ import annotations
 

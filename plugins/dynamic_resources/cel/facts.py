@@ -1,7 +1,7 @@
-"""What of a device an expression looks at, as far as its text tells: of devices that have the same there, it says the same.
+"""Which fields of a device an expression reads, as far as its text shows: devices with equal fields have equal results.
 
-Every device of a cluster has a serial number of its own, and hardly any expression asks for it. So thousands of devices are
-few kinds, and an expression is evaluated once for each.
+Every device has its own serial number, but hardly any expression reads it. So thousands of devices belong to a few
+kinds, and an expression is evaluated once for each kind.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _REST = re.compile(rf"{_TEXT}|(?P<device>\bdevice\b)|(?P<unclear>[\"'\\]|//)")
 
 
 class Fact(NamedTuple):
-    """One thing of a device.
+    """One field of a device.
 
     Attributes:
-        is_capacity: whether it is a capacity or an attribute.
-        domain: its domain; None is that of the device's driver.
+        is_capacity: whether it is a capacity, not an attribute.
+        domain: its domain; None is the domain of the device's driver.
         name: its name.
     """
 
@@ -43,7 +43,7 @@ class Fact(NamedTuple):
 
 
 def facts_of(expression: str) -> tuple[Fact, ...] | None:
-    """Return what an expression looks at beside the driver and whether a device is shared; None if that is not clear."""
+    """Return the fields that an expression reads, besides the driver and whether a device is shared; None if unknown."""
     if '"""' in expression or "'''" in expression:
         return None
     facts: dict[Fact, None] = {}
@@ -72,9 +72,9 @@ def facts_of(expression: str) -> tuple[Fact, ...] | None:
 
 
 def values_of(facts: Iterable[Fact], driver: str, device: Device) -> Hashable | None:
-    """Return the same for devices that an expression with these facts cannot tell apart; None if that cannot be said.
+    """Return a key of the values of these fields, equal for devices with equal results; None if unknown.
 
-    Only of a device that is `is_clear`.
+    The device must be `is_clear`.
     """
     values: list[Hashable] = [driver, device.allow_multiple_allocations]
     for is_capacity, domain, name in facts:
@@ -84,7 +84,7 @@ def values_of(facts: Iterable[Fact], driver: str, device: Device) -> Hashable | 
         if domain is None or domain == driver:
             short = held.get(name)
             if value is not None and short is not None:
-                return None  # one name twice, and which counts is a matter of order
+                return None  # one name occurs twice, and which one counts depends on the order
             value = short if value is None else value
         if is_capacity and value is not None:
             written = value.value
@@ -95,7 +95,7 @@ def values_of(facts: Iterable[Fact], driver: str, device: Device) -> Hashable | 
 
 
 def is_clear(device: Device) -> bool:
-    """Return whether all attributes of a device have values that expressions know, so that none fails for one it does not ask for."""
+    """Return whether expressions can read all attributes of a device, so that none fails because of an unrelated one."""
     return all(map(_is_known, device.attributes.values()))
 
 

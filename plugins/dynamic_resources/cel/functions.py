@@ -1,7 +1,7 @@
-"""The functions that Kubernetes adds to the language, as far as device selectors have a use for them.
+"""The functions that Kubernetes adds to the language, as far as they are useful in device selectors.
 
-Not among them are url and format, whose values no attribute holds, authorizer, those on lists that came with 1.34, find and
-findAll, whose patterns Python would match in more than linear time, and macros with two variables.
+These are left out: url and format, whose values no attribute has; authorizer; list functions of 1.34; find and findAll,
+because Python does not match their patterns in linear time; and macros with two variables.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/cel/library, and vendor/github.com/google/cel-go/ext/sets.go.
@@ -39,9 +39,9 @@ class Function(NamedTuple):
     """A function that expressions may call.
 
     Attributes:
-        name: as it is called.
+        name: the name in expressions.
         parameters: their types: those of the language, and `opaque`.
-        result: the type of what it returns.
+        result: the type of the result.
         call: takes and returns values of these types; a ValueError is an error of the evaluation.
         is_member: whether it is called on its first parameter.
     """
@@ -53,7 +53,7 @@ class Function(NamedTuple):
     is_member: bool = True
 
 
-# What quantities and versions have in common.
+# Common functions of quantities and versions.
 
 
 _COMPARABLE = Quantity | Version
@@ -93,7 +93,7 @@ def _quantity(text: str) -> bytes:
 
 
 def _as_integer(carried: bytes) -> int | None:
-    """Return a quantity that is an int64 as one, None of another."""
+    """Return a quantity as an int64; None if it is not one."""
     quantity: Quantity = from_bytes(carried, Quantity)
     if quantity.exponent < 0 or abs(quantity.nanos) > (_MAX_INT64 + 1) * 10**9:
         return None
@@ -274,16 +274,16 @@ _NETWORKS = (
 )
 
 
-# Lists, also as sets.
+# Lists, also used as sets.
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Return whether values are equal as the language has it: true is no number."""
+    """Return whether values are equal in the language: true does not equal 1."""
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 
 def _set_of(items: Sequence[Any]) -> set[Hashable]:
-    """Return what stands for values in a set: the same for values that are equal."""
+    """Return hashable keys of values: equal keys for equal values."""
     return set(map(_hashable, items))
 
 

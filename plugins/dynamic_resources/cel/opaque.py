@@ -1,7 +1,7 @@
 """Values that only Kubernetes' own functions understand: quantities, versions, addresses and networks.
 
-cel-expr-python has no types for them, so they travel through an expression as bytes: what they are, and a text that is
-the same for equal values, so that `==` is right.
+cel-expr-python has no types for them, so expressions carry them as bytes: the type, and a text that is the same for
+equal values, so that `==` is correct.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_SUCH_OVERLOAD = "no such overload"
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Interface | IPv6Interface
-"""An address with the length of its network's prefix, as Go's netip.Prefix."""
+"""An address with a prefix length, as Go's netip.Prefix."""
 
 Opaque = Quantity | Version | Address | Network
 
@@ -27,10 +27,10 @@ LONGEST_CACHED = 256
 
 
 def quantity_to_bytes(written: str | float) -> bytes:
-    """Return how a quantity travels, as `to_bytes`.
+    """Return a quantity in the form of `to_bytes`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a quantity.
     """
     is_long = isinstance(written, str) and len(written) > LONGEST_CACHED
     return _quantity_to_bytes(written) if is_long else _cached_quantity(written)
@@ -44,7 +44,7 @@ _cached_quantity = lru_cache(maxsize=4096)(_quantity_to_bytes)
 
 
 def to_bytes(value: Opaque) -> bytes:
-    """Return how a value travels; equal values are equal bytes."""
+    """Encode a value; equal values have equal bytes."""
     if isinstance(value, Quantity):
         unscaled, exponent = value.reduced()
         return f"kubernetes.Quantity {unscaled} {exponent}".encode()
@@ -69,17 +69,17 @@ _cached = lru_cache(maxsize=4096)(_from_bytes)
 
 
 def from_bytes(carried: Any, kind: type[Any] | Any) -> Any:
-    """Return the value that bytes carry.
+    """Decode a value.
 
     Raises:
-        ValueError: it is of another kind, or the bytes carry none.
+        ValueError: it is of another type, or the bytes are not an encoded value.
     """
     try:
         written = bytes(carried)
         value = _cached(written) if len(written) <= LONGEST_CACHED else _from_bytes(written)
     except (ValueError, UnicodeDecodeError) as error:
         raise ValueError(NO_SUCH_OVERLOAD) from error
-    # A network is an address too, by Python's classes.
+    # In Python's class hierarchy a network is an address too.
     if not isinstance(value, kind) or (kind == Address and isinstance(value, Network)):
         raise ValueError(NO_SUCH_OVERLOAD)
     return value

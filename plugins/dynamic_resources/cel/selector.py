@@ -1,4 +1,4 @@
-"""One expression, compiled, and what it says of devices."""
+"""A compiled expression, and its evaluation for devices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scheduler.objects.dynamic_resources import Device, DeviceAttribute
 
 _KEPT = 256
-_COMPILED_SIZE = 24  # times as long as what is written and parsed elsewhere
+_COMPILED_SIZE = 24  # times the length of the text, which is written and parsed elsewhere
 _COMPILED: Remembered[str, Any] = Remembered(64 * 1024 * 1024)
 _DEVICE = re.compile(
     r"""(?P<text>r?(?:\"\"\"(?:.|\n)*?\"\"\"|'''(?:.|\n)*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))"""
@@ -32,14 +32,14 @@ _DEVICE = re.compile(
 
 
 class CELError(SchedulerError):
-    """An expression that is none, or that fails for a device; in upstream's words, as they follow `selector #0: `."""
+    """An invalid expression, or one that fails for a device; the message is upstream's text after `selector #0: `."""
 
 
 class Subject:
-    """A device of a driver as expressions see it; for as long as expressions are asked about it.
+    """A device of a driver in the form for expressions.
 
     Raises:
-        CELError: an attribute has no value that expressions know.
+        CELError: expressions cannot read the value of an attribute.
     """
 
     __slots__ = ("allow_multiple_allocations", "attributes", "capacity", "driver")
@@ -61,8 +61,8 @@ class Selector:
     """An expression about devices.
 
     Attributes:
-        facts: what of a device it looks at; None if that is not clear.
-        said: values of these facts -> what was said of such devices, or why that could not be said.
+        facts: which fields of a device it reads; None if unknown.
+        said: values of these fields -> the result for such devices, or its error.
 
     Raises:
         CELError: it cannot be compiled.
@@ -91,10 +91,10 @@ class Selector:
         self.said: dict[Hashable, bool | CELError] = {}
 
     def matches(self, subject: Subject) -> bool:
-        """Return whether a device is one that the expression selects.
+        """Return whether the expression selects a device.
 
         Raises:
-            CELError: it fails, or the result is no bool.
+            CELError: the evaluation fails, or the result is not a bool.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/dynamic-resource-allocation/cel/compile.go, DeviceMatches.
@@ -134,7 +134,7 @@ _VARIABLES: dict[str, Callable[[Subject, Mapping[str, Any]], Any]] = {
 
 @lru_cache(maxsize=_KEPT)
 def selector(expression: str) -> Selector | CELError:
-    """Return an expression, compiled once; or why it cannot be."""
+    """Return an expression, compiled once, or its compilation error."""
     try:
         return Selector(expression)
     except CELError as error:
@@ -142,11 +142,11 @@ def selector(expression: str) -> Selector | CELError:
 
 
 def _compiled(expression: str, written: str | None = None) -> Any:
-    """Return a compiled expression; many are kept, but not all, for one may take two megabytes.
+    """Return a compiled expression; the cache is limited, since one may take two megabytes.
 
     Args:
         expression: the expression.
-        written: as its author wrote it, for the words of errors.
+        written: the original text, for error messages.
 
     Raises:
         CELError: it cannot be compiled.
@@ -197,15 +197,15 @@ def _value(name: str, attribute: DeviceAttribute) -> Any:
 
 
 def _with_defaults(expression: str) -> tuple[str, frozenset[str], dict[str, dict[str, Any]]]:
-    """Prepare an expression for maps that have a domain wherever one is looked up.
+    """Rewrite an expression for maps that contain a domain wherever one is looked up.
 
-    Upstream's maps find an empty map for a domain that a device does not have, yet do not contain it. So what is looked
-    up is looked up in another variable, which has such domains; `in` and iterations see the true one.
+    Upstream's maps return an empty map for a missing domain, but do not contain it. So lookups use another variable, which
+    contains such domains; `in` and iterations use the original one.
 
     Returns:
-        expression: with these variables.
+        expression: the expression with these variables.
         reads: the names of the variables that it may read.
-        domains: those that it may look up, each with no values.
+        domains: the domains that it may look up, each without values.
     """
     reads: set[str] = set()
     domains: dict[str, dict[str, Any]] = {}

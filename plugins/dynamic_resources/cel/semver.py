@@ -14,11 +14,11 @@ _MAX_UINT64 = 2**64 - 1
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version without its build metadata, which has no part in comparisons.
+    """A version without its build metadata, which does not matter in comparisons.
 
     Attributes:
         core: major, minor and patch.
-        prerelease: its parts, numbers as numbers; a version without any is greater than one that has some.
+        prerelease: its parts, numbers as numbers; a version without prerelease is greater.
     """
 
     core: tuple[int, int, int]
@@ -32,7 +32,7 @@ class Version:
         return f"{core}-{'.'.join(map(str, self.prerelease))}" if self.prerelease else core
 
     def _order(self) -> tuple[tuple[int, int, int], bool, tuple[tuple[bool, int | str], ...]]:
-        """Return what orders versions: numbers come before letters, and what is shorter before what goes on."""
+        """Return the sort key: numbers sort before letters, and a prefix before a longer list."""
         parts = tuple((isinstance(part, str), part) for part in self.prerelease)
         return self.core, not self.prerelease, parts
 
@@ -41,7 +41,7 @@ def parse_version(text: str) -> Version:
     """Read a version.
 
     Raises:
-        ValueError: it is none; in the words of the library that upstream uses.
+        ValueError: the text is invalid; the message is that of upstream's library.
 
     Source:
         kube-scheduler v1.36, vendor/github.com/blang/semver/v4/semver.go, Parse.
@@ -65,10 +65,10 @@ def parse_version(text: str) -> Version:
 
 
 def parse_version_tolerantly(text: str) -> Version:
-    """Read a version with what is often written: a `v` before it, zeros before its numbers, fewer than three numbers.
+    """Read a version with common deviations: a `v` prefix, leading zeros, fewer than three numbers.
 
     Raises:
-        ValueError: it is none even so.
+        ValueError: the text is invalid all the same.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/cel/library/semverlib.go, normalizeAndParse.

@@ -1,4 +1,4 @@
-"""What the library says of errors, in the words of the one that upstream uses."""
+"""Translates the library's error messages to those of upstream's library."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SAID = (
 )
 
 
-_LONGEST = 4096  # characters; some have the text that is wrong for each thing that is wrong with it
+_LONGEST = 4096  # characters; some messages repeat the text for each error in it
 
 
 def _said(said: Any) -> str:
-    """Return what was said without its code, and shortened."""
+    """Return a message without its code, shortened."""
     text = str(said)
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}...{text[-len(' [INVALID_ARGUMENT]') :]}"
@@ -42,7 +42,7 @@ def evaluation_error(said: Any) -> str:
 
 
 def conversion_error(kind: str) -> str:
-    """Say that a result is no bool."""
+    """Return the message for a result that is not a bool."""
     name = kind.lower()
     problem = {
         "INT": "unsupported type conversion from 'int' to bool",
