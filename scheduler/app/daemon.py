@@ -1,4 +1,4 @@
-"""The daemon: stands by until elected, schedules, and ends in good order."""
+"""The daemon: waits until elected, schedules, and shuts down in order."""
 
 from __future__ import annotations
 
@@ -57,31 +57,31 @@ logger = logging.getLogger(__name__)
 _DRAIN_SECONDS = 10.0
 SCHEDULING, REJECTIONS = "scheduling", "kubelet rejections"
 SLICE_SECONDS = 0.002
-"""How long the queue may be at work before the lease, the watches and the pages get their turn."""
+"""The longest time that the queue works before the lease, the watches and the HTTP endpoints run."""
 
 
 class Daemon:
     """One scheduler, connected to one API server.
 
     Args:
-        connection: to the API server; the caller closes it.
+        connection: connection to the API server; the caller closes it.
         random: breaks ties, spreads retries.
-        aside: does what takes long at a reload, as importing plugins.
-        max_in_unschedulable_seconds: after which a rejected pod is tried again though nothing happened.
-        steps: are told of everything that happens, if somebody is to record it.
-        no_bind: decide, explain and count, and write nothing, not even the lease.
+        aside: runs slow work of a reload, such as the import of plugins.
+        max_in_unschedulable_seconds: after this time a rejected pod is tried again without an event.
+        steps: the replay hooks; notified of everything that happens, for a recording.
+        no_bind: decide, explain and count, but write nothing, not even the lease.
 
     Attributes:
-        leadership: whether it may write: only the holder of the lease does.
-        metrics: everything that is counted.
+        leadership: whether writes are allowed: only the holder of the lease writes.
+        metrics: all metrics.
         parts: state, profiles and queue.
-        cycles: what places pods.
-        writes: where requests that change something are sent; only the leader's go out.
-        writer: what is written to the API server about pods.
-        watches: what is read from it.
-        generations: what is in force, and what was before.
-        consistency: compares what is known with what there is.
-        aside: as given.
+        cycles: the scheduling and binding cycles.
+        writes: sends requests that change something; only the leader's are sent.
+        writer: writes about pods to the API server.
+        watches: the watches of the API server.
+        generations: the active configuration, and earlier ones that have not ended.
+        consistency: compares the daemon's state with the cluster.
+        aside: runs slow work.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -161,7 +161,7 @@ class Daemon:
             self.cycles,
             self.watches,
             metrics=self.metrics.consistency,
-            random=Random(hash(random.getstate()[1])),  # its own: nobody's ties are broken otherwise for it
+            random=Random(hash(random.getstate()[1])),  # separate, so that it changes no tie of the scheduler
         )
         pods = self.watches.pods.store
         quotas, queues = QuotaStatuses(pods, aside), QueueStatuses(self.parts)
@@ -186,29 +186,29 @@ class Daemon:
 
     @property
     def configuration(self) -> Configuration:
-        """What is in force."""
+        """The active configuration."""
         return self.generations.in_force.configuration
 
     @property
     def frameworks(self) -> Mapping[str, Framework]:
-        """The profiles in force, by schedulerName."""
+        """The active profiles, by schedulerName."""
         return self.parts.profiles.frameworks
 
     @property
     def has_synced(self) -> bool:
-        """Whether everything that decisions rest on has been read once."""
+        """Whether all objects that decisions depend on have been read once."""
         return self.watches.has_synced
 
     def recorder(self, controller: str) -> EventRecorder:
-        """Return a recorder of events about anything; what it records is written only while leading."""
+        """Return a recorder of events about any object; events are written only while leading."""
         return self._recorders.of(controller)
 
     def events_about(self, pod: str) -> list[RecordedEvent]:
-        """Return the events that this process recorded of a pod, by `namespace/name`, in the last minutes."""
+        """Return the events of the last minutes that this process recorded about a pod (`namespace/name`)."""
         return self._recorders.about("Pod", pod)
 
     async def reload(self, configuration: Configuration) -> Sequence[str]:
-        """Put another configuration in force, or leave everything as it is; see `Generations.reload`."""
+        """Activate another configuration, or leave everything unchanged; see `Generations.reload`."""
         return await self.generations.reload(configuration)
 
     def _elector(self, settings: LeaderElection, clock: Clock, random: Random) -> LeaderElector:
@@ -226,7 +226,7 @@ class Daemon:
         return elector
 
     def _extenders(self, configuration: Configuration) -> Extenders:
-        """Build the extenders of a configuration, for which their certificates are read."""
+        """Build the extenders of a configuration; reads their certificates."""
         return Extenders(
             configuration.settings.extenders, self.cycles.failures, self.leadership.check, self.parts.steps
         )
@@ -234,7 +234,7 @@ class Daemon:
     def _build(
         self, configuration: Configuration, registry: Registry, extenders: Extenders
     ) -> Generator[None, None, Generation]:
-        """Build a configuration in steps, plugins included; nothing of the daemon changes by that."""
+        """Build a configuration in steps, plugins included, without changing the daemon."""
         frameworks = yield from self.parts.build_in_steps(
             configuration,
             lambda profile: {
@@ -256,10 +256,10 @@ class Daemon:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Stand by until elected, schedule until `stop` is set, then finish what was begun and make room.
+        """Wait until elected, schedule until `stop` is set, then finish current work and release the lease.
 
         Raises:
-            LeadershipLostError: the lease was lost on the way; nothing more is written.
+            LeadershipLostError: the lease was lost before `stop` was set; nothing more is written.
         """
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.parts.web.close)
@@ -282,7 +282,7 @@ class Daemon:
             raise LeadershipLostError
 
     async def _lead_until(self, stop: asyncio.Event) -> bool:
-        """Read the cluster, wait to be elected and schedule; whether the lease was lost before the end was wanted."""
+        """Read the cluster, wait for the election and schedule; return whether the lease was lost before `stop` was set."""
         async with asyncio.TaskGroup() as tasks:
             stopping = tasks.create_task(stop.wait(), name="stop")
             try:
@@ -292,7 +292,7 @@ class Daemon:
                 stopping.cancel()
 
     async def _prepare(self, tasks: asyncio.TaskGroup, stopping: asyncio.Task[Any]) -> bool:
-        """Read the cluster, then wait to be elected; whether that came before the end."""
+        """Read the cluster, then wait for the election; return whether it was won before `stop` was set."""
         preparing = tasks.create_task(self._wait_elected(), name="election")
         await asyncio.wait({stopping, preparing}, return_when=asyncio.FIRST_COMPLETED)
         if stopping.done():
@@ -306,10 +306,10 @@ class Daemon:
         await self.leadership.acquire()
 
     async def _lead(self, tasks: asyncio.TaskGroup, stopping: asyncio.Task[Any]) -> bool:
-        """Schedule until the end, or until the lease is lost, in which case everything is dropped at once.
+        """Schedule until `stop` is set, or until the lease is lost, in which case all work is cancelled at once.
 
         Returns:
-            Whether the lease was lost before anybody asked for the end.
+            Whether the lease was lost before `stop` was set.
         """
         keeping = tasks.create_task(self.leadership.keep(), name="lease")
         working = tasks.create_task(self._schedule(), name="scheduling")

@@ -1,4 +1,4 @@
-"""A profile called default-scheduler is for who replaces kube-scheduler: beside it, both would place the same pods."""
+"""Protects against a running kube-scheduler: a profile named default-scheduler would schedule the same pods."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_SCHEDULER = "default-scheduler"
 DEFAULT_LEASE = ("kube-system", "kube-scheduler")
-"""Namespace and name of the lease that kube-scheduler leads by."""
+"""Namespace and name of kube-scheduler's lease."""
 _NAMESPACE, _NAME = DEFAULT_LEASE
 _USUAL_LEASE_SECONDS = 15
 _ASK_SECONDS = 1.0
 
 
 async def refuse_beside_default_scheduler(connection: Requests, configuration: Configuration) -> None:
-    """Return if no profile is called default-scheduler, or if nobody else is at work under that name.
+    """Return if no profile is named default-scheduler, or if no other scheduler runs under that name.
 
-    Whether the holder of kube-scheduler's lease is alive shows in whether it renews it; no clock is compared. A lease
-    that nobody renews any more is waited out, as another kube-scheduler would.
+    Renewals show whether the holder of kube-scheduler's lease is alive; clocks are not compared. A lease that is no longer
+    renewed is waited out, as by another kube-scheduler.
 
     Raises:
-        ConfigurationError: a live kube-scheduler places these pods.
+        ConfigurationError: a running kube-scheduler schedules these pods.
     """
     names = [profile.scheduler_name for profile in configuration.settings.profiles]
     if DEFAULT_SCHEDULER not in names:
@@ -62,7 +62,7 @@ async def _read(connection: Requests) -> LeaseRecord | None:
     except ApiError as error:
         if error.status != 404:
             logger.warning(
-                "Cannot tell whether a default scheduler is at work",
+                "Cannot determine whether a default scheduler is running",
                 extra={"lease": f"{_NAMESPACE}/{_NAME}", "error": str(error)},
             )
         return None

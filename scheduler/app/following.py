@@ -1,4 +1,4 @@
-"""Hot reload while a daemon runs: its configuration is followed, wherever it is kept."""
+"""Hot reload of a running daemon: watches the source of its configuration."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ logger = logging.getLogger(__name__)
 
 _FILE, _CONFIG_MAP = "file", "configmap"
 _AGAIN_SECONDS = 5.0
-"""After so long it is asked again whether the ConfigMap was deleted, where that could not be told."""
+"""The interval of retries if it could not be determined whether the ConfigMap was deleted."""
 
 
 @asynccontextmanager
 async def following_file(daemon: Daemon, reloader: Reloader, file: ConfigFile) -> AsyncIterator[None]:
-    """Follow a file, and the plugin files it names, while the block runs."""
+    """Watch a file, and the plugin files it names, while the block runs."""
     reloader.started_with(file.digest)
     daemon.metrics.configuration.watch_up[_FILE] = True
     about = lease_of(daemon.configuration.settings.leader_election)
@@ -57,7 +57,7 @@ async def following_config_map(
     connection: ApiConnection,
     thread: KopfThread,
 ) -> AsyncIterator[None]:
-    """Follow a ConfigMap while the block runs, in which the thread is to be begun."""
+    """Watch a ConfigMap while the block runs; the caller starts the thread within the block."""
     from scheduler.controllers.config_map_watch import ConfigMapWatch  # it loads kopf
 
     reloader.started_with(source.digest)
@@ -83,7 +83,7 @@ async def following_profiles(
     connection: ApiConnection,
     thread: KopfThread,
 ) -> AsyncIterator[None]:
-    """Follow SchedulerProfiles while the block runs, in which the thread is to be begun."""
+    """Watch SchedulerProfiles while the block runs; the caller starts the thread within the block."""
     from scheduler.controllers.scheduler_profile_watch import SchedulerProfileWatch  # it loads kopf
 
     up = daemon.metrics.configuration.watch_up
@@ -104,7 +104,7 @@ async def following_profiles(
 
 
 class _Listener:
-    """Hears of a ConfigMap from kopf, in the daemon's loop."""
+    """Receives changes of a ConfigMap from kopf, in the daemon's event loop."""
 
     def __init__(
         self, daemon: Daemon, reloader: Reloader, source: ConfigMapSource, connection: ApiConnection
@@ -118,7 +118,7 @@ class _Listener:
         self._up[_CONFIG_MAP] = False
 
     def began(self) -> None:
-        """It begins, perhaps again; of what was deleted meanwhile it says nothing."""
+        """The kopf thread starts, perhaps again; it does not report deletions that happened meanwhile."""
         for earlier in self.tasks:
             earlier.cancel()
         self._is_silent = True

@@ -1,4 +1,4 @@
-"""Numbers that are read from the parts of a scheduler when somebody looks at its metrics."""
+"""Gauges that are read from the parts of a scheduler at each scrape."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from scheduler.app.generation import Generation
     from scheduler.metrics import Metrics
 
-# Their words are those of kube-scheduler's metric.
+# The labels are those of kube-scheduler's metric.
 _WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
 
 
 def show_state(metrics: Metrics, parts: Parts, in_force: Callable[[], Generation]) -> None:
-    """Show what is in the cache, and how fresh the data of plugins are."""
+    """Register the gauges of the cache's contents and of the age of plugins' data."""
     metrics.watch_gauge(
         "scheduler_cache_size",
         "Number of nodes, pods, and assumed (bound) pods in the scheduler cache.",
@@ -34,7 +34,7 @@ def show_state(metrics: Metrics, parts: Parts, in_force: Callable[[], Generation
 
 
 def show_groups(metrics: Metrics, parts: Parts) -> None:
-    """Show which groups of pods wait, and for how long."""
+    """Register the gauges of waiting pod groups and their waiting time."""
     metrics.watch_gauges(
         "custom_scheduler_pending_podgroups",
         "Number of groups of pods that wait, by the queue of the pod whose turn comes first.",
@@ -57,7 +57,7 @@ def _pending_groups(parts: Parts) -> list[tuple[tuple[str, ...], float]]:
 
 
 def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
-    """Show what waits, and what is under way."""
+    """Register the gauges of waiting pods and of work in progress."""
     queue = parts.queue
     metrics.watch_gauge(
         "scheduler_pending_pods",

@@ -1,4 +1,4 @@
-"""One configuration, built: what of the daemon is another after a reload."""
+"""One built configuration: the part of the daemon that a reload replaces."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ logger = logging.getLogger(__name__)
 
 REFRESH = "refresh of "
 FIRST_REFRESH_SECONDS = 10.0
-"""How long a new generation waits for the first data of its plugins, before it is put to work without."""
+"""How long a new generation waits for the first data of its plugins before it becomes active without them."""
 
 
 @dataclass(eq=False, slots=True)
 class Generation:
-    """The profiles of one configuration, and what keeps their plugins' data fresh.
+    """The profiles of one configuration, with the tasks that refresh their plugins' data.
 
     Attributes:
-        configuration: what they were built from.
+        configuration: the configuration that they were built from.
         frameworks: schedulerName -> profile.
-        needs: what all their plugins need together.
-        extenders: the extenders of all profiles; None where none may be asked.
-        metrics: is told how fresh the data are.
+        needs: the combined needs of all their plugins.
+        extenders: the extenders of all profiles; None if extenders must not be called.
+        metrics: counts refreshes.
         clock: the time.
-        registry: has the code of the plugins.
-        steps: are told of each refresh.
+        registry: holds the code of the plugins.
+        steps: the replay hooks; notified of each refresh.
     """
 
     configuration: Configuration
@@ -60,14 +60,14 @@ class Generation:
     _fresh_at: dict[tuple[str, str], float] = field(default_factory=dict)
 
     async def close(self) -> None:
-        """End what only this generation needs."""
+        """Release everything that only this generation needs."""
         self.stop_refreshing()
         if self.extenders is not None:
             await self.extenders.close()
         self.registry.release()
 
     def start_refreshing(self, spawn: Spawn) -> None:
-        """Begin to refresh the data of every plugin that wants it."""
+        """Start to refresh the data of every plugin with a refresh interval."""
         for profile, plugin, seconds in self._refreshing():
             first = asyncio.Event()
             self._first.append(first)
@@ -76,35 +76,35 @@ class Generation:
             self._tasks.append(spawn(refreshing, name))
 
     async def wait_refreshed(self) -> None:
-        """Wait until every plugin was refreshed once, or tried to, but not for ever."""
+        """Wait until the first refresh of every plugin succeeded or failed, for a limited time."""
         try:
             async with asyncio.timeout(FIRST_REFRESH_SECONDS):
                 for first in self._first:
                     await first.wait()
         except TimeoutError:
             fields = {"profiles": sorted(self.frameworks), "seconds": FIRST_REFRESH_SECONDS}
-            logger.warning("Plugins are put to work before their data were read", extra=fields)
+            logger.warning("Plugins are activated before their data were read", extra=fields)
 
     def stop_refreshing(self) -> None:
-        """End what `start_refreshing` began."""
+        """Stop the tasks of `start_refreshing`."""
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
 
     def refresh_ages(self) -> Iterable[tuple[tuple[str, str], float]]:
-        """Return ((plugin, profile), seconds since it last got data, or since it began to try)."""
+        """Return ((plugin, profile), seconds since the last successful refresh, or since the first attempt)."""
         now = self.clock.monotonic()
         return [(labels, now - at) for labels, at in self._fresh_at.items()]
 
     def nodes_without_data(self, snapshot: Snapshot) -> Iterable[tuple[tuple[str, str], float]]:
-        """Yield ((plugin, profile), number) for each plugin that has data about nodes."""
+        """Yield ((plugin, profile), number of nodes without data) for each plugin with data about nodes."""
         for profile, plugin, _ in self._refreshing():
             number = self.frameworks[profile].nodes_without_data(plugin, snapshot)
             if number is not None:
                 yield (plugin.name, profile), float(number)
 
     def _refreshing(self) -> Iterable[tuple[str, Plugin, float]]:
-        """Yield the plugins with background data: profile, plugin, seconds between two refreshes."""
+        """Yield the plugins that refresh data: profile, plugin, seconds between two refreshes."""
         for profile, framework in self.frameworks.items():
             for plugin in framework.plugins.all():
                 if plugin.refresh_seconds is not None:
@@ -123,7 +123,7 @@ class Generation:
                 self.metrics.failed(name, profile)
                 if not isinstance(error, OSError):
                     logger.exception("Plugin could not refresh its data", extra=fields)
-                elif failures == 1:  # while a server is away, each further one says the same
+                elif failures == 1:  # an outage is logged once
                     logger.warning("Plugin could not refresh its data", extra={**fields, "error": str(error)})
             else:
                 self.metrics.refreshed(name, profile)

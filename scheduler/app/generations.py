@@ -1,4 +1,4 @@
-"""One configuration after another: the generation in force, those that end, and the change between two cycles."""
+"""Consecutive configurations: the active generation, those that are ending, and the switch between two cycles."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 
 class Generations:
-    """What is in force, and what was and has not ended.
+    """The active generation, and earlier ones that have not ended.
 
     Args:
-        first: what to begin with.
-        build: makes a generation of a configuration, what was imported for it and its extenders, in steps of some
+        first: the first generation.
+        build: builds a generation from a configuration, its imported code and its extenders, in steps of some
             milliseconds; raises ConfigurationError.
-        extenders: makes the extenders of a configuration, by files that it names; raises ConfigurationError.
-        aside: does what takes long.
+        extenders: builds the extenders of a configuration, reading files that it names; raises ConfigurationError.
+        aside: runs slow work.
 
     Attributes:
-        in_force: the generation that new attempts are made under.
-        retiring: those whose last bindings are under way.
+        in_force: the active generation, which new attempts use.
+        retiring: earlier generations with bindings in progress.
     """
 
     def __init__(
@@ -72,26 +72,26 @@ class Generations:
         parts.profiles.swap(first.frameworks, first.extenders)
 
     def start(self) -> None:
-        """Begin to refresh the data of plugins."""
+        """Start to refresh the data of plugins."""
         self.in_force.start_refreshing(self._tasks.spawn)
 
     async def close(self) -> None:
-        """End all of them."""
+        """Close all generations."""
         for generation in (self.in_force, *self.retiring):
             await generation.close()
 
     async def reload(self, configuration: Configuration) -> Sequence[str]:
-        """Put another configuration in force, or leave everything as it is.
+        """Activate another configuration, or leave everything unchanged.
 
-        Its plugins are built, what they need is read and their data are refreshed while the old ones go on. Then all
-        changes at once between two scheduling cycles. What was begun under the old profiles ends under them.
+        Its plugins are built, their objects are read and their data are refreshed while the old profiles continue. Then
+        everything changes at once between two scheduling cycles. Binding cycles that began under the old profiles end there.
 
         Returns:
-            The paths of fields that were left as they are, since they take a restart.
+            The paths of fields that keep their old values, because they need a restart.
 
         Raises:
             ConfigurationError: a plugin is unknown, broken, has bad arguments or needs what cannot be read.
-            SchedulerError: nothing is running.
+            SchedulerError: the daemon is not running.
         """
         async with self._reloading:
             possible, left = keep_what_needs_a_restart(configuration, self.in_force.configuration)
@@ -111,7 +111,7 @@ class Generations:
         return left
 
     async def _built(self, configuration: Configuration) -> Generation:
-        """Build a configuration; what it brings is imported and compiled while the old profiles go on."""
+        """Build a configuration; its code is imported and compiled while the old profiles continue."""
         registry = self._parts.registry()
         names = foreign_names(configuration)
         try:
@@ -129,7 +129,7 @@ class Generations:
             raise
 
     def _prepare(self, configuration: Configuration, names: Sequence[str], registry: Registry) -> None:
-        """Read, import and compile; what fails is told when it is built."""
+        """Read, import and compile the code; errors are raised again by the build."""
         if any(guest_urls(configuration)):
             self._parts.guests.prepare(configuration)
         load_each(configuration, names, registry, lambda _: None)
@@ -138,7 +138,7 @@ class Generations:
         return together(generation.needs for generation in (self.in_force, *self.retiring))
 
     def put_in_force(self, generation: Generation) -> None:
-        """Take another generation, all of it or nothing; nothing here waits, so no cycle sees half of it."""
+        """Activate a generation completely or not at all; nothing here awaits, so no cycle sees a part of it."""
         old = self.in_force
         try:
             self._swap(generation)
@@ -147,7 +147,7 @@ class Generations:
             raise
         generation.registry.settle()
         self.retiring.append(old)
-        # Begun after the binding cycles of all choices so far, which therefore are under way when it looks.
+        # The task starts after the binding cycles of all choices so far, so it finds them in progress.
         self._tasks.spawn(self._retire(old), "old configuration")
 
     def _swap(self, generation: Generation) -> None:
@@ -163,26 +163,26 @@ class Generations:
         parts.bus.wake()
 
     def _let_go(self, generation: Generation) -> None:
-        """Drop the pods of names that are served no longer."""
+        """Drop the pods whose schedulerName is no longer served."""
         parts = self._parts
         for pod in [queued.pod for queued in parts.queue.pods()]:
             if pod.scheduler_name not in generation.frameworks:
                 parts.queue.delete(pod, "served by no profile any more")
                 if parts.cache.state_of(pod.uid) is PodState.OUTSIDE:
-                    parts.nominator.add(pod)  # as any other scheduler's
+                    parts.nominator.add(pod)  # as for pods of any other scheduler
                 self._cycles.reporter.outdated(pod.key)
 
     def _take_in(self, names: Iterable[str]) -> None:
-        """Queue the pods that waited for a name to be served."""
+        """Queue the pods that waited for their schedulerName to be served."""
         names, pods = frozenset(names), self._watches.pods
         for pod in pods.store.values():
             is_pending = not (pod.node_name or pod.is_terminal)
-            # One that was placed a moment ago is skipped when its turn comes.
+            # A pod that was scheduled a moment ago is skipped when it is popped.
             if pod.scheduler_name in names and is_pending and not pods.is_outdated(pod.key):
                 self._parts.queue.add(pod)
 
     async def _retire(self, old: Generation) -> None:
-        """Let go of what only old profiles need, once no pod is being bound under them."""
+        """Release what only old profiles need, once no pod is being bound under them."""
         await self._cycles.binding.wait_ended(list(old.frameworks.values()))
         async with self._reloading:
             await old.close()

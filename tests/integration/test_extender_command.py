@@ -275,9 +275,9 @@ def test_the_snippet_names_the_verbs_that_the_profile_has_something_to_say_to(
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "# For the KubeSchedulerConfiguration that kube-scheduler reads with --config.\n"
-        "# Whoever reaches it is answered, as --allow-anybody says.\n"
-        "# percentageOfNodesToScore is for the filter: kube-scheduler shows its extenders only the nodes it has found by then,\n"
-        "# by default the first 420 that fit of 1000, and where these pass none the pod waits, whatever others would.\n"
+        "# Every client is accepted, because of --allow-anybody.\n"
+        "# percentageOfNodesToScore is for the filter: kube-scheduler passes its extenders only the nodes it has found so far,\n"
+        "# by default the first 420 feasible nodes of 1000. If the extender rejects all of these, the pod waits.\n"
         "percentageOfNodesToScore: 100\n"
         "extenders:\n"
         "- urlPrefix: http://10.0.0.7:8888\n"
@@ -303,17 +303,17 @@ def test_the_snippet_names_the_verbs_that_the_profile_has_something_to_say_to(
 
 
 FAULTS: dict[str, tuple[tuple[object, ...], str]] = {
-    "nothing that says who is answered": ((), "nobody would be answered: --cert-dir makes a certificate"),
-    "nor with a plain port": (("--http-port", 1), "nobody would be answered"),
-    "nor with plain HTTP alone": (("--secure-port", 0, "--http-port", 1, "--cert-dir", "x"), "nobody would be answered"),
-    "binding for nobody in particular": (("--bind",), "nobody would be answered"),
+    "nothing that says who is answered": ((), "no client would be accepted: --cert-dir creates a certificate"),
+    "nor with a plain port": (("--http-port", 1), "no client would be accepted"),
+    "nor with plain HTTP alone": (("--secure-port", 0, "--http-port", 1, "--cert-dir", "x"), "no client would be accepted"),
+    "binding for nobody in particular": (("--bind",), "no client would be accepted"),
     "binding for anybody": (
         ("--bind", "--allow-anybody"),
-        "--bind: whoever is answered can have pods bound, so it does not go with --allow-anybody",
+        "--bind: every accepted client can have pods bound, so it cannot be combined with --allow-anybody",
     ),
-    "anybody and somebody": (("--allow-anybody", "--client-ca-file", "x"), "--allow-anybody: goes with neither"),
+    "anybody and somebody": (("--allow-anybody", "--client-ca-file", "x"), "--allow-anybody: cannot be combined with"),
     "a token without HTTPS": (
-        ("--token-file", "x", "--secure-port", 0, "--http-port", 1), "--token-file: a token is shown over HTTPS only",
+        ("--token-file", "x", "--secure-port", 0, "--http-port", 1), "--token-file: a token needs HTTPS",
     ),
     "a token that is none": (("--snippet", "--token-file", "/dev/null"), "--token-file: /dev/null cannot be read: is a character device"),
     "no port": (("--secure-port", 0), "--secure-port: must not be 0 without --http-port"),
@@ -326,7 +326,7 @@ FAULTS: dict[str, tuple[tuple[object, ...], str]] = {
     "half a key pair": (("--tls-cert-file", "x"), "--tls-private-key-file: must be given where --tls-cert-file is"),
     "certificates asked for without HTTPS": (
         ("--client-ca-file", "x", "--secure-port", 0, "--http-port", 1),
-        "--client-ca-file: certificates are shown over HTTPS only",
+        "--client-ca-file: client certificates need HTTPS",
     ),
 }  # fmt: skip
 

@@ -198,7 +198,7 @@ async def test_bindings_that_make_no_sense_are_refused_in_words(tmp_path: Path) 
             pod = stored(it, licensed("web"))
             assert "node(s) were not known" in await asked.bind(pod, "nowhere")
             other = {**pod, "metadata": {**pod["metadata"], "uid": "of-another"}}
-            assert "another one by now" in await asked.bind(other, "a")
+            assert "has been replaced" in await asked.bind(other, "a")
             assert await asked.bind(pod, "a") == ""
             assert await asked.bind(pod, "a") == ""  # a repetition finds it done
             await it.until(lambda: asked.service.parts.pods.get("default/web").node_name)  # type: ignore[union-attr]
@@ -331,7 +331,7 @@ async def test_of_several_profiles_the_pods_own_judges_or_the_one_that_was_named
             answer = await asked.post("filter", {"Pod": mine["other"], "NodeNames": ["a"]})
             assert answer["Error"] == (
                 "pod default/x: spec.schedulerName is other, the profiles of the extender are open, strict; "
-                "give it --profile to judge all pods by one of them"
+                "give it --profile to evaluate all pods with one of them"
             )
         async with extender_service(it, SEVERAL, profile="strict", **LICENCES) as asked:
             assert [await asked.passes(pod, "a") for pod in mine.values()] == [[], [], []]

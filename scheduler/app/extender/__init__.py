@@ -1,1 +1,1 @@
-"""Our plugins as the HTTP extender of another scheduler: the daemon without a queue, a scheduling loop and a lease."""
+"""The plugins as the HTTP extender of another scheduler: the daemon without queue, scheduling loop and lease."""

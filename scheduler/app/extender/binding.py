@@ -1,8 +1,8 @@
-"""Binds pods for another scheduler, after a last look, and counts each on its node from then on.
+"""Binds pods for another scheduler after a final check, and counts each pod on its node from then on.
 
-kube-scheduler chooses nodes faster than their choice is seen on the watch. A plugin that counts what pods use would
-let in too many meanwhile; where it is asked to bind as well, each pod is judged again on its node, with all those
-counted that were bound before, and refused if it does not fit any more: kube-scheduler then tries it anew.
+kube-scheduler chooses nodes faster than the watch shows its choices. A plugin that counts what pods use would therefore
+admit too many. If the extender also binds, it evaluates each pod again on its node, counting all pods that were bound
+before. It rejects a pod that no longer fits; kube-scheduler then tries the pod again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ logger = logging.getLogger(__name__)
 
 
 class ExtenderBinding:
-    """Carries out what another scheduler has chosen.
+    """Binds pods to the nodes that another scheduler has chosen.
 
     Args:
-        framework_of: the profile a pod is judged by; raises SchedulerError if there is none.
+        framework_of: returns the profile that evaluates a pod; raises SchedulerError if there is none.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class ExtenderBinding:
         self._framework_of = framework_of
 
     async def bind(self, request: BindingRequest) -> None:
-        """Bind a pod; one that is on that node already is bound.
+        """Bind a pod; does nothing if the pod is already on that node.
 
         Raises:
-            SchedulerError: it was not, or nobody knows.
+            SchedulerError: the pod is not bound, or it is unknown whether it is.
         """
         pod = await self._pod(request)
         if pod.node_name == request.node_name:
@@ -83,20 +83,20 @@ class ExtenderBinding:
         logger.debug("Pod bound", extra={"pod": pod.key, "node": request.node_name})
 
     async def _pod(self, request: BindingRequest) -> PodInfo:
-        """Return the pod that is meant: as it was seen last, or, where it was not seen yet, as it is."""
+        """Return the requested pod: as watched last, or, if it was not watched yet, as the API server has it."""
         pod = self._newest(request.key)
         if pod is None or pod.uid != request.uid:
             pod = await self._reader.read_pod(request.namespace, request.name)
         if pod is None:
             raise SchedulerError(f"pod {request.key} is gone")
         if pod.uid != request.uid:
-            raise SchedulerError(f"pod {request.key} is another one by now: its UID is {pod.uid}")
+            raise SchedulerError(f"pod {request.key} has been replaced: its UID is {pod.uid}")
         return pod
 
     async def _carry_out(
         self, framework: Framework, state: CycleState, pod: PodInfo, node_name: str
     ) -> Status:
-        """Run Reserve, PreBind, Bind and PostBind of the profile; what was reserved is undone if it fails."""
+        """Run Reserve, PreBind, Bind and PostBind of the profile; undo the reservation on failure."""
         status = await answered_in_turns(partial(_reserve, framework, state, pod, node_name))
         try:
             if status.is_success:
@@ -121,14 +121,14 @@ class ExtenderBinding:
         error = status.error
         if status.is_success or not isinstance(error, ApiError) or not may_be_bound(error):
             return status
-        # It may have taken effect. To forget the pod now would give its room away twice, so ask first.
+        # The request may have taken effect. Forgetting the pod now would free its capacity wrongly, so read it first.
         newest = await self._reader.read_pod(pod.namespace, pod.name)
         is_bound = newest is not None and newest.uid == pod.uid and newest.node_name == node_name
         return SUCCESS if is_bound else status
 
 
 def _reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-    """Run Reserve; nothing is left of it if a plugin needs more time."""
+    """Run Reserve; undo it if a plugin needs more time."""
     try:
         return framework.run_reserve(state, pod, node_name)
     except NeedsTime:
@@ -137,7 +137,7 @@ def _reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: s
 
 
 def _problem(pod: PodInfo, request: BindingRequest) -> str:
-    """Say why a pod cannot be bound wherever it is to go; "" if nothing is known against it."""
+    """Return why a pod cannot be bound to any node; "" if no reason is known."""
     if pod.node_name:
         return f"pod {pod.key} is bound to node {pod.node_name}, not to {request.node_name}"
     if pod.is_terminal:

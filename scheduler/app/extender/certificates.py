@@ -1,6 +1,6 @@
-"""The certificate an extender serves with, and who vouches for it: given, kept in a folder, or made for one run.
+"""The serving certificate of an extender and its authority: given, kept in a directory, or created for one run.
 
-In a folder is kept as well what a scheduler shows, for whoever is to be answered needs a certificate of its own.
+The directory also holds the client certificate of a scheduler, because accepted clients need one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CERTIFICATE, _KEY, _AUTHORITY = "tls.crt", "tls.key", "ca.crt"
-"""As in a Secret of type kubernetes.io/tls."""
+"""The names in a Secret of type kubernetes.io/tls."""
 _CLIENT_CERTIFICATE, _CLIENT_KEY, _CLIENT_AUTHORITY = "client.crt", "client.key", "clients.crt"
 _COMMON_NAME = "custom-scheduler-extender"
 _CLIENT_NAME = "scheduler"
@@ -35,12 +35,12 @@ _CLIENT_NAME = "scheduler"
 
 @dataclass(frozen=True, slots=True)
 class ServingCertificate:
-    """What HTTPS is served with.
+    """The certificate of the HTTPS server.
 
     Attributes:
-        files: of the key pair; None if it is in memory only.
-        made: the key and the certificate in memory, PEM; b"" where there are files.
-        authority: who vouches for it, PEM: what clients are to trust; b"" if that is not known.
+        files: the files of the key pair; None if it is in memory only.
+        made: the key and the certificate in memory, PEM; b"" if there are files.
+        authority: the CA certificate, PEM, for clients to trust; b"" if unknown.
     """
 
     files: KeyPair | None = None
@@ -49,7 +49,7 @@ class ServingCertificate:
 
 
 def given(files: KeyPair, authority: Path | None) -> ServingCertificate:
-    """Return a certificate that somebody else has made.
+    """Return a certificate that the user provides.
 
     Raises:
         ConfigurationError: the authority's file cannot be read.
@@ -58,16 +58,16 @@ def given(files: KeyPair, authority: Path | None) -> ServingCertificate:
 
 
 def made_for(host: str) -> ServingCertificate:
-    """Return a new certificate for a host's name or address, that is gone with the process."""
+    """Return a new certificate for a host name or address; it lasts as long as the process."""
     issued = _issued(host)
     return ServingCertificate(made=issued.serving, authority=issued.authority)
 
 
 def kept_in(folder: Path, host: str) -> ServingCertificate:
-    """Return the certificate in a folder, so that it outlives the process; made there if there is none.
+    """Return the certificate in a directory, which outlasts the process; create it if absent.
 
     Raises:
-        ConfigurationError: the folder cannot be read or written, or holds a part only.
+        ConfigurationError: the directory cannot be read or written, or holds only some of the files.
     """
     names = (_CERTIFICATE, _KEY, _AUTHORITY)
     files = KeyPair(folder / _CERTIFICATE, folder / _KEY)
@@ -84,13 +84,13 @@ def kept_in(folder: Path, host: str) -> ServingCertificate:
 
 
 def client_authority_in(folder: Path) -> Path:
-    """Return who vouches for schedulers, and for nobody else; made, with a scheduler's certificate, if it is not there.
+    """Return the file of the CA of schedulers' certificates; create it, with a scheduler's certificate, if absent.
 
     Raises:
-        ConfigurationError: the folder cannot be written, or has the scheduler's certificate alone.
+        ConfigurationError: the directory cannot be written, or holds only the scheduler's certificate.
     """
     authority = folder / _CLIENT_AUTHORITY
-    if authority.exists():  # where others are answered its key is needed no more, and better not kept
+    if authority.exists():  # the client key is not needed here and is better removed from other hosts
         return authority
     names = (_CLIENT_CERTIFICATE, _CLIENT_KEY, _CLIENT_AUTHORITY)
     if not _is_there(folder, names):
@@ -100,12 +100,12 @@ def client_authority_in(folder: Path) -> Path:
 
 
 def client_pair_in(folder: Path) -> KeyPair:
-    """Return what a scheduler shows whom the authority of `client_authority_in` vouches for."""
+    """Return the scheduler's client certificate, signed by the authority of `client_authority_in`."""
     return KeyPair(folder.absolute() / _CLIENT_CERTIFICATE, folder.absolute() / _CLIENT_KEY)
 
 
 def _is_there(folder: Path, names: tuple[str, str, str]) -> bool:
-    """Whether a certificate, its key and its authority are in a folder; raises ConfigurationError for a part only."""
+    """Return whether a certificate, its key and its authority exist; raises ConfigurationError if only some do."""
     there = [name for name in names if (folder / name).exists()]
     if there and len(there) < len(names):
         missing = set(names) - set(there)
@@ -115,7 +115,7 @@ def _is_there(folder: Path, names: tuple[str, str, str]) -> bool:
 
 
 def _issued(host: str) -> Issued:
-    """Issue a certificate for a host, and for whoever tries it out on this machine."""
+    """Issue a certificate for a host, and for tests on this machine."""
     names = {"localhost": None, socket.gethostname(): None}
     addresses = {"127.0.0.1": None}
     try:
@@ -128,7 +128,7 @@ def _issued(host: str) -> Issued:
 
 
 def _is_for(path: Path, host: str) -> bool:
-    """Whether a certificate names a host; one that cannot be read is told of by who serves with it."""
+    """Return whether a certificate names a host; True if it cannot be read, an error that the server reports."""
     try:
         certificate = x509.load_pem_x509_certificate(read_regular(path))
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -144,13 +144,13 @@ def _write(folder: Path, names: tuple[str, str, str], issued: Issued) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         key = folder / key_name
         key.touch(mode=0o600)
-        # Key and certificate are one text; each reader takes what it looks for.
+        # Key and certificate are one text; each reader takes its part.
         private, _, certificate = issued.serving.partition(b"-----BEGIN CERTIFICATE-----")
         key.write_bytes(private)
         (folder / certificate_name).write_bytes(b"-----BEGIN CERTIFICATE-----" + certificate)
         (folder / authority_name).write_bytes(issued.authority)
     except OSError as error:
-        for name in names:  # a part of them would be an error at the next start
+        for name in names:  # some of them without the others would be an error at the next start
             with suppress(OSError):
                 (folder / name).unlink(missing_ok=True)
         problem = f"a certificate cannot be kept in {folder}: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""Where an extender answers: verbs, health and metrics on one port each of HTTPS and HTTP."""
+"""The HTTP endpoints of an extender: verbs, health and metrics, each on one port of HTTPS and of HTTP."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
     from scheduler.app.extender.service import ExtenderService
     from scheduler.server.http_server import Application
 
-_EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a pod is asked from outside
+_EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - clients of a pod are outside it
 
 _NOBODY = (
-    "nobody would be answered: --cert-dir makes a certificate that kube-scheduler shows, --client-ca-file takes one of "
-    "yours, --token-file takes a token; --allow-anybody answers whoever comes"
+    "no client would be accepted: --cert-dir creates a certificate for kube-scheduler, --client-ca-file accepts your "
+    "own, --token-file accepts a token; --allow-anybody accepts every client"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ExtenderAddress:
-    """Where an extender listens, and how it is reached there.
+    """The addresses on which an extender listens, and the clients that it accepts.
 
     Attributes:
         host: the address to listen on.
-        secure_port: of HTTPS; 0 for none.
-        http_port: of plain HTTP; 0 for none.
-        url: how schedulers reach it; "" is how it is reached on this machine.
-        key_pair: the certificate of HTTPS; None makes one.
-        authority: who vouches for that, for clients; None leaves it to them.
-        folder: where one that is made is kept; None makes another at each start.
-        client_authority: who vouches for schedulers that are answered; None is one kept in the folder, where there is
-            one and nothing else says who is answered.
-        token_file: with a bearer token, for which whoever brings it is answered.
-        answers_anybody: whether whoever comes is answered.
-        binds: whether pods are bound.
+        secure_port: port of HTTPS; 0 for none.
+        http_port: port of plain HTTP; 0 for none.
+        url: the URL for schedulers; "" for the URL on this machine.
+        key_pair: the certificate of HTTPS; None creates one.
+        authority: CA of that certificate, for clients; None if unknown.
+        folder: directory of a created certificate; None creates another one at each start.
+        client_authority: CA of the certificates of accepted schedulers; None for the one in `folder`, if there is one and
+            no other setting determines the accepted clients.
+        token_file: file with a bearer token; clients with the token are accepted.
+        answers_anybody: whether every client is accepted.
+        binds: whether the extender binds pods.
     """
 
     host: str
@@ -71,10 +71,10 @@ class ExtenderAddress:
     binds: bool = False
 
     def check(self) -> None:
-        """Find out whether all of it goes together.
+        """Check that the settings are consistent.
 
         Raises:
-            ConfigurationError: it does not.
+            ConfigurationError: they are not.
         """
         faults = []
         if not (self.secure_port or self.http_port):
@@ -94,30 +94,32 @@ class ExtenderAddress:
         authority = self.client_authority is not None or self.makes_clients
         faults = []
         if self.client_authority is not None and not self.secure_port:
-            faults.append(FieldError("--client-ca-file", "certificates are shown over HTTPS only"))
+            faults.append(FieldError("--client-ca-file", "client certificates need HTTPS"))
         if self.token_file is not None and not self.secure_port:
-            faults.append(FieldError("--token-file", "a token is shown over HTTPS only"))
+            faults.append(FieldError("--token-file", "a token needs HTTPS"))
         if not (authority or self.token_file or self.answers_anybody):
             faults.append(FieldError("", _NOBODY))
         if self.answers_anybody and (self.client_authority or self.token_file):
-            problem = "goes with neither --client-ca-file nor --token-file, which keep others out"
+            problem = "cannot be combined with --client-ca-file or --token-file, which restrict the clients"
             faults.append(FieldError("--allow-anybody", problem))
         if self.answers_anybody and self.binds:
-            problem = "whoever is answered can have pods bound, so it does not go with --allow-anybody"
+            problem = (
+                "every accepted client can have pods bound, so it cannot be combined with --allow-anybody"
+            )
             faults.append(FieldError("--bind", problem))
         return faults
 
     @property
     def makes_clients(self) -> bool:
-        """Whether the certificate that schedulers show is made and kept, as the one they are shown is."""
+        """Whether the client certificate of schedulers is created and kept in the same directory as the serving one."""
         told_otherwise = self.client_authority or self.token_file or self.answers_anybody
         return self.folder is not None and bool(self.secure_port) and not told_otherwise
 
     def callers(self) -> tuple[Callers | None, Path | None]:
-        """Return who is answered, None for everybody, and who vouches for certificates, if these are asked for.
+        """Return the accepted clients (None for all), and the CA of client certificates, if these are requested.
 
         Raises:
-            ConfigurationError: a file cannot be read, or made.
+            ConfigurationError: a file cannot be read or created.
         """
         if self.answers_anybody:
             return None, None
@@ -129,7 +131,7 @@ class ExtenderAddress:
 
     @property
     def prefix(self) -> str:
-        """How schedulers reach it, without a verb."""
+        """The URL for schedulers, without a verb."""
         if self.url:
             return self.url.rstrip("/")
         host = "localhost" if self.host in _EVERYWHERE else self.host
@@ -137,10 +139,10 @@ class ExtenderAddress:
         return f"https://{host}:{self.secure_port}" if self.secure_port else f"http://{host}:{self.http_port}"
 
     def certificate(self) -> ServingCertificate:
-        """Return what HTTPS is served with.
+        """Return the certificate of HTTPS.
 
         Raises:
-            ConfigurationError: it cannot be read, or made.
+            ConfigurationError: it cannot be read or created.
         """
         if not self.secure_port:
             return ServingCertificate()
@@ -158,7 +160,7 @@ async def serving_extender(
     *,
     stop: asyncio.Event,
 ) -> AsyncIterator[None]:
-    """Answer while the block runs; once `stop` is set, as not ready.
+    """Serve requests while the block runs; not ready once `stop` is set.
 
     Raises:
         ConfigurationError: an address cannot be listened on, or the certificate cannot be used.
@@ -174,7 +176,7 @@ async def serving_extender(
             app = extender_application(service, stop, binds=where.binds, callers=callers)
             await listen(stack, app, where.host, where.secure_port, tls)
         if where.http_port:
-            # Where not everybody is answered, plain HTTP is for probes and scrapes.
+            # If not all clients are accepted, plain HTTP is for probes and scrapes only.
             app = extender_application(service, stop, verbs=callers is None, binds=where.binds)
             await listen(stack, app, where.host, where.http_port)
         yield
@@ -188,9 +190,9 @@ def extender_application(
     binds: bool = False,
     callers: Callers | None = None,
 ) -> Application:
-    """Build the pages of an extender: health and metrics, and the verbs, of which `bind` may be one.
+    """Build the endpoints of an extender: health, metrics, and the verbs, optionally with `bind`.
 
-    Once `stop` is set it is not ready. Without `callers` everybody is answered.
+    It is not ready once `stop` is set. Without `callers` every client is accepted.
     """
     routes = verb_pages(service, service.requests, binds=binds, callers=callers)
     return application(

@@ -1,6 +1,6 @@
-"""Answers what another scheduler asks, with the plugins of a configuration.
+"""Answers requests of another scheduler with the plugins of a configuration.
 
-It watches the cluster as the daemon does and judges when it is asked. Any number of replicas may answer.
+It watches the cluster as the daemon does and evaluates on request. Any number of replicas may run.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _NOT_SYNCED = "the extender has not read the cluster yet, or its plugins their d
 
 
 class ExtenderService:
-    """Answers a scheduler's questions with the plugins of a configuration; a `Judge`.
+    """Answers a scheduler's requests with the plugins of a configuration; a `Judge`.
 
     Args:
-        connection: to the API server; the caller closes it.
-        profile: the schedulerName of the profile that judges all pods; "" takes the only one, or, where there are
-            several, the one of the pod's own schedulerName.
+        connection: connection to the API server; the caller closes it.
+        profile: the schedulerName of the profile that evaluates all pods; "" uses the only profile, or, if there are
+            several, the profile of the pod's own schedulerName.
 
     Attributes:
-        configuration: what is run.
-        metrics: everything that is counted.
-        requests: counts what is asked.
+        configuration: the configuration.
+        metrics: all metrics.
+        requests: counts the requests.
         frameworks: schedulerName -> profile.
-        parts: the cluster's state, and who takes its changes in.
+        parts: the cluster's state and its handlers.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments; there is no such profile.
@@ -79,7 +79,7 @@ class ExtenderService:
         self._generation = self._access.generation(configuration)
         self.frameworks = self._generation.frameworks
         for framework in self.frameworks.values():
-            framework.measure_plugins(True)  # next to a request over HTTP it costs nothing
+            framework.measure_plugins(True)  # its cost is negligible beside an HTTP request
         self.parts.profiles.swap(self.frameworks)
         self._profile = checked_profile(profile, self.frameworks)
         self._watches = Watches(
@@ -103,19 +103,19 @@ class ExtenderService:
 
     @property
     def judging(self) -> Sequence[Framework]:
-        """The profiles that judge any pod."""
+        """The profiles that may evaluate a pod."""
         return judging(self._profile, self.frameworks)
 
     @property
     def has_synced(self) -> bool:
-        """Whether everything that answers rest on has been read once, plugins' own data included if they can be."""
+        """Whether all objects that answers depend on have been read once, and plugins had time to read their own data."""
         return self._has_refreshed and self._watches.has_synced
 
     def framework_of(self, pod: PodInfo) -> Framework:
-        """Return the profile that judges a pod.
+        """Return the profile that evaluates a pod.
 
         Raises:
-            SchedulerError: there are several and none has the pod's schedulerName.
+            SchedulerError: there are several, and none has the pod's schedulerName.
         """
         name = self._profile or pod.scheduler_name
         framework = self.frameworks.get(name)
@@ -123,7 +123,7 @@ class ExtenderService:
             there = ", ".join(sorted(self.frameworks))
             raise SchedulerError(
                 f"pod {pod.key}: spec.schedulerName is {name}, the profiles of the extender are {there}; "
-                "give it --profile to judge all pods by one of them"
+                "give it --profile to evaluate all pods with one of them"
             )
         return framework
 
@@ -143,7 +143,7 @@ class ExtenderService:
                 await access.background.drain(_DRAIN_SECONDS)
                 await access.writer.drain(_DRAIN_SECONDS)
 
-    # What a scheduler asks.
+    # Requests of a scheduler.
 
     def filter(self, request: NodesRequest) -> FilterAnswer:
         self._check_synced()
@@ -176,7 +176,7 @@ class ExtenderService:
 
 
 def checked_profile(profile: str, frameworks: Mapping[str, Framework]) -> str:
-    """Return the profile that judges all pods; "" if that depends on the pod.
+    """Return the profile that evaluates all pods; "" if that depends on the pod.
 
     Raises:
         ConfigurationError: there is no such profile.
@@ -188,5 +188,5 @@ def checked_profile(profile: str, frameworks: Mapping[str, Framework]) -> str:
 
 
 def judging(profile: str, frameworks: Mapping[str, Framework]) -> Sequence[Framework]:
-    """Return the profiles that judge any pod: the one that judges all, or, where that is "", all of them."""
+    """Return the profiles that may evaluate a pod: the given one, or all if it is ""."""
     return [frameworks[profile]] if profile else list(frameworks.values())

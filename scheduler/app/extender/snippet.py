@@ -1,4 +1,4 @@
-"""What to paste into kube-scheduler's configuration, so that it asks the extender that prints this."""
+"""The part of kube-scheduler's configuration that makes it call the extender."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ _TIMEOUT = "5s"
 _FILTERING = (ExtensionPoint.PRE_FILTER, ExtensionPoint.FILTER)
 _HEAD = "# For the KubeSchedulerConfiguration that kube-scheduler reads with --config.\n"
 _CERTIFICATE = (
-    "# Add certFile and keyFile to tlsConfig: only those are answered who show a certificate that the authority\n"
-    "# of --client-ca-file vouches for.\n"
+    "# Add certFile and keyFile to tlsConfig: only clients with a certificate of the authority of --client-ca-file are\n"
+    "# accepted.\n"
 )
 _CERTIFICATE_MADE = (
-    "# Only those are answered who show client.crt: copy it and client.key to where kube-scheduler runs, and put the paths\n"
-    "# they have there into tlsConfig. Whoever has the key is answered.\n"
+    "# Only clients with client.crt are accepted: copy it and client.key to the host of kube-scheduler, and put their\n"
+    "# paths there into tlsConfig. Every holder of the key is accepted.\n"
 )
 _BEARER_NOTE = (
-    "# Only those are answered who bring the token of --token-file. kube-scheduler cannot: it shows certificates, see\n"
-    "# --cert-dir and --client-ca-file. A token is for what stands between, as a proxy that adds it.\n"
+    "# Only clients with the token of --token-file are accepted. kube-scheduler sends no token but a certificate, see\n"
+    "# --cert-dir and --client-ca-file. A token is for an intermediary, such as a proxy that adds it.\n"
 )
-_ANYBODY = "# Whoever reaches it is answered, as --allow-anybody says.\n"
+_ANYBODY = "# Every client is accepted, because of --allow-anybody.\n"
 _NOBODY_VOUCHES = (
-    "# Without tlsConfig kube-scheduler believes whoever answers; its caData is the authority of --tls-ca-file, or of\n"
-    "# --cert-dir, where a certificate that is made is kept.\n"
+    "# Without tlsConfig kube-scheduler trusts every server; its caData is the authority of --tls-ca-file, or of the\n"
+    "# certificate that is created in --cert-dir.\n"
 )
 _ALL_NODES = (
-    "# percentageOfNodesToScore is for the filter: kube-scheduler shows its extenders only the nodes it has found by then,\n"
-    "# by default the first 420 that fit of 1000, and where these pass none the pod waits, whatever others would.\n"
+    "# percentageOfNodesToScore is for the filter: kube-scheduler passes its extenders only the nodes it has found so far,\n"
+    "# by default the first 420 feasible nodes of 1000. If the extender rejects all of these, the pod waits.\n"
 )
 
 
 def snippet(frameworks: Sequence[Framework], where: ExtenderAddress, authority: bytes = b"") -> str:
-    """Return the `extenders:` section, with the verbs that the profiles have something to say to, and what a filter needs.
+    """Return the `extenders:` section with the verbs that the profiles implement, and the settings that a filter needs.
 
     Args:
         frameworks: the profiles.
-        where: how kube-scheduler reaches the extender.
-        authority: who vouches for its certificate, PEM; b"" if that is not known.
+        where: the addresses and the accepted clients of the extender.
+        authority: CA of its certificate, PEM; b"" if unknown.
 
     Raises:
-        ConfigurationError: the profiles have nothing to say at all.
+        ConfigurationError: the profiles implement no verb.
     """
     extender: dict[str, Any] = {"urlPrefix": where.prefix}
     if any(framework.plugins.at.get(point) for framework in frameworks for point in _FILTERING):
@@ -64,7 +64,7 @@ def snippet(frameworks: Sequence[Framework], where: ExtenderAddress, authority: 
     if where.binds:
         extender["bindVerb"] = BIND
     if len(extender) == 1:
-        problem = "no profile has a plugin that filters or scores, so there is nothing to answer"
+        problem = "no profile has a plugin that filters or scores, so there is nothing to serve"
         raise ConfigurationError([FieldError("profiles", problem)])
     is_secure = where.prefix.startswith("https://")
     if is_secure:
@@ -95,9 +95,9 @@ def _who_is_answered(where: ExtenderAddress) -> str:
 
 
 def points_not_run(frameworks: Iterable[Framework], *, binds: bool) -> dict[str, list[str]]:
-    """Return extension point -> plugins that a profile has there in vain: no scheduler asks an extender for them.
+    """Return extension point -> plugins of a profile that have no effect there, because extenders have no such verb.
 
-    Who binds pods runs Reserve, PreBind, Bind and PostBind.
+    An extender that binds pods runs Reserve, PreBind, Bind and PostBind.
     """
     points = [ExtensionPoint.PERMIT]
     if not binds:

@@ -1,4 +1,4 @@
-"""The bearer token for which an extender answers: in a file, read again when it changes."""
+"""The bearer token of accepted clients, in a file that is read again when it changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def token_in(path: Path) -> bytes:
     """Return the token in a file.
 
     Raises:
-        ConfigurationError: it cannot be read, or has none.
+        ConfigurationError: the file cannot be read, or contains no token.
     """
     try:
         token = read_regular(path).strip()
@@ -41,7 +41,7 @@ def token_in(path: Path) -> bytes:
 
 @asynccontextmanager
 async def following_token(callers: Callers, path: Path) -> AsyncIterator[None]:
-    """Let in whoever brings what is in the file by now, while the block runs; what is no token leaves the old one in use."""
+    """Update the accepted token from the file while the block runs; an invalid file leaves the old token in use."""
     rereading = asyncio.create_task(_keep_fresh(callers, path), name="token refresh")
     try:
         yield

@@ -1,7 +1,7 @@
-"""What an extender answers: the plugins of a profile asked about the nodes that another scheduler names.
+"""The evaluations of an extender: calls the plugins of a profile for the nodes that another scheduler names.
 
-Each request is judged on the cluster as it is then, with the pod itself not counted, PreFilter first: between two
-requests for one pod the other scheduler tells us nothing, so nothing is kept from one to the next.
+Each request is evaluated on the current snapshot without the pod itself, beginning with PreFilter. The other scheduler
+reports nothing between two requests for one pod, so nothing is kept between them.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from scheduler.state.nominator import Nominator
 
 UNKNOWN_NODE = "node(s) were not known to the extender"
-"""What a node is refused for that the other scheduler sees and we do not: we saw it go, or have not seen it come."""
+"""The rejection of a node that the other scheduler knows and this one does not: it was deleted, or is not watched yet."""
 
 
 class Verdicts:
-    """Judges nodes with the plugins of one profile at a time; where one of them fails it raises SchedulerError.
+    """Evaluates nodes with the plugins of one profile at a time; raises SchedulerError if a plugin fails.
 
     Args:
         best: the highest total that a node can have in any profile, a multiple of 100; 0 without scoring plugins.
-        unknown_nodes: is told how many nodes of a request are not known.
+        unknown_nodes: called with the number of unknown nodes of a request.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Verdicts:
         self._unknown_nodes = unknown_nodes
 
     def filter(self, framework: Framework, pod: PodInfo, node_names: Sequence[str]) -> FilterAnswer:
-        """Say which nodes can run a pod, and of each other why not."""
+        """Return the nodes that can run a pod, and why the others cannot."""
         snapshot = self._without(pod)
         rows, unknown = self._rows(snapshot, node_names)
         passed: list[str] = []
@@ -60,7 +60,7 @@ class Verdicts:
         if not rows.size:
             return FilterAnswer((), failed, unresolvable)
         _, diagnosis, _ = self._judged(framework, pod, snapshot, rows)
-        # A loop over the nodes of a request, each of which goes over the wire by name.
+        # A loop over the nodes of a request, because each of them is sent by name.
         for row in rows.tolist():
             name, refusal = snapshot.name_of(row), diagnosis.outcome_of(row)
             if refusal is None:
@@ -74,7 +74,7 @@ class Verdicts:
     def prioritize(
         self, framework: Framework, pod: PodInfo, node_names: Sequence[str]
     ) -> Sequence[tuple[str, int]]:
-        """Say how good each node is, 0 to 10; those that are not known are worst."""
+        """Return the score of each node, 0 to 10; unknown nodes get 0."""
         snapshot = self._without(pod)
         rows, unknown = self._rows(snapshot, node_names)
         scores = dict.fromkeys(unknown, 0)
@@ -86,9 +86,9 @@ class Verdicts:
     def preempt(
         self, framework: Framework, pod: PodInfo, victims: Mapping[str, MetaVictims]
     ) -> Mapping[str, MetaVictims]:
-        """Return the nodes the pod fits on once the victims there are gone, with those victims.
+        """Return the nodes that the pod fits on without the given victims, with those victims.
 
-        None are added: which further pod does least harm is for the other scheduler to say.
+        No victims are added: the other scheduler decides which further pods to preempt.
         """
         left: dict[str, MetaVictims] = {}
         snapshot = self._without(pod)
@@ -97,7 +97,7 @@ class Verdicts:
             meta = victims[snapshot.name_of(row)]
             there = {each.uid: each for each in snapshot.pods_on(row)}
             gone = [(row, there[uid]) for uid in meta.uids if uid in there]
-            # PreFilter anew for each node: what it says of the cluster may depend on who is gone.
+            # PreFilter again for each node: its result for the cluster may depend on the victims.
             feasible, _, _ = self._judged(
                 framework, pod, self._without(pod, gone), np.array([row], dtype=np.intp)
             )
@@ -106,7 +106,7 @@ class Verdicts:
         return left
 
     def last_look(self, framework: Framework, pod: PodInfo, node_name: str) -> tuple[str, CycleState]:
-        """Say why a node cannot run a pod, "" if it can, and what PreFilter wrote: for Reserve and those after it."""
+        """Return why a node cannot run a pod ("" if it can), and the state that PreFilter wrote, for Reserve and later points."""
         snapshot = self._without(pod)
         rows, unknown = self._rows(snapshot, (node_name,))
         if unknown:
@@ -116,7 +116,7 @@ class Verdicts:
         return ("" if refusal is None else _words(refusal[1])), state
 
     def _without(self, pod: PodInfo, gone: Sequence[tuple[int, PodInfo]] = ()) -> Snapshot:
-        """Return the cluster without the pod, whose binding may be under way, and without others."""
+        """Return the snapshot without the pod, which may be being bound, and without the given pods."""
         snapshot = self._cache.snapshot()
         counted = self._cache.pod(pod.uid)
         row = None if counted is None else snapshot.row_of(counted.node_name)
@@ -125,7 +125,7 @@ class Verdicts:
         return snapshot.overlay(remove=gone) if gone else snapshot
 
     def _rows(self, snapshot: Snapshot, node_names: Sequence[str]) -> tuple[Rows, Sequence[str]]:
-        """Return the rows of nodes, ascending, and the names that are not known."""
+        """Return the rows of known nodes, ascending, and the names of unknown nodes."""
         rows: list[int] = []
         unknown: list[str] = []
         for name in node_names:
@@ -141,7 +141,7 @@ class Verdicts:
     def _judged(
         self, framework: Framework, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> tuple[Rows, Diagnosis, CycleState]:
-        """Return the rows that pass PreFilter and Filter, nominated pods considered, why others do not, and the state."""
+        """Return the rows that pass PreFilter and Filter (with nominated pods), the rejections of the others, and the state."""
         nominated = nominated_others(self._nominator, pod, snapshot)
         state, diagnosis = CycleState(nominated), Diagnosis.blank(snapshot.n_nodes)
         try:
@@ -159,7 +159,7 @@ class Verdicts:
         return np.empty(0, dtype=np.intp), diagnosis, state
 
     def _scores(self, framework: Framework, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Int64s:
-        """Return int64 (len(rows),), 0 to 10; 0 all where PreFilter has changed its mind since it was asked last."""
+        """Return int64 (len(rows),), 0 to 10; all 0 if PreFilter now rejects the pod."""
         state = CycleState(nominated_others(self._nominator, pod, snapshot))
         status = framework.filtering.run_pre_filter(state, pod, snapshot, Diagnosis.blank(snapshot.n_nodes))
         if not (status.is_success or status.is_rejected):
@@ -176,7 +176,7 @@ class Verdicts:
 def weight_of(frameworks: Iterable[Framework]) -> int:
     """Return the sum of the weights of a profile's scoring plugins, the largest of all profiles; 0 without any.
 
-    As the extender's weight in kube-scheduler's configuration it gives our scores the range that they have here.
+    As the extender's weight in kube-scheduler's configuration, it gives the scores the same range as in this scheduler.
     """
     return max((sum(framework.plugins.weights.values()) for framework in frameworks), default=0)
 
@@ -187,7 +187,7 @@ def best_total(frameworks: Iterable[Framework]) -> int:
 
 
 def scaled(total: Int64s, best: int) -> Int64s:
-    """Scale totals to what an extender may say: 0 is 0 and `best` is 10, between them the nearest, halves up.
+    """Scale totals to the range of extenders: 0 to 0 and `best` to 10, rounded to nearest, halves up.
 
     Args:
         total: int64 (n,), 0 to best.

@@ -89,16 +89,16 @@ def test_what_the_scheduler_has_to_show_is_named_and_not_shown(tmp_path: Path) -
 
     assert f"certFile: {tmp_path}/client.crt\n" in text
     assert f"keyFile: {tmp_path}/client.key\n" in text
-    assert "Whoever has the key is answered" in text
+    assert "Every holder of the key is accepted" in text
     assert "PRIVATE KEY" not in text
 
 
 @pytest.mark.parametrize(
     ("fields", "note"),
     [
-        ({"answers_anybody": True}, "# Whoever reaches it is answered"),
+        ({"answers_anybody": True}, "# Every client is accepted"),
         ({"client_authority": Path("ca")}, "# Add certFile and keyFile to tlsConfig"),
-        ({"token_file": Path("token")}, "kube-scheduler cannot: it shows certificates"),
+        ({"token_file": Path("token")}, "kube-scheduler sends no token but a certificate"),
     ],
     ids=["anybody", "a certificate of another's", "a token"],
 )
