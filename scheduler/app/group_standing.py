@@ -1,4 +1,4 @@
-"""Where a group stands in the queue, and what would wake it."""
+"""The place of a pod group in the queue, and the changes that would requeue it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from scheduler.objects.pod_group import GroupKey
 
 _NEXT = (Place.IN_FLIGHT, Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
-"""All of a group are tried with the first of them whose turn comes."""
+"""In order of precedence: all pods of a group are tried with the first of them that is popped."""
 
 
 def standing(parts: Parts, key: GroupKey) -> dict[str, Any]:
-    """Tell of a group's pods in the queue.
+    """Return the state of a group's pods in the queue.
 
     Returns:
-        As JSON values: `place`, that of the pod whose turn comes first, null if none waits; `places`, how many are in each;
-        `before`, how many pods are tried before the group, and null where it has no turn; `backoffSeconds` that are left;
-        `waitingSeconds` since it was to be tried first; `waitingGroups`, how many groups wait, with it; `placed`, how many of
-        its pods are on nodes; `wakes`, as of `wakes`.
+        JSON values: `place`, the place of the pod that is tried first, null if none waits; `places`, the number of pods in
+        each place; `before`, the number of pods tried before the group, null outside activeQ; `backoffSeconds` that are left;
+        `waitingSeconds` since the first attempt was due; `waitingGroups`, the number of waiting groups, this one included;
+        `placed`, the number of its pods on nodes; `wakes`, as `wakes` returns it.
     """
     queue, now = parts.queue, parts.clock.monotonic()
     members = _members(parts, parts.cache.groups.pending(key))
@@ -55,7 +55,7 @@ def standing(parts: Parts, key: GroupKey) -> dict[str, Any]:
 
 
 def waiting_groups(parts: Parts) -> Iterable[tuple[GroupKey, Place, float]]:
-    """Yield each group that waits, where in the queue, and since when: seconds of the monotonic clock."""
+    """Yield each waiting group, its place in the queue, and since when it waits (seconds of the monotonic clock)."""
     for key, uids in parts.cache.groups.all_pending():
         members = _members(parts, uids)
         if not members or parts.profiles.group_of(members[0].pod) is None:
@@ -65,7 +65,7 @@ def waiting_groups(parts: Parts) -> Iterable[tuple[GroupKey, Place, float]]:
 
 
 def _members(parts: Parts, uids: Iterable[str]) -> list[QueuedPodInfo]:
-    """Return those in the queue whose node is still to be found."""
+    """Return the members in the queue that have no node yet."""
     return [
         queued
         for uid in uids
@@ -81,10 +81,10 @@ def _since(members: Iterable[QueuedPodInfo]) -> float:
 
 
 def wakes(parts: Parts, rejectors: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
-    """Return plugin -> kind of object -> the changes that it is asked about whether they help.
+    """Return plugin -> kind of object -> the changes for which its hints are called.
 
     Args:
-        parts: of the scheduler.
+        parts: the scheduler's parts.
         rejectors: profiles and plugins.
     """
     return {

@@ -1,4 +1,4 @@
-"""The plugins that need no path: those that come with the scheduler, and those that a command was built with."""
+"""The plugins that need no path: in-tree plugins, and plugins added to a command."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ IN_TREE: Mapping[str, type[Plugin]] = ChainMap(_ADDED, dict(_OURS))
 
 
 def add_plugins(plugins: Mapping[str, type[Plugin]]) -> None:
-    """Let profiles name further plugins, in every command of this process.
+    """Let profiles name additional plugins, in every command of this process.
 
     Args:
-        plugins: name in a profile -> class, whose `name` it is.
+        plugins: name in a profile -> class with the same `name`.
 
     Raises:
-        PluginLoadError: a class is not a whole plugin, has another name, or the name is taken; none is added then.
+        PluginLoadError: a class is not a complete plugin, has another name, or the name is taken; then none is added.
 
     Source:
         kube-scheduler v1.36, cmd/kube-scheduler/app/server.go, WithPlugin.

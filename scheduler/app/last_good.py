@@ -1,7 +1,7 @@
-"""The last configuration that was in force, kept in a file of our own: for a start that finds a wrong one.
+"""The last active configuration, kept in a file of the process: for a start with an invalid configuration.
 
-A scheduler that was told to stay with what it has must not be gone for good when its container is restarted. The file is
-where only this process writes; to write into a ConfigMap would take the right to say what code the scheduler runs.
+A scheduler that keeps its configuration after an invalid change must also survive a restart of its container. Only this
+process writes to the file; a ConfigMap would need the right to change the code that the scheduler runs.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 
 
 class _Kept(msgspec.Struct):
-    """What is in the file.
+    """The content of the file.
 
     Attributes:
-        source: where the configuration came from.
-        digest: of it, with its files.
-        text: the configuration in today's form.
-        files: path, from where the configuration was -> content, of plugins and guests that it names.
+        source: the source of the configuration.
+        digest: digest of the configuration and its files.
+        text: the configuration in the current version.
+        files: path relative to the configuration -> content, of its plugins and WebAssembly guests.
     """
 
     source: str
@@ -47,8 +47,8 @@ class LastGood:
     """One file.
 
     Args:
-        path: of the file; beside it the plugin files are put when they are needed again.
-        source: where the configuration comes from; what was kept of another is not used.
+        path: path of the file; plugin files are restored beside it.
+        source: the source of the configuration; a file of another source is not used.
     """
 
     def __init__(self, path: Path, source: str) -> None:
@@ -56,7 +56,7 @@ class LastGood:
         self._source = source
 
     def keep(self, configuration: Configuration, digest: bytes) -> None:
-        """Keep a configuration as it was read, flags left aside; that it cannot be written is no more than a pity."""
+        """Keep a configuration as it was read, without flags; a failed write is only logged."""
         folder = configuration.folder
         named = {
             path: path.relative_to(folder)
@@ -68,15 +68,15 @@ class LastGood:
             files = {str(name): read_regular(path, MOST_BYTES) for path, name in named.items()}
             kept = _Kept(self._source, digest, to_yaml(configuration), files)
             new.write_bytes(msgspec.json.encode(kept))
-            new.replace(self._path)  # all of it or nothing
-        except (OSError, ValueError) as error:  # the second of a name that no file can have
-            with suppress(OSError):  # what is there of it would only take the room
+            new.replace(self._path)  # atomic
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            with suppress(OSError):  # an incomplete file would only use space
                 new.unlink(missing_ok=True)
             fields = {"file": str(self._path), "error": str(error)}
             logger.warning("Configuration in force cannot be kept for a restart", extra=fields)
 
     def read_if_usable(self) -> tuple[Configuration, bytes] | None:
-        """Return what `read` does; None also where it cannot be read, which is logged: it is not what has to be mended."""
+        """Return the result of `read`; None also if the file cannot be read, which is logged but is no error."""
         try:
             return self.read()
         except ConfigurationError as error:
@@ -84,10 +84,10 @@ class LastGood:
             return None
 
     def read(self) -> tuple[Configuration, bytes] | None:
-        """Return what was kept, and its digest; None if nothing was.
+        """Return the kept configuration and its digest; None if there is none.
 
         Raises:
-            ConfigurationError: it cannot be read any more.
+            ConfigurationError: the file cannot be read any more.
         """
         try:
             kept = msgspec.json.decode(read_regular(self._path, 2 * MOST_BYTES), type=_Kept)

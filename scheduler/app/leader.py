@@ -1,8 +1,8 @@
-"""The daemon that leads, asked from outside the cluster: found by its lease, reached by a forwarded port.
+"""Connects to the leading daemon from outside the cluster: found by its lease, reached by port forwarding.
 
-It is shown a token of a ServiceAccount that may read explanations and nothing else, never the user's own: who has that
-one is the user, for everything. Behind a forwarded port its certificate says nothing that the API server does not: the
-pod is the one that was asked for.
+The client sends a token of a ServiceAccount that may only read explanations, never the user's own token, which would
+give the receiver all rights of the user. The certificate is not verified behind a forwarded port: the API server already
+ensures that the connection reaches the requested pod.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scheduler.client.port_forward import Forwarded
 
 ASKING_ACCOUNT: Final = "custom-scheduler-why"
-"""The ServiceAccount whose tokens are shown; in the namespace of the lease."""
+"""The ServiceAccount whose tokens are sent; in the namespace of the lease."""
 _ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 _TOKEN_SECONDS: Final = 600
 _LABEL: Final = "app.kubernetes.io/name=custom-scheduler"
@@ -40,11 +40,11 @@ _NOT_FOUND: Final = 404
 
 
 class NoLeaderError(SchedulerError):
-    """No daemon could be asked; says why."""
+    """No daemon could be reached; the message says why."""
 
 
 class Bearer:
-    """A token that is shown; an `Authorization`."""
+    """A bearer token; an `Authorization`."""
 
     def __init__(self, token: str) -> None:
         self._header = f"Bearer {token}"
@@ -57,10 +57,10 @@ class Bearer:
 
 
 class Leader:
-    """A daemon that can be asked.
+    """A reachable daemon.
 
     Attributes:
-        name: what messages call it.
+        name: its name in messages.
     """
 
     def __init__(self, name: str, connection: ApiConnection, way: Forwarded | None = None) -> None:
@@ -69,18 +69,18 @@ class Leader:
         self._way = way
 
     async def explain_group(self, key: str) -> dict[str, Any] | None:
-        """Return what it says of the groups called `namespace/name`; None if it knows none.
+        """Return the daemon's explanation of the groups named `namespace/name`; None if it knows none.
 
         Raises:
-            NoLeaderError: it does not answer, or not us.
+            NoLeaderError: it does not answer, or rejects the client.
         """
         return await self.explain(f"groups/{key}")
 
     async def explain(self, key: str) -> dict[str, Any] | None:
-        """Return what `/debug/explain` says of a pod; None if it knows nothing of it.
+        """Return `/debug/explain` of a pod; None if the daemon does not know the pod.
 
         Raises:
-            NoLeaderError: it does not answer, or not us.
+            NoLeaderError: it does not answer, or rejects the client.
         """
         try:
             answer = await self._connection.send(Request("GET", f"/debug/explain/{quote(key)}"))
@@ -97,7 +97,7 @@ class Leader:
 
 @asynccontextmanager
 async def at_url(url: str, token: str) -> AsyncIterator[Leader]:
-    """Ask a daemon whose pages are at a URL, whatever its certificate."""
+    """Connect to a daemon with HTTP endpoints at a URL; its certificate is not verified."""
     endpoint = Endpoint(url.rstrip("/"), _any_certificate() if url.startswith("https:") else None)
     async with ApiConnection(endpoint, authorization=Bearer(token) if token else None) as connection:
         yield Leader(shown_url(url), connection)
@@ -105,15 +105,15 @@ async def at_url(url: str, token: str) -> AsyncIterator[Leader]:
 
 @asynccontextmanager
 async def leader(connection: ApiConnection, lease: Named, token: str) -> AsyncIterator[Leader]:
-    """Ask the daemon that holds a lease.
+    """Connect to the daemon that holds a lease.
 
     Args:
-        connection: to the API server.
-        lease: which.
-        token: to be shown; "" for one of `ASKING_ACCOUNT`.
+        connection: connection to the API server.
+        lease: the lease.
+        token: the token to send; "" for one of `ASKING_ACCOUNT`.
 
     Raises:
-        NoLeaderError: nobody holds it, it is no pod, or nothing can be shown to it.
+        NoLeaderError: the lease has no holder, the holder is not a pod, or no token can be obtained.
     """
     pod = await _holder(connection, lease)
     token = token or await _token(connection, Named(lease.namespace, ASKING_ACCOUNT))
@@ -139,7 +139,7 @@ async def _holder(connection: ApiConnection, lease: Named) -> Mapping[str, Any]:
     if not holder:
         raise NoLeaderError(f"lease {lease} is held by nobody")
     host = holder.rpartition("_")[0] or holder
-    # One on the host network is called as its node.
+    # A pod on the host network has its node's host name.
     for selectors in (
         {"fieldSelector": f"metadata.name={host}"},
         {"fieldSelector": f"spec.nodeName={host}", "labelSelector": _LABEL},

@@ -1,4 +1,4 @@
-"""What a running daemon knows of one pod: its last attempt as it was, and its story in the queue."""
+"""A running daemon's state of one pod: its last attempt, and its history in the queue."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ if TYPE_CHECKING:
     from scheduler.runtime.framework import Framework
 
 _DETAILS_SECONDS = 0.05
-"""How long plugins are asked for details: the next pod waits meanwhile."""
+"""The time for plugins' details: the next pod waits meanwhile."""
 
 
 def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] | None:
-    """Tell of a pod by `namespace/name`; None if the daemon knows nothing of it.
+    """Explain a pod (`namespace/name`); None if the daemon does not know it.
 
     Returns:
-        As JSON values: `pod`, `node` (where it is, or null), `place` in the queue, its `story` there, oldest first,
-        `schedulingGates`, those that it has now, `group`, how the group it waits with fares, null of others, `attempt`: null before the first and after it was forgotten, else `at`,
-        `number`, how many `seconds` it took, `chosen`, `nominates` (where room is made for it, or null) and the explanation in
-        the shape of `explain --cluster`, whose `details` are as of now, not as of the attempt; and `now`, where a pod of ours
-        that is on a node would go if it were on none: an explanation with `node`, null of other pods.
+        JSON values: `pod`, `node` (null if it has none), `place` in the queue, its `story` there, oldest entry first,
+        `schedulingGates`, the current ones, `group`, the state of its group while it waits with one, else null, `attempt`:
+        null before the first and after it was forgotten, else `at`, `number`, its duration in `seconds`, `chosen`,
+        `nominates` (the nominated node, or null) and the explanation in the format of `explain --cluster`, with `details` of
+        the current state, not of the attempt; and `now`, for this scheduler's pods on nodes the node that they would get if
+        they had none: an explanation with `node`, else null.
 
     Raises:
-        NeedsTime: a plugin needs more time than one turn of the event loop; to be asked again.
+        NeedsTime: a plugin needs more than one time slice; the caller must call again.
     """
     pod, attempted = known_of(daemon.parts, daemon.cycles.attempts, key)
     if pod is None:
@@ -60,7 +61,7 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
 
 
 def known_of(parts: Parts, attempts: AttemptLog, key: str) -> tuple[PodInfo | None, PastAttempt | None]:
-    """Return a pod by `namespace/name`, also one that is deleted and not yet forgotten, and the last attempt at it."""
+    """Return a pod (`namespace/name`), also a deleted one that is not yet forgotten, and the last attempt at it."""
     pod, attempted = parts.pods.get(key), attempts.last(key)
     if pod is None and attempted is not None:
         pod = attempted.decision.pod
@@ -68,11 +69,11 @@ def known_of(parts: Parts, attempts: AttemptLog, key: str) -> tuple[PodInfo | No
 
 
 def live_groups(daemon: Daemon, key: str) -> dict[str, Any] | None:
-    """Tell of the groups called `namespace/name`, mostly one; None if the daemon knows none.
+    """Explain the groups named `namespace/name`, usually one; None if the daemon knows none.
 
     Returns:
-        As JSON values: `groups`, each as `cycle.group_explanation` has the last attempt, with `at` and `seconds`, and as
-        `group_standing.standing` has its place in the queue. Of one that was not tried yet, why its pods are kept back.
+        JSON values: `groups`, each with the last attempt as in `cycle.group_explanation`, with `at` and `seconds`, and its
+        place in the queue as in `group_standing.standing`. For a group without an attempt, why its pods are gated.
     """
     parts, attempts = daemon.parts, daemon.cycles.group_attempts
     known = dict.fromkeys(each for each, _, _ in waiting_groups(parts) if each.key == key)
@@ -99,7 +100,7 @@ def _told(parts: Parts, key: GroupKey, attempted: PastGroupAttempt | None) -> di
 
 
 def _why(parts: Parts, queued: QueuedPodInfo) -> str:
-    """Return why a pod is kept back; "" of one that is not."""
+    """Return why a pod is gated; "" if it is not."""
     return parts.profiles.run_pre_enqueue(queued.pod).message if queued.is_gated else ""
 
 
@@ -115,7 +116,7 @@ def _group(daemon: Daemon, pod: PodInfo) -> dict[str, Any] | None:
 
 
 def attempt_as_told(parts: Parts, pod: PodInfo, attempted: PastAttempt, clock: Clock) -> dict[str, Any]:
-    """Tell of one attempt, the details of what was refused as of now."""
+    """Return the explanation of one attempt, with details of rejections by the current state."""
     explanation = explain(attempted.decision, attempted.names)
     framework = parts.profiles.frameworks.get(pod.scheduler_name)
     if framework is not None and not pod.node_name:
@@ -133,13 +134,13 @@ def attempt_as_told(parts: Parts, pod: PodInfo, attempted: PastAttempt, clock: C
 
 
 def _now(parts: Parts, pod: PodInfo, attempted: PastAttempt | None, clock: Clock) -> dict[str, Any] | None:
-    """Judge a pod on a node as if it were on none; PostFilter is not asked, since it acts."""
+    """Evaluate a pod on a node as if it had none; PostFilter is not called, because it acts."""
     framework = parts.profiles.frameworks.get(pod.scheduler_name)
     if framework is None or pod.is_terminal:
         return None
     node_name = pod.node_name
     if attempted is not None and attempted.decision.pod.uid == pod.uid:
-        pod = attempted.decision.pod.placed_on(node_name)  # whole; of pods on nodes less is kept
+        pod = attempted.decision.pod.placed_on(node_name)  # complete; the cache keeps less of pods on nodes
     pod, snapshot = unplaced(pod, parts.cache.snapshot())
     judging = partial(
         judge,
@@ -162,7 +163,7 @@ def _details(parts: Parts, framework: Framework, clock: Clock) -> RefusalDetails
 
 
 def in_the_queue(parts: Parts, pod: PodInfo, clock: Clock) -> dict[str, Any]:
-    """Tell where a pod is, and its story."""
+    """Return a pod's place in the queue, and its history."""
     since = clock.utc_now() - timedelta(seconds=clock.monotonic())
     return {
         "place": parts.queue.place_of(pod.uid).value,

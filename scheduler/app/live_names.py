@@ -1,4 +1,4 @@
-"""Whether somebody else on a live cluster has the lease of a configuration, or places pods under the same name."""
+"""Checks whether another scheduler uses the lease of a configuration, or schedules pods under the same name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 _DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 _LABEL: Final = "app.kubernetes.io/name=custom-scheduler"
-"""What every Deployment made from the manifests carries, under whatever name."""
+"""The label of every Deployment created from the manifests, under any name."""
 _CONFIG_MAP_FLAG: Final = "--config-map"
 _USUAL_LEASE_SECONDS: Final = 15
 _ASK_SECONDS: Final = 1.0
@@ -39,11 +39,11 @@ _LATEST_EVENTS: Final = {"limit": "500"}
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was found.
+    """A result.
 
     Attributes:
-        text: what it is, and what to do about it.
-        is_taken: whether somebody else is at work; else it is good to know.
+        text: the result, and what to do about it.
+        is_taken: whether another scheduler is running; otherwise the text is only informative.
     """
 
     text: str
@@ -51,11 +51,11 @@ class Told:
 
 
 class LiveNames:
-    """Looks for others.
+    """Searches for other schedulers.
 
     Args:
-        connection: to the API server.
-        account: the ServiceAccount of ours: pods that run as it are no others.
+        connection: connection to the API server.
+        account: this scheduler's ServiceAccount: its pods are not other schedulers.
     """
 
     def __init__(self, connection: ApiConnection, account: Named) -> None:
@@ -63,12 +63,12 @@ class LiveNames:
         self._account = account
 
     async def look(self, configuration: Configuration) -> AsyncIterator[Told]:
-        """Yield everything that there is to tell.
+        """Yield all results.
 
-        What may not be read is told too; it takes an administrator.
+        Objects that may not be read are reported too; reading them needs an administrator.
 
         Raises:
-            ApiError: no answer.
+            ApiError: the API server does not answer.
         """
         settings = configuration.settings
         names = [profile.scheduler_name for profile in settings.profiles]
@@ -95,7 +95,7 @@ class LiveNames:
                 yield Told(f"{fault.path}: {fault.problem}", is_taken=True)
 
     async def _lease(self, election: LeaderElection) -> AsyncIterator[Told]:
-        """Yield who holds the lease: whether they are alive shows in whether they renew it."""
+        """Yield another holder of the lease: renewals show whether it is alive."""
         where = Named(election.resource_namespace, election.resource_name)
         first = await self._read_lease(where)
         if first is None or not first.record.holder:
@@ -120,7 +120,7 @@ class LiveNames:
         yield Told(f"{whose}, which renews it no more: it will be taken over")
 
     async def _events(self, scheduler_name: str) -> AsyncIterator[Told]:
-        """Yield who else says to have placed pods under a name lately: events are kept for an hour."""
+        """Yield other schedulers that recently reported to have scheduled pods under a name: events are kept for an hour."""
         selector = f"reportingController={scheduler_name},reason=Scheduled"
         events = await self._list(EVENTS, Event, {"fieldSelector": selector, **_LATEST_EVENTS})
         for instance in sorted({event.reporting_instance for event in events}):
@@ -154,7 +154,7 @@ class LiveNames:
                 )
 
     async def _names_in(self, followed: ConfigMapKey) -> set[str]:
-        """Return the schedulerNames of a configuration; none where it is not there, or makes no sense."""
+        """Return the schedulerNames of a configuration; none if it does not exist or is invalid."""
         found = await self._get(CONFIG_MAPS.path(followed.namespace, followed.name), ConfigMapData)
         data = found.data if found else {}
         texts = (
@@ -167,14 +167,14 @@ class LiveNames:
             try:
                 names |= {profile.scheduler_name for profile in parse(text).settings.profiles}
             except ConfigurationError:
-                continue  # whoever runs it is told
+                continue  # that installation reports the error itself
         return names
 
     def _is_ours(self, pod: Pod) -> bool:
         return Named(pod.metadata.namespace, pod.spec.service_account_name) == self._account
 
     async def _pod_called(self, name: str) -> Pod | None:
-        """Return the pod of a host name, ours if there are several."""
+        """Return the pod with a host name, this scheduler's if there are several."""
         pods = await self._list(PODS, Pod, {"fieldSelector": f"metadata.name={name}"}) if name else []
         return next((pod for pod in pods if self._is_ours(pod)), pods[0] if pods else None)
 
@@ -210,7 +210,7 @@ def _described(pod: Pod) -> str:
 
 
 def _followed(containers: Iterable[Container]) -> ConfigMapKey | None:
-    """Return the ConfigMap that a container's flags name; None for a file, which cannot be seen from here."""
+    """Return the ConfigMap that a container's flags name; None for a file, which cannot be read from here."""
     for container in containers:
         words = [*container.command, *container.args]
         for flag, value in zip(words, [*words[1:], ""], strict=True):

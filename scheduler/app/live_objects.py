@@ -1,4 +1,4 @@
-"""What of objects on a live cluster says who else is at work there."""
+"""The fields of live objects that identify other schedulers."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import msgspec
 
 
 class Metadata(msgspec.Struct):
-    """Which object it is."""
+    """Name and namespace of an object."""
 
     name: str = ""
     namespace: str = ""
 
 
 class Container(msgspec.Struct):
-    """What a container runs."""
+    """The command of a container."""
 
     command: list[str] = msgspec.field(default_factory=list)
     args: list[str] = msgspec.field(default_factory=list)
 
 
 class PodSpec(msgspec.Struct, rename="camel"):
-    """As whom a pod runs, and what."""
+    """The ServiceAccount and the containers of a pod."""
 
     service_account_name: str = "default"
     containers: list[Container] = msgspec.field(default_factory=list)
@@ -34,13 +34,13 @@ class Pod(msgspec.Struct):
 
 
 class Template(msgspec.Struct):
-    """What a Deployment's pods are made from."""
+    """The pod template of a Deployment."""
 
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
 
 
 class DeploymentSpec(msgspec.Struct):
-    """How many of which pods."""
+    """The template and the number of pods."""
 
     template: Template = msgspec.field(default_factory=Template)
     replicas: int = 1
@@ -54,7 +54,7 @@ class Deployment(msgspec.Struct):
 
 
 class Event(msgspec.Struct, rename="camel"):
-    """Who says that something happened."""
+    """The reporter of an event."""
 
     reporting_instance: str = ""
 

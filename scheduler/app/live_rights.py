@@ -1,4 +1,4 @@
-"""Which rights somebody has on a live cluster: asked of the API server, one by one."""
+"""Checks the rights of an account on a live cluster with access reviews."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class _Review(msgspec.Struct):
 
 
 async def missing_rights(requests: Requests, rights: Iterable[Right], *, user: str = "") -> list[Right]:
-    """Return the rights that somebody lacks.
+    """Return the rights that a user lacks.
 
     Args:
-        requests: to the API server.
-        rights: to ask for.
-        user: who; "" for who asks, which everybody may ask.
+        requests: sends requests to the API server.
+        rights: the rights to check.
+        user: the user; "" for the client itself, which every client may check.
 
     Raises:
-        ApiError: no answer, or one may not ask.
+        ApiError: the API server does not answer, or denies the review.
     """
     return [right for right in rights if not await _has(requests, right, user)]
 
@@ -67,7 +67,7 @@ async def _has(requests: Requests, right: Right, user: str) -> bool:
 
 
 def _groups(user: str) -> list[str]:
-    """Return the groups that the API server would find somebody in."""
+    """Return the groups that the API server would assign to a user."""
     groups = ["system:authenticated"]
     if user.startswith(_ACCOUNT_PREFIX):
         namespace = user.removeprefix(_ACCOUNT_PREFIX).partition(":")[0]

@@ -1,7 +1,7 @@
-"""Sees when something keeps the main loop, and says what: which pod's attempt, which event, which plugin, which request.
+"""Detects that the main loop is blocked, and by what: which pod's attempt, event, plugin or request.
 
-A thread looks at what the loop's thread is doing once the loop is late; nothing else costs anything. Like any Python it
-sees nothing while a call into C keeps the interpreter to itself: then the interpreter writes by itself where it is.
+A thread inspects the loop's thread when the loop is late; otherwise there is no cost. Like all Python code it cannot run
+while a call into C holds the interpreter lock; then the interpreter itself writes a traceback.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 0.1
 STALL_SECONDS = 1.0
-"""What is longer is told in the log."""
+"""Longer delays are logged."""
 _LOOKS_SECONDS = 0.2
 _SILENT_SECONDS = 10
 _LOOKS_UNTIL_NEXT = 10
@@ -38,12 +38,12 @@ _GARBAGE = "garbage"
 
 
 class Holder(NamedTuple):
-    """What holds the loop.
+    """The work that blocks the loop.
 
     Attributes:
         kind: for the metric: `attempt`, `binding`, `event`, `queue`, `refresh`, `reload`, `request`, `watch`, or `other`.
-        what: in our words, from the outside in.
-        where: the innermost line of Python.
+        what: a description, from the outermost to the innermost work.
+        where: the innermost line of Python code.
     """
 
     kind: str
@@ -110,7 +110,7 @@ TERMS: Final[Mapping[tuple[str, str], tuple[str, Callable[[Mapping[str, Any]], s
         lambda found: f"request {found['request'].method} {found['request'].path}",
     ),
 }
-"""Where (module, function) something of ours begins that has a name: its kind, and what it is of the function's variables."""
+"""(module, function) of named work -> its kind, and its description from the function's variables."""
 
 _PLUGIN_CALLS: Final = frozenset(
     {
@@ -119,11 +119,11 @@ _PLUGIN_CALLS: Final = frozenset(
         ("scheduler.runtime.registry", "Registry._load"),
     }
 )
-"""Where code of somebody else's plugin is called."""
+"""The functions that call the code of external plugins."""
 
 
 def holder_in(frame: FrameType | None) -> Holder:
-    """Return what a thread is at."""
+    """Return the current work of a thread."""
     kind, what, where = _NOBODY, [], ""
     while frame is not None:
         code = frame.f_code
@@ -137,14 +137,14 @@ def holder_in(frame: FrameType | None) -> Holder:
 
 
 def plugin_call_in(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost call of somebody else's plugin; None where there is none."""
+    """Return the innermost call of an external plugin; None if there is none."""
     while frame is not None and _place(frame) not in _PLUGIN_CALLS:
         frame = frame.f_back
     return frame
 
 
 def stack_of(frame: FrameType | None) -> str:
-    """Return what a thread is at as a traceback, the innermost line last: of a plugin, from where it was called on."""
+    """Return a thread's traceback, the innermost line last; within a plugin, only the plugin's part."""
     call = plugin_call_in(frame)
     frames: list[tuple[FrameType, int]] = []
     while frame is not None and frame is not call and len(frames) < _MOST_FRAMES:
@@ -154,9 +154,9 @@ def stack_of(frame: FrameType | None) -> str:
 
 
 def dump_if_silent() -> None:
-    """Have the interpreter write to standard error where all threads are, if this is not called again in ten seconds.
+    """Have the interpreter write all threads' tracebacks to standard error, unless this is called again in ten seconds.
 
-    It does so without a thread of Python: a call into C may keep all of them waiting.
+    It does so without a Python thread: a call into C may block all of them.
     """
     if sys.__stderr__ is not None:
         faulthandler.dump_traceback_later(_SILENT_SECONDS, file=sys.__stderr__)
@@ -170,15 +170,15 @@ def _described(describe: Callable[[Mapping[str, Any]], str], frame: FrameType) -
     try:
         return describe(frame.f_locals)
     except (AttributeError, IndexError, KeyError):
-        return frame.f_code.co_qualname  # it has only begun
+        return frame.f_code.co_qualname  # the function has only started
 
 
 class LoopWatch:
-    """Measures how late the loop is, and finds what holds it.
+    """Measures the delay of the loop, and finds the cause.
 
     Args:
-        metrics: where it is counted.
-        clock: seconds that only grow.
+        metrics: counts delays.
+        clock: seconds of a monotonic clock.
     """
 
     def __init__(self, metrics: LoopMetrics, clock: Callable[[], float] = time.monotonic) -> None:
@@ -192,14 +192,14 @@ class LoopWatch:
         self._collected_seconds = 0.0
 
     async def run(self) -> None:
-        """Want a turn ten times a second, and note how late it comes."""
+        """Measure the loop's delay ten times a second."""
         while True:
             self._due = self._clock() + PERIOD_SECONDS
             await asyncio.sleep(PERIOD_SECONDS)
             self.had_turn(self._clock() - self._due)
 
     def had_turn(self, late_seconds: float) -> None:
-        """Note how late the loop was."""
+        """Record a delay of the loop."""
         self._metrics.lagged(max(0.0, late_seconds))
         if late_seconds >= STALL_SECONDS:
             holder = self._longest_seen(late_seconds)
@@ -208,7 +208,7 @@ class LoopWatch:
         self._seen, self._is_told, self._collected_seconds = [], False, 0.0
 
     def look(self, frame: FrameType | None) -> None:
-        """Note what the loop's thread is at, if the loop is late; called by another thread."""
+        """Inspect the loop's thread, if the loop is late; called by another thread."""
         late_seconds = self._clock() - self._due
         if late_seconds < _LOOKS_SECONDS:
             return
@@ -220,7 +220,7 @@ class LoopWatch:
             logger.warning("The loop is held", extra=fields)
 
     def look_until(self, over: threading.Event) -> None:
-        """Look again and again."""
+        """Inspect the loop periodically until `over` is set."""
         looks = 0
         while not over.wait(_LOOKS_SECONDS):
             self.look(sys._current_frames().get(self._thread))  # noqa: SLF001 - there is no other way
@@ -229,7 +229,7 @@ class LoopWatch:
                 dump_if_silent()
 
     def collecting(self, phase: str, _info: Mapping[str, int]) -> None:
-        """Note how long the garbage collector takes: a `gc.callbacks`."""
+        """Measure the time of the garbage collector: a `gc.callbacks` entry."""
         if phase == "start":
             self._collecting_since = self._clock()
         else:

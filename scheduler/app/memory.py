@@ -1,4 +1,4 @@
-"""Settings of the process's memory that a scheduler needs; for the daemon's own process only."""
+"""Memory settings that a scheduler needs; for the daemon's process only."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def settle_memory() -> None:
     75,000 objects at most. Only a full collection examines all objects. One follows some 50 million new objects, and takes
     about a microsecond for each object.
     """
-    np.empty(_LARGEST_FREED_BYTES, dtype=np.uint8)  # not a page of it is touched
+    np.empty(_LARGEST_FREED_BYTES, dtype=np.uint8)  # touches no memory page
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNGEST_COLLECTIONS, _YOUNG_COLLECTIONS)
     gc.callbacks.append(_freeze_what_stays)
 
 
 def _freeze_what_stays(phase: str, info: Mapping[str, int]) -> None:
-    """Keep the oldest generation small: a `gc.callbacks`."""
+    """Keep the oldest generation small: a `gc.callbacks` entry."""
     generation = info["generation"]
     if phase == "stop" and generation >= 1:
         gc.freeze()

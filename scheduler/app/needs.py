@@ -1,4 +1,4 @@
-"""What the enabled plugins read beyond the usual, and what follows for what is watched and kept."""
+"""The additional needs of the enabled plugins, and the watches and fields that follow from them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _KNOWN = {
 
 
 def needs_of(frameworks: Iterable[Framework]) -> Needs:
-    """Return what all plugins of all profiles need together."""
+    """Return the combined needs of all plugins of all profiles."""
     return together(plugin.needs for framework in frameworks for plugin in framework.plugins.all())
 
 
 def together(each: Iterable[Needs]) -> Needs:
-    """Return what meets all needs."""
+    """Return needs that include all the given ones."""
     needs = list(each)
     return Needs(
         kinds=frozenset[str]().union(*(need.kinds for need in needs)),
@@ -42,10 +42,10 @@ def together(each: Iterable[Needs]) -> Needs:
 
 
 class PodDecoder:
-    """Decodes pods, and keeps of those on nodes no more than is needed.
+    """Decodes pods, and keeps only the needed fields of pods on nodes.
 
     Attributes:
-        needs: of all plugins together; may be changed.
+        needs: the combined needs of all plugins; may be changed.
     """
 
     def __init__(self, needs: Needs) -> None:
@@ -55,7 +55,7 @@ class PodDecoder:
         return trimmed(decode_pod(raw), self.needs)
 
     def keep_also(self, needs: Needs) -> bool:
-        """Keep more from now on; whether it is more than before, so that what is known is to be read anew."""
+        """Keep more fields from now on; return whether that is a change, so that known pods must be read again."""
         before = self.needs
         self.needs = replace(
             before,
@@ -66,7 +66,7 @@ class PodDecoder:
 
 
 def trimmed(pod: PodInfo, needs: Needs) -> PodInfo:
-    """Return a pod with no more than is needed, if it is on a node; a pending one stays whole."""
+    """Return a pod on a node with only the needed fields; a pending pod stays complete."""
     if not pod.node_name:
         return pod
     return trim_bound_pod(
@@ -75,16 +75,16 @@ def trimmed(pod: PodInfo, needs: Needs) -> PodInfo:
 
 
 def resource_of(kind: str) -> tuple[Resource, EventResource | None]:
-    """Return where a kind lives, and what its events are called.
+    """Return the resource of a kind, and its event resource.
 
     Args:
         kind: `version/plural` or `group/version/plural`, as plugins name it.
 
     Returns:
-        For a kind of kube-scheduler's, its event's resource too; any other kind's events are of no resource.
+        The resource; and for kube-scheduler's kinds, the resource of its events, else None.
 
     Raises:
-        ValueError: it has another shape.
+        ValueError: the text has another format.
     """
     parts = kind.split("/")
     if len(parts) not in {2, 3} or not all(parts):

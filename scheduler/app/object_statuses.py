@@ -1,4 +1,4 @@
-"""Keeps the status of objects that a plugin reads, while a profile has the plugin."""
+"""Writes the status of objects that a plugin reads, while a profile has the plugin."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ T = TypeVar("T")
 
 _EVERY_SECONDS: Final = 1.0
 _SHARE: Final = 0.01
-"""Of the time that counting may take: where there are many pods it is done less often."""
+"""The share of time for counting: with many pods it is done less often."""
 _MOST_WRITES: Final = 50
 """The most statuses of one kind that are written in a second."""
 _SLICE: Final = 64
-"""After so many objects others have their turn."""
+"""The number of objects in one time slice."""
 _REPAIR_SECONDS: Final = 60.0
-"""After so long what somebody else wrote over ours is put right; a watch has shown ours by then."""
+"""After this time another client's change of a status is overwritten; by then the watch has shown this one's write."""
 _ACTION: Final = "Counting"
 ACCEPTED: Final = "Accepted"
-"""The condition that says whether an object is valid and in use; a warning event repeats it when it is False."""
+"""The condition for a valid object in use; a warning event repeats it when it is False."""
 
 
 class Verdict(NamedTuple):
@@ -108,14 +108,14 @@ class Source(Protocol):
 
 
 class ObjectStatuses:
-    """Writes the status of each object of a kind when it changes; only the leader does.
+    """Writes the status of each object of a kind when it changes; only the leader writes.
 
     Args:
-        source: what is to be said.
-        parts: the objects, and the profiles in force.
+        source: the wanted statuses.
+        parts: the objects, and the active profiles.
         requests: for writes.
-        is_leading: whether anything may be written now.
-        recorder: of events about the objects.
+        is_leading: whether writes are allowed now.
+        recorder: recorder of events about the objects.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class ObjectStatuses:
         return self._source.kind
 
     async def run(self) -> NoReturn:
-        """Look once a second, or less often, until cancelled; what is news is written until the next look."""
+        """Compare once a second, or less often, until cancelled; write changes until the next comparison."""
         while True:
             began = self._clock.monotonic()
             news: Sequence[_News] = ()
@@ -157,7 +157,7 @@ class ObjectStatuses:
             await asyncio.sleep(max(0.0, next_look - self._clock.monotonic()))
 
     async def _look(self) -> Sequence[_News]:
-        """Return what is to be written, that first which was written longest ago, or never."""
+        """Return the statuses to write, in the order of their last write; statuses never written come first."""
         objects = self._parts.cache.table.watch_kind(self._source.kind)
         if not objects:
             return ()
@@ -169,7 +169,7 @@ class ObjectStatuses:
     def _news(
         self, objects: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Wanted]
     ) -> Generator[None, None, Sequence[_News]]:
-        """Find the objects whose status should say something else; one object a step."""
+        """Find the objects whose status must change; one object in each step."""
         found = []
         for key, obj in objects.items():
             yield
@@ -181,7 +181,7 @@ class ObjectStatuses:
         return [(key, obj, its) for _, key, obj, its in found]
 
     def _seen(self, obj: Mapping[str, Any], fields: Iterable[str]) -> Mapping[str, Any]:
-        """Return the status that an object has, without times: what was written, unless somebody else has changed it since."""
+        """Return an object's status without times: the last written one, unless another client has changed it since."""
         last = self._written.get(obj["metadata"]["uid"])
         if last is not None and (
             obj["metadata"].get("resourceVersion") == last.version
@@ -202,7 +202,7 @@ class ObjectStatuses:
                 *(_timed(each, old.get(each["type"], {}), now) for each in wanted.conditions),
             ]
         path = resource.path(namespace, name, "status")
-        # Not over conditions that somebody has written meanwhile, of which the watch has not told yet.
+        # The version protects conditions that another client has written and the watch has not shown yet.
         version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
         body = msgspec.json.encode({"metadata": version, "status": status})
         try:
@@ -240,7 +240,7 @@ class ObjectStatuses:
 
 
 async def in_slices(steps: Generator[None, None, T]) -> T:
-    """Return what work comes to of which each step is short; others have their turn every few steps."""
+    """Run work in short steps to its result; other tasks run after every few steps."""
     number = 0
     while True:
         try:
@@ -254,30 +254,30 @@ async def in_slices(steps: Generator[None, None, T]) -> T:
 
 
 def in_force(parts: Parts, plugin: str) -> Iterable[Plugin]:
-    """Yield the plugins of a name, of all profiles in force."""
+    """Yield the plugins with a name, of all active profiles."""
     for framework in parts.profiles.frameworks.values():
         yield from (each for each in framework.plugins.all() if each.name == plugin)
 
 
 def written(amounts: Mapping[str, int], also: Iterable[str] = ()) -> dict[str, str]:
-    """Return amounts as quantities; of resources that are also named, 0 too."""
+    """Return amounts as quantities; the resources in `also` are included with 0."""
     return {name: amount_text(name, amounts.get(name, 0)) for name in sorted({*amounts, *also})}
 
 
 def named(spec: Mapping[str, Any]) -> set[str]:
-    """Return the resources that an object's min and max name."""
+    """Return the resources in an object's min and max."""
     return {name for amounts in (spec.get("min"), spec.get("max")) for name in amounts or ()}
 
 
 def _merging(before: object, wanted: object) -> object:
-    """Return a field as a merge patch sets it: of a mapping, what is no more is taken away."""
+    """Return a field for a merge patch: of a mapping, keys that are no longer wanted are removed."""
     if isinstance(before, dict) and isinstance(wanted, dict):
         return {**dict.fromkeys(before.keys() - wanted.keys()), **wanted}
     return wanted
 
 
 def _version(answer: bytes) -> str:
-    """Return the version that a write has made; "" where the answer does not tell."""
+    """Return the resourceVersion after a write; "" if the response has none."""
     try:
         return wire.decode_identity(answer).resource_version
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -285,7 +285,7 @@ def _version(answer: bytes) -> str:
 
 
 def _timed(condition: Mapping[str, str], before: Mapping[str, Any], now: str) -> dict[str, str]:
-    """Return a condition with the time at which it got its status."""
+    """Return a condition with its lastTransitionTime."""
     since = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
     return {**condition, "lastTransitionTime": since or now}
 
@@ -293,7 +293,7 @@ def _timed(condition: Mapping[str, str], before: Mapping[str, Any], now: str) ->
 def _timeless(
     status: Mapping[str, Any], fields: Iterable[str], condition_types: frozenset[str]
 ) -> dict[str, Any]:
-    """Return some fields of a status and its conditions of some types, without times."""
+    """Return the given fields of a status and its conditions of the given types, without times."""
     conditions = [
         {name: value for name, value in each.items() if name != "lastTransitionTime"}
         for each in status.get("conditions") or ()

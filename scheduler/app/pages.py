@@ -1,4 +1,4 @@
-"""What a daemon shows over HTTP: its pages, and its health by name."""
+"""The HTTP endpoints of a daemon, and its named health checks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TOLERATED_SECONDS = 20.0
 
 
 class LeaderElectionWatchdog:
-    """Finds fault with a leader whose time is long over and who is still here.
+    """Reports a leader whose lease expired long ago and that still runs.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/client-go/tools/leaderelection/healthzadaptor.go.
@@ -47,7 +47,7 @@ class LeaderElectionWatchdog:
         self._led_at: float | None = None
 
     def problem(self) -> str:
-        """Say what is wrong; standing by is not."""
+        """Return the problem, "" if there is none; waiting for the lease is no problem."""
         now = self._clock.monotonic()
         if self._daemon.leadership.is_leading():
             self._led_at = now
@@ -66,10 +66,10 @@ def pages(
     access: Guard | None = None,
     more: Sequence[Page] = (),
 ) -> Application:
-    """Build a daemon's pages; the checks have kube-scheduler's names. Once `stop` is set it is not ready.
+    """Build a daemon's endpoints; the checks have kube-scheduler's names. It is not ready once `stop` is set.
 
-    The configuration is what it began with, which says where the lease is; /configz shows what is in force. Without
-    `access` everybody may see everything. `more` are further pages.
+    The configuration is the initial one, with the lease; /configz shows the active one. Without `access` every client may
+    read everything. `more` are additional endpoints.
     """
     election = configuration.settings.leader_election
     health: dict[str, Check] = {}
@@ -94,7 +94,7 @@ def pages(
         process=Process("custom-scheduler", flags, daemon.metrics.process_began),
         access=access,
         turned_away=daemon.metrics.turned_away,
-        # Who asks in plain HTTP may be anybody, so nothing is changed for them.
+        # Clients in plain HTTP are not authenticated, so they may change nothing.
         more=[cache_page(daemon.consistency, daemon.parts, may_mend=access is not None), *more],
     )
 
@@ -111,7 +111,7 @@ async def serving_pages(
     more: Sequence[Page] = (),
     guarding: Callable[[Access], Guard] = lambda access: access,
 ) -> AsyncIterator[None]:
-    """Serve a daemon's pages while the block runs; `more` are further ones, and `guarding` may let more people in.
+    """Serve a daemon's endpoints while the block runs; `more` are additional ones, `guarding` may grant more access.
 
     Raises:
         ConfigurationError: an address cannot be listened on, or the certificate cannot be used.
@@ -137,10 +137,10 @@ async def serving_pages(
 
 @asynccontextmanager
 async def waiting_pages(where: Serving) -> AsyncIterator[None]:
-    """Serve what there is to say while nothing can begin, as long as the block runs: that it lives, and is not ready.
+    """Serve health while the daemon cannot start, as long as the block runs: alive, but not ready.
 
     Raises:
-        ConfigurationError: as of `serving_pages`.
+        ConfigurationError: as for `serving_pages`.
     """
     waiting = application(
         metrics=None,
@@ -157,7 +157,7 @@ async def waiting_pages(where: Serving) -> AsyncIterator[None]:
 
 
 def readiness(stop: asyncio.Event, has_synced: Callable[[], bool]) -> dict[str, Check]:
-    """Return the checks of whoever watches a cluster, under kube-scheduler's names."""
+    """Return the readiness checks of a process that watches a cluster, under kube-scheduler's names."""
     return {
         "shutdown": lambda: "process is shutting down" if stop.is_set() else "",
         "sched-handler-sync": lambda: "" if has_synced() else "handlers are not fully synchronized",
@@ -171,7 +171,7 @@ def _at_rest(plugins: list[str]) -> str:
 async def listen(
     stack: AsyncExitStack, app: Application, host: str, port: int, tls: ssl.SSLContext | None = None
 ) -> None:
-    """Serve pages until the stack is closed.
+    """Serve HTTP endpoints until the stack is closed.
 
     Raises:
         ConfigurationError: the address cannot be listened on.

@@ -1,7 +1,7 @@
-"""Tells which plugin a command has not heard of again, and lets Ctrl-C end it wherever it is.
+"""Reports a plugin that does not return to a command, and lets Ctrl-C end the command at any point.
 
-For commands that decide in the main thread and end by themselves; the daemon has the loop's watch and the budget. Nothing
-is measured where plugins are called: a thread looks at what the main thread is doing.
+For commands that decide in the main thread and end by themselves; the daemon has the loop watch and the budget. Calls of
+plugins are not measured: a thread inspects the main thread.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ logger = logging.getLogger(__name__)
 
 _LOOKS_SECONDS: Final = 0.5
 _LONG_SECONDS: Final = 3.0
-"""What a plugin does at a stretch is mostly over in milliseconds; heavy libraries take seconds to import."""
+"""Calls of plugins usually end in milliseconds; heavy libraries take seconds to import."""
 
 
 class PluginWatch:
-    """Sees that one call of a plugin goes on.
+    """Detects a plugin call that does not end.
 
     Args:
-        clock: seconds that only grow.
+        clock: seconds of a monotonic clock.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,7 +42,7 @@ class PluginWatch:
         self._is_told = False
 
     def look(self, frame: FrameType | None) -> None:
-        """Look at what a thread is at; tell once of each call that takes long."""
+        """Inspect a thread; report each long call once."""
         call, now = plugin_call_in(frame), self._clock()
         if call is not self._call:
             self._call, self._since, self._is_told = call, now, False
@@ -50,7 +50,7 @@ class PluginWatch:
             self._is_told = True
             holder = holder_in(frame)
             logger.error(
-                "A plugin does not come back; Ctrl-C ends this",
+                "A plugin does not return; Ctrl-C ends this command",
                 extra={"at": holder.what, "where": holder.where, "stack": stack_of(frame)},
             )
 
@@ -69,7 +69,7 @@ def watching_plugins() -> Iterator[None]:
             dump_if_silent()
 
     thread = threading.Thread(target=look, name="plugin watch", daemon=True)
-    # What a plugin catches or C code does not look at cannot hold up what the kernel does by itself.
+    # With the default action the kernel ends the process, whatever a plugin catches and even within C code.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     dump_if_silent()
     thread.start()

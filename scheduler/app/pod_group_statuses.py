@@ -1,4 +1,4 @@
-"""What PodGroups of scheduler-plugins and of Volcano say in their status while a profile has the plugin Coscheduling.
+"""The status of PodGroups of scheduler-plugins and of Volcano while a profile has the plugin Coscheduling.
 
 Source:
     scheduler-plugins, pkg/controllers/podgroup_controller.go; volcano, pkg/scheduler/framework/job_updater.go.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOOK_AGAIN_SECONDS: Final = 60.0
-"""Pods that ended are listed again after so long, for some may have come and ended between two looks."""
+"""Ended pods are listed again after this time, because some may have been created and ended in between."""
 _ENDED: Final = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 _FINAL: Final = frozenset({"Finished", "Failed", "Completed"})
 _RESOURCES: Final = {
@@ -53,9 +53,9 @@ class PodGroupStatuses:
 
     Args:
         kind: one of KINDS.
-        parts: the cluster as it is known.
-        pods: namespace/name -> pod that has not ended, as the watch showed it last.
-        reads: lists the pods that ended, which are not watched.
+        parts: the cluster's state.
+        pods: namespace/name -> pod that has not ended, as watched last.
+        reads: lists the ended pods, which are not watched.
     """
 
     plugin = "Coscheduling"
@@ -73,9 +73,9 @@ class PodGroupStatuses:
         self._pods = pods
         self._reads = reads
         self._live: dict[GroupKey, set[str]] = {}  # group -> uids of its pods that had not ended
-        self._ended: dict[str, Mapping[GroupKey, list[Pod]]] = {}  # namespace -> group -> its pods that have
-        self._listed: dict[str, float] = {}  # namespace -> when those were listed
-        self._began: dict[str, str] = {}  # uid of a group -> when its first pod was placed
+        self._ended: dict[str, Mapping[GroupKey, list[Pod]]] = {}  # namespace -> group -> its ended pods
+        self._listed: dict[str, float] = {}  # namespace -> when its ended pods were listed
+        self._began: dict[str, str] = {}  # uid of a group -> when its first pod got a node
 
     async def wanted(self, objects: Objects) -> Mapping[str, Wanted]:
         groups = await in_slices(self._unfinished(dict(objects)))
@@ -93,7 +93,7 @@ class PodGroupStatuses:
     def _unfinished(
         self, objects: Mapping[str, Mapping[str, Any]]
     ) -> Generator[None, None, dict[GroupKey, Mapping[str, Any]]]:
-        """Return the groups whose status may still change; one object a step."""
+        """Return the groups whose status may still change; one object in each step."""
         found = {}
         for path, obj in objects.items():
             yield
@@ -103,7 +103,7 @@ class PodGroupStatuses:
         return found
 
     def _members(self, groups: Mapping[GroupKey, object]) -> Generator[None, None, dict[GroupKey, list[Pod]]]:
-        """Return the pods of groups that have not ended; one pod a step."""
+        """Return the pods of groups that have not ended; one pod in each step."""
         found: dict[GroupKey, list[Pod]] = {}
         for pod in list(self._pods.values()):
             yield
@@ -114,7 +114,7 @@ class PodGroupStatuses:
     def _may_have_ended(
         self, key: GroupKey, obj: Mapping[str, Any], uids: Mapping[GroupKey, set[str]]
     ) -> bool:
-        """Whether pods of a group may have ended since they were listed."""
+        """Return whether pods of a group may have ended since they were listed."""
         listed = self._listed.get(key.namespace)
         if listed is None or self._live.get(key, set()) - uids.get(key, set()):
             return True
@@ -122,7 +122,7 @@ class PodGroupStatuses:
         return is_under_way and self._clock.monotonic() - listed >= _LOOK_AGAIN_SECONDS
 
     async def _list_ended(self, namespace: str) -> Mapping[GroupKey, list[Pod]]:
-        """Return the pods of groups in a namespace that have ended; those known before if the list fails."""
+        """Return the ended pods of groups in a namespace; the last known ones if the list fails."""
         found: dict[GroupKey, list[Pod]] = {}
         try:
             async for item in listed(self._reads, PODS.path(namespace), {"fieldSelector": _ENDED}):
@@ -141,7 +141,7 @@ class PodGroupStatuses:
         return found
 
     def _forget(self, groups: Mapping[GroupKey, Mapping[str, Any]]) -> None:
-        """Drop what belongs to namespaces and groups that are gone."""
+        """Drop the data of deleted namespaces and groups."""
         namespaces = {key.namespace for key in groups}
         uids = {obj["metadata"]["uid"] for obj in groups.values()}
         self._ended = {name: ended for name, ended in self._ended.items() if name in namespaces}
@@ -151,7 +151,7 @@ class PodGroupStatuses:
     def _statuses(
         self, groups: Mapping[GroupKey, Mapping[str, Any]], live: Mapping[GroupKey, list[Pod]]
     ) -> Generator[None, None, Mapping[str, Wanted]]:
-        """Return the statuses of groups; one group a step."""
+        """Return the statuses of groups; one group in each step."""
         found = {}
         for key, obj in groups.items():
             yield
@@ -163,7 +163,7 @@ class PodGroupStatuses:
         return found
 
     def _status(self, key: GroupKey, obj: Mapping[str, Any], members: Members) -> Wanted | None:
-        """Return the status of one group; None if it stays as it is."""
+        """Return the status of one group; None if it stays unchanged."""
         before = obj.get("status") or {}
         try:
             group = self._parts.cache.table.watch_kind(key.kind).typed(PodGroupObject, key.key)
@@ -207,7 +207,7 @@ def counted(pods: Iterable[Pod]) -> Members:
 
 
 def _refusal(pod: Pod) -> str:
-    """Return why a pod is on no node, as its condition has it."""
+    """Return the message of a pod's PodScheduled condition; "" if it has none."""
     return next((each.message for each in pod.status.conditions if each.type == "PodScheduled"), "")
 
 

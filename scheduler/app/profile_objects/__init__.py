@@ -1,1 +1,1 @@
-"""Profiles that are objects of the cluster: which of them are in force, beside those of the configuration, and why."""
+"""SchedulerProfile objects: which versions are active beside the configuration's profiles, and why."""

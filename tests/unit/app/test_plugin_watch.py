@@ -45,7 +45,7 @@ def test_a_call_that_goes_on_is_told_once(caplog: pytest.LogCaptureFixture) -> N
 
     [record] = caplog.records
     assert record.levelno == logging.ERROR
-    assert record.message == "A plugin does not come back; Ctrl-C ends this"
+    assert record.message == "A plugin does not return; Ctrl-C ends this command"
     assert "in goes_on" in vars(record)["stack"]
 
 

@@ -75,8 +75,8 @@ def test_the_authority_is_carried_where_it_is_known() -> None:
     assert (plain.enable_https, plain.tls_config) == (False, None)
     unknown = told(framework_of(NodeFilter()), url="https://a:1")
     assert (unknown.enable_https, unknown.tls_config) == (True, None)
-    assert "believes whoever answers" in snippet([framework_of(NodeFilter())], at("https://a:1"))
-    assert "believes whoever" not in snippet([framework_of(NodeFilter())], at("http://a:1"))
+    assert "trusts every server" in snippet([framework_of(NodeFilter())], at("https://a:1"))
+    assert "trusts every" not in snippet([framework_of(NodeFilter())], at("http://a:1"))
 
 
 def test_what_the_scheduler_has_to_show_is_named_and_not_shown(tmp_path: Path) -> None:
