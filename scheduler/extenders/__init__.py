@@ -1,5 +1,5 @@
-"""HTTP extenders: web services that kube-scheduler, and so we, ask in the middle of a scheduling cycle.
+"""HTTP extenders: web services that kube-scheduler and this scheduler call within a scheduling cycle.
 
-`wire` is what is said, `http_extender` one service with its settings, `chain` all of them in order; `serving` is the
-other end of the wire.
+`wire` has the messages, `http_extender` one service with its settings, `chain` all of them in order; `serving` is the
+server's side of the messages.
 """

@@ -1,9 +1,8 @@
-"""All extenders of a configuration: who is asked when, and what their answers come to.
+"""All extenders of a configuration: the order of calls, and the combination of their responses.
 
-They are asked in the order of the configuration, those that may be ignored after all others.
-
-Filters are asked one after another, each about the nodes the one before left; priorities of all at once; of those
-that bind, the first that cares for the pod.
+Extenders are called in the order of the configuration, ignorable ones last. Filters are called one after another, each
+for the nodes that the previous one left; priorities are called concurrently; the first interested extender that can bind
+binds.
 
 Source:
     kube-scheduler v1.36, schedule_one.go, findNodesThatPassExtenders, prioritizeNodes and extendersBinding;
@@ -44,19 +43,19 @@ _SCALE = MAX_NODE_SCORE // MAX_EXTENDER_PRIORITY
 
 
 class ExtenderObserver(Protocol):
-    """Who hears of extenders that fail."""
+    """Is notified of failures of extenders."""
 
     def extender_failed(
         self, extender: str, verb: str, pod: PodInfo, error: ExtenderError, *, is_fatal: bool
     ) -> None:
-        """Take note that an extender could not be asked, or answered nonsense.
+        """Handle a failed call of an extender, or an invalid response.
 
         Args:
             extender: its URL prefix.
-            verb: what it was to do: `filter`, `prioritize`, `preempt` or `bind`.
-            pod: for whom.
-            error: what went wrong.
-            is_fatal: whether the attempt at the pod fails for it, so that the pod's user is told anyway.
+            verb: the verb: `filter`, `prioritize`, `preempt` or `bind`.
+            pod: the pod of the call.
+            error: the error.
+            is_fatal: whether the attempt at the pod fails because of it, so that the pod shows the error anyway.
         """
         ...
 
@@ -65,11 +64,11 @@ class Extenders:
     """The extenders of a configuration, in order.
 
     Args:
-        settings: of each.
-        observer: hears of those that fail.
-        check_leading: is called right before one is asked to bind, and raises when nothing may be bound from here.
-        steps: are told what is asked, and what the answers are.
-        make: of the settings of one, where they stand, and `check_leading`.
+        settings: the settings of each.
+        observer: is notified of failures.
+        check_leading: called immediately before a bind request; raises if this scheduler must not bind.
+        steps: the replay hooks; record requests and responses.
+        make: builds an extender from its settings, its path in the configuration, and `check_leading`.
 
     Raises:
         ConfigurationError: certificates cannot be read.
@@ -99,19 +98,19 @@ class Extenders:
 
     @property
     def choose(self) -> bool:
-        """Whether any of them filters or ranks nodes, so that one feasible node is not enough."""
+        """Whether any of them filters or scores nodes, so that one feasible node is not enough."""
         return any(each.settings.filter_verb or each.settings.prioritize_verb for each in self._extenders)
 
     @property
     def needs(self) -> Needs:
-        """What must be known of pods: all, if any of them is sent those that would have to go, not their UIDs alone."""
+        """The fields of pods to keep: all, if any extender receives whole victims and not only their UIDs."""
         whole = (
             each.settings.preempt_verb and not each.settings.node_cache_capable for each in self._extenders
         )
         return Needs(bound_pod_objects=any(whole))
 
     async def filter(self, pod: PodInfo, snapshot: Snapshot, rows: Rows, diagnosis: Diagnosis) -> Rows:
-        """Return the rows that all extenders leave; refusals are noted in the diagnosis.
+        """Return the rows that pass all extenders; rejections are recorded in the diagnosis.
 
         Raises:
             ExtenderError: one that is not ignorable failed.
@@ -130,7 +129,7 @@ class Extenders:
         return rows
 
     async def scores(self, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Mapping[str, Int64s]:
-        """Return extender -> int64 (len(rows),), weighted and on the scale of plugins; who fails is left out."""
+        """Return extender -> int64 (len(rows),), weighted and on the scale of plugins; failed extenders are excluded."""
         asked = list(self._interested(pod, lambda settings: settings.prioritize_verb))
         if not asked:
             return {}
@@ -157,11 +156,11 @@ class Extenders:
         return by_extender
 
     async def bind(self, pod: PodInfo, node_name: str) -> bool:
-        """Have an extender bind the pod; False if all that could are ignorable and failed.
+        """Have an extender bind the pod; return False if none is interested, or all are ignorable and failed.
 
         Raises:
-            ExtenderError: one that is not ignorable failed, in which case it may have bound the pod all the same.
-            NotLeadingError: none was asked, for we lead no more.
+            ExtenderError: one that is not ignorable failed; it may have bound the pod nevertheless.
+            NotLeadingError: none was called, because this scheduler no longer leads.
         """
         for extender in self._interested(pod, lambda settings: settings.bind_verb):
             try:
@@ -173,16 +172,16 @@ class Extenders:
         return False
 
     def may_change_victims(self, pod: PodInfo) -> bool:
-        """Whether an extender is to be asked before pods are preempted for this one."""
+        """Return whether an extender must be called before pods are preempted for this pod."""
         return any(self._interested(pod, lambda settings: settings.preempt_verb))
 
     async def preempt(
         self, pod: PodInfo, snapshot: Snapshot, victims: Mapping[str, tuple[Sequence[PodInfo], int]]
     ) -> Mapping[str, tuple[Sequence[PodInfo], int]]:
-        """Return what the extenders leave of node name -> victims, and how many disruption budgets that breaks.
+        """Return the victims that the extenders leave: node name -> victims, and the number of violated disruption budgets.
 
         Raises:
-            ExtenderError: one that is not ignorable failed, or named pods that are not there.
+            ExtenderError: one that is not ignorable failed, or named pods that do not exist.
         """
         for extender in self._interested(pod, lambda settings: settings.preempt_verb):
             if not victims:
@@ -206,7 +205,7 @@ class Extenders:
         ]
 
     def _ignore(self, error: ExtenderError, extender: HttpExtender, verb: str, pod: PodInfo) -> None:
-        """Tell of an error, and raise it if it cannot be ignored; without priorities any extender can be."""
+        """Report an error, and raise it unless it can be ignored; an error of `prioritize` always can."""
         logger.warning(
             "Extender failed",
             extra={
@@ -252,11 +251,11 @@ class Extenders:
 
 
 def _refusals(answer: FilterAnswer, snapshot: Snapshot, rows: Rows) -> Outcomes:
-    """Return what an extender's answer says of the rows it was asked about."""
+    """Return an extender's rejections of the rows it was called with."""
     passed = frozenset(answer.node_names)
     index = np.zeros(snapshot.n_nodes, dtype=np.uint16)
     places: dict[Outcome, int] = {PASS: 0}
-    # A loop over the nodes an extender was told of, each of which went over the wire by name.
+    # A loop over the nodes of the request, because each of them was sent by name.
     for row in rows.tolist():
         name = snapshot.name_of(row)
         if name not in passed:

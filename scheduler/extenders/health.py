@@ -1,4 +1,4 @@
-"""How an extender has been doing, for people who look."""
+"""Statistics of an extender, for people."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ExtenderHealth:
-    """What came of asking it, since its configuration is in force.
+    """Statistics since the extender's configuration became active.
 
     Attributes:
-        asked: how often.
-        failed: how often that came to nothing.
-        seconds: how long the last answer took.
-        answered_at: when it answered last, in Unix seconds; None if it never did.
-        failed_at: when it failed last, likewise.
-        error: what the last failure was; "" without.
+        asked: number of calls.
+        failed: number of failed calls.
+        seconds: duration of the last successful call.
+        answered_at: time of the last successful call, in Unix seconds; None before the first.
+        failed_at: time of the last failed call, in Unix seconds; None before the first.
+        error: the last failure; "" if there is none.
     """
 
     asked: int = 0
@@ -27,13 +27,13 @@ class ExtenderHealth:
     error: str = ""
 
     def answered(self, seconds: float) -> None:
-        """Note an answer that made sense."""
+        """Record a successful call."""
         self.asked += 1
         self.seconds = seconds
         self.answered_at = time.time()
 
     def fails(self, error: str) -> None:
-        """Note a failure."""
+        """Record a failed call."""
         self.asked += 1
         self.failed += 1
         self.failed_at = time.time()

@@ -1,4 +1,4 @@
-"""One extender: which pods it cares for, the four things it can be asked, and how it is reached.
+"""One extender: the pods it is interested in, its four verbs, and its connections.
 
 Source:
     kube-scheduler v1.36, pkg/scheduler/extender.go.
@@ -39,24 +39,24 @@ T = TypeVar("T")
 
 _DEFAULT_SECONDS = 5.0
 _LONGEST_ANSWER_BYTES = 8 * 1024 * 1024
-"""Beyond what it was sent, which it may send back: names, a reason for each node."""
+"""The limit of a response, in addition to the size of the request: names, a reason for each node."""
 
 
 class HttpExtender:
-    """A web service that takes part in scheduling, over a pool of connections that opens with the first request.
+    """A web service that takes part in scheduling, with a pool of connections that is opened by the first request.
 
-    Whatever it is asked raises ExtenderError if it could not be, or if its answer makes no sense.
+    Every verb raises ExtenderError if the call fails or the response is invalid.
 
     Args:
-        settings: what the configuration says of it.
-        path: where that stands, for messages.
+        settings: its settings.
+        path: their path in the configuration, for messages.
         check_leading: see `Extenders`.
-        steps: likewise.
+        steps: see `Extenders`.
 
     Attributes:
-        name: its URL prefix, as in kube-scheduler's messages, without secrets.
-        ignorable: whether scheduling goes on without it when it fails.
-        health: what came of asking it.
+        name: its URL prefix without secrets, as in kube-scheduler's messages.
+        ignorable: whether scheduling continues without it when it fails.
+        health: statistics of calls.
 
     Raises:
         ConfigurationError: its certificates cannot be read.
@@ -76,7 +76,7 @@ class HttpExtender:
         self.ignorable = settings.ignorable
         self.health = ExtenderHealth()
         self._server_name = (settings.tls_config.server_name if settings.tls_config else "") or None
-        # As kube-scheduler's transport, by what the environment says as the process begins.
+        # As kube-scheduler's transport, by the environment at the start of the process.
         self._proxy = proxy_of(settings.url_prefix) or None
         self._seconds = settings.http_timeout.nanoseconds / 1e9 or _DEFAULT_SECONDS
         try:
@@ -88,7 +88,7 @@ class HttpExtender:
         self._managed = frozenset(resource.name for resource in settings.managed_resources)
 
     def is_interested(self, pod: PodInfo) -> bool:
-        """Whether it is to be asked about a pod: one that names a resource it manages, or any if it manages none."""
+        """Return whether a pod requests a resource that the extender manages; always True if it manages none."""
         if not self._managed:
             return True
         spec = pod.pod.spec
@@ -100,7 +100,7 @@ class HttpExtender:
         )
 
     async def filter(self, pod: PodInfo, nodes: Sequence[NodeObject]) -> FilterAnswer:
-        """Ask which of the nodes can run a pod."""
+        """Request the nodes that can run a pod."""
         names_only = self.settings.node_cache_capable
         names = [node.name for node in nodes]
         return await self._ask(
@@ -110,7 +110,7 @@ class HttpExtender:
         )
 
     async def prioritize(self, pod: PodInfo, nodes: Sequence[NodeObject]) -> Sequence[tuple[str, int]]:
-        """Ask how good the nodes are: (name, 0 to 10), without the extender's weight."""
+        """Request the scores of nodes: (name, 0 to 10), without the extender's weight."""
         body = wire.arguments(pod, nodes, names_only=self.settings.node_cache_capable)
         return await self._ask(
             self.settings.prioritize_verb, body, lambda answer: wire.priorities_answer(answer, len(nodes))
@@ -119,12 +119,12 @@ class HttpExtender:
     async def preempt(
         self, pod: PodInfo, victims: Mapping[str, tuple[Sequence[PodInfo], int]]
     ) -> Mapping[str, MetaVictims]:
-        """Ask what is left of node name -> victims, and how many disruption budgets that breaks."""
+        """Request the victims that remain: node name -> victims, and the number of violated disruption budgets."""
         body = wire.preemption_arguments(pod, victims, names_only=self.settings.node_cache_capable)
         return await self._ask(self.settings.preempt_verb, body, wire.preemption_answer)
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        """Have it bind a pod."""
+        """Request the binding of a pod."""
         body = wire.binding_arguments(pod, node_name)
         await self._ask(self.settings.bind_verb, body, wire.binding_answer)
 
@@ -142,7 +142,7 @@ class HttpExtender:
             answer = read(await self._steps.outside(f"POST {shown_url(url)}", asking, bytes))
         except ExtenderError as error:
             self.health.fails(str(error))
-            # Whoever keeps the error must not keep the frames it was raised in, which have all that was sent and answered.
+            # An owner of the error must not keep the frames that raised it, with the whole request and response.
             raise ExtenderError(f'extender "{self.name}": {error}') from error.with_traceback(None)
         self.health.answered(time.monotonic() - began)
         return answer
@@ -156,7 +156,7 @@ class HttpExtender:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, ssl=self._context),
-                # Not packed: what is unpacked has no bound that is known beforehand.
+                # Without compression: the size of decompressed data has no limit that is known beforehand.
                 headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -177,15 +177,15 @@ class HttpExtender:
         except TimeoutError as error:
             raise ExtenderError(f"POST {shown}: no answer within {self._seconds:g} s") from error
         except aiohttp.ClientHttpProxyError as error:
-            # Its own words have the proxy's URL, with a password perhaps; events would show it to users.
+            # Its message contains the proxy's URL, perhaps with a password; events would show it to users.
             raise ExtenderError(f"POST {shown}: the proxy answered {error.status}") from None
-        except (aiohttp.ClientError, UnicodeError) as error:  # the latter of a name that no DNS can have
+        except (aiohttp.ClientError, UnicodeError) as error:  # UnicodeError: a name that DNS cannot contain
             raise ExtenderError(f"POST {shown}: {shown_text(str(error), url)}") from error
 
     def _checked(self) -> aiohttp.TraceConfig:
-        """Have the right to bind asked for when a connection is there, and right before the first byte is written.
+        """Check the right to bind when a connection exists, and immediately before the first byte is written.
 
-        Headers wait for the body, and where its turn comes later than theirs, it is asked twice.
+        Headers wait for the body; if the body is sent later than the headers, the check runs twice.
         """
         import aiohttp
 
@@ -200,10 +200,10 @@ class HttpExtender:
 
 
 async def _body(answer: aiohttp.ClientResponse, longest: int) -> bytes:
-    """Read an answer.
+    """Read a response.
 
     Raises:
-        ExtenderError: it is longer than any that is asked for.
+        ExtenderError: it exceeds the limit.
     """
     pieces, length = [], 0
     async for piece in answer.content.iter_any():
@@ -215,11 +215,11 @@ async def _body(answer: aiohttp.ClientResponse, longest: int) -> bytes:
 
 
 def _ssl_context(settings: Extender) -> ssl.SSLContext:
-    """Return what https:// means for this extender.
+    """Return the TLS settings for this extender.
 
     Source:
         kube-scheduler v1.36, pkg/scheduler/extender.go, makeTransport: with enableHTTPS and no authority given,
-        whoever answers is believed.
+        every server is trusted.
     """
     tls = settings.tls_config
     has_authority = tls is not None and bool(tls.ca_file or tls.ca_data)

@@ -1,7 +1,7 @@
-"""What a scheduler says to us when we are its extender, and what we answer: the other end of `wire`.
+"""Requests of a scheduler to this extender, and the responses: the server's side of `wire`.
 
-Requests are read whatever the case of their field names, as Go reads them, so that kube-schedulers that still wrote
-`nodenames` are understood as well. What is no such request, or lacks a part, raises RequestError.
+Field names of requests are case-insensitive, as in Go, so that old kube-schedulers that write `nodenames` are understood
+as well. An invalid or incomplete request raises RequestError.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/extender/v1/types.go, and pkg/scheduler/extender.go.
@@ -33,11 +33,11 @@ NOT_CACHE_CAPABLE = (
 _BINDING_FIELDS = ("PodNamespace", "PodName", "PodUID", "Node")  # as of BindingRequest
 
 _MOST_NODES: Final = 200_000
-"""In a request: no cluster has so many, and to read more names would take long."""
+"""In a request: no cluster has more nodes, and decoding more names would take long."""
 _LONGEST_POD_BYTES: Final = 3 * 1024 * 1024
-"""What the API server takes in one request."""
+"""The API server's limit of a request."""
 _LONGEST_VICTIMS_BYTES: Final = 8 * 1024 * 1024
-"""On one node."""
+"""For one node."""
 
 _TOO_DEEP = "the request nests too deep to be read"
 
@@ -45,16 +45,16 @@ T = TypeVar("T")
 
 
 class RequestError(SchedulerError):
-    """A request that cannot be understood, or is of a kind that is not served."""
+    """A request that cannot be decoded, or of a kind that is not served."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodesRequest:
-    """ExtenderArgs: a pod, and the nodes to filter or to rank.
+    """ExtenderArgs: a pod, and the nodes to filter or to score.
 
     Attributes:
         pod: a pending pod.
-        node_names: each once, in the order they were sent.
+        node_names: each once, in the order of the request.
     """
 
     pod: PodInfo
@@ -63,11 +63,11 @@ class NodesRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionRequest:
-    """ExtenderPreemptionArgs: a pod that needs room, and who would have to go.
+    """ExtenderPreemptionArgs: a pod that needs capacity, and the victims on each node.
 
     Attributes:
         pod: a pending pod.
-        victims: node name -> pods, and how many disruption budgets preempting them breaks.
+        victims: node name -> pods, and the number of disruption budgets that their preemption violates.
     """
 
     pod: PodInfo
@@ -90,7 +90,7 @@ class BindingRequest:
 
 
 def nodes_request(body: bytes) -> NodesRequest:
-    """Read ExtenderArgs, which must bring names of nodes and not nodes."""
+    """Decode ExtenderArgs, which must contain names of nodes and not whole nodes."""
     fields = _fields(body)
     pod = _pod(fields)
     raw_names = bytes(fields.get("nodenames", b""))
@@ -105,20 +105,20 @@ def nodes_request(body: bytes) -> NodesRequest:
 
 
 def preemption_request(body: bytes) -> PreemptionRequest:
-    """Read ExtenderPreemptionArgs, which names victims by UID or brings them whole."""
+    """Decode ExtenderPreemptionArgs, which contains UIDs of victims or whole victims."""
     fields = _fields(body)
     pod = _pod(fields)
     for name, kind in _VICTIMS.items():
         of_nodes = _value(fields, name, dict[str, msgspec.Raw] | None)
         if of_nodes is not None:
-            # One node at a time: no other thread goes on while one part is decoded.
+            # One node at a time: no other thread runs while one part is decoded.
             victims = {node: _victims_on(each, f"{name}[{node}]", kind) for node, each in of_nodes.items()}
             return PreemptionRequest(pod, victims)
     raise RequestError("NodeNameToMetaVictims: expected an object, found none")
 
 
 def binding_request(body: bytes) -> BindingRequest:
-    """Read ExtenderBindingArgs."""
+    """Decode ExtenderBindingArgs."""
     fields = _fields(body)
     values = [_value(fields, name, str | None) or "" for name in _BINDING_FIELDS]
     if "" in values:
@@ -138,7 +138,7 @@ def filter_result(answer: FilterAnswer) -> bytes:
 
 
 def failed_filter_result(problem: str) -> bytes:
-    """Return an ExtenderFilterResult that judges nothing and says why, which kube-scheduler shows on the pod."""
+    """Return an ExtenderFilterResult with an error only, which kube-scheduler shows on the pod."""
     return msgspec.json.encode(_FilterResult(error=problem))
 
 
@@ -193,11 +193,11 @@ _VICTIMS: Final = {
     "NodeNameToMetaVictims": _Victims[_HasUid] | None,
     "NodeNameToVictims": _Victims[_WholePod] | None,
 }
-"""Field -> what it says of each node; null is what Go reads as nothing in particular."""
+"""Field -> the type of its values; null means an empty value, as in Go."""
 
 
 def _fields(body: bytes) -> Mapping[str, msgspec.Raw]:
-    """Return a request's fields by lower-case name, each still undecoded."""
+    """Return a request's fields by lower-case name, undecoded."""
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except RecursionError as error:
@@ -219,7 +219,7 @@ def _pod(fields: Mapping[str, msgspec.Raw]) -> PodInfo:
     if memoryview(fields["pod"]).nbytes > _LONGEST_POD_BYTES:
         raise RequestError(f"Pod: expected at most {_LONGEST_POD_BYTES} bytes")
     try:
-        # A copy: the body of the request, with all node names, is not kept for the pod's sake.
+        # A copy, so that the pod does not keep the request's body with all node names alive.
         return decode_pod(bytes(fields["pod"]))
     except RecursionError as error:
         raise RequestError(f"Pod: {_TOO_DEEP}") from error
@@ -239,7 +239,7 @@ def _victims_on(raw: msgspec.Raw, path: str, kind: Any) -> MetaVictims:
 
 
 def _value(fields: Mapping[str, msgspec.Raw], name: str, kind: Any) -> Any:
-    """Return a field as a type; None where it is missing or null."""
+    """Return a field decoded as a type; None if it is missing or null."""
     if not _is_given(fields, name):
         return None
     raw = fields[name.lower()]
@@ -252,7 +252,7 @@ def _value(fields: Mapping[str, msgspec.Raw], name: str, kind: Any) -> Any:
 
 
 def _folded(value: Any) -> Any:
-    """Return JSON with the names of all fields in lower case."""
+    """Return JSON with all field names in lower case."""
     if isinstance(value, dict):
         return {name.lower(): _folded(each) for name, each in value.items()}
     if isinstance(value, list):

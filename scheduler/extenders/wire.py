@@ -1,7 +1,7 @@
-"""What is said to an extender and what it answers: JSON with the field names of Go.
+"""Messages to and from an extender: JSON with the field names of Go.
 
-The types upstream have no JSON names, so the fields are written as in Go ("NodeNames") and read whatever their
-case, as Go's decoder does: many an extender answers in lower case.
+The types upstream have no JSON names. Fields are therefore written as in Go ("NodeNames") and read case-insensitively,
+as by Go's decoder: many extenders answer in lower case.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/extender/v1/types.go, and encoding/json.
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 MAX_EXTENDER_PRIORITY = 10
-"""The best score an extender can give; the worst is 0."""
+"""The highest score of an extender; the lowest is 0."""
 
 _LARGE_BYTES = 256 * 1024
-"""A longer answer is read piece by piece, and only what is asked of it: whole nodes may come back, in 16 MiB."""
+"""A longer response is decoded in parts, and only the needed ones: it may contain whole nodes, up to 16 MiB."""
 _LARGEST_PART_BYTES = 1024 * 1024
-"""Of a large answer: a text, a number, or what is none of what is expected."""
+"""In a large response: a text, a number, or an unexpected value."""
 _MOST_VICTIMS = 20_000
 """On one node."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -39,17 +39,17 @@ T = TypeVar("T")
 
 
 class ExtenderError(SchedulerError):
-    """An extender could not be asked, or what it answered makes no sense."""
+    """A call of an extender failed, or its response is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterAnswer:
-    """What an extender says of nodes.
+    """An extender's filter result.
 
     Attributes:
-        node_names: those that can run the pod, in its order.
-        failed: name -> why not, though preempting pods there may help.
-        unresolvable: name -> why not, whoever leaves.
+        node_names: the nodes that can run the pod, in the extender's order.
+        failed: name -> reason of the rejection; preemption there may help.
+        unresolvable: name -> reason of the rejection; preemption there cannot help.
     """
 
     node_names: tuple[str, ...] = ()
@@ -62,8 +62,8 @@ class MetaVictims:
     """Pods to preempt on a node, as an extender names them.
 
     Attributes:
-        uids: of the pods, each once.
-        pdb_violations: how many disruption budgets that breaks.
+        uids: UIDs of the pods, each once.
+        pdb_violations: number of violated disruption budgets.
     """
 
     uids: tuple[str, ...]
@@ -71,7 +71,7 @@ class MetaVictims:
 
 
 def arguments(pod: PodInfo, nodes: Sequence[NodeObject], *, names_only: bool) -> bytes:
-    """Return ExtenderArgs: a whole pod, and the nodes to filter or to rank, whole or by name."""
+    """Return ExtenderArgs: a whole pod, and the nodes to filter or to score, whole or by name."""
     if names_only:
         names = msgspec.json.encode([node.name for node in nodes])
         return b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (_bytes_of(pod), names)
@@ -89,7 +89,7 @@ def binding_arguments(pod: PodInfo, node_name: str) -> bytes:
 def preemption_arguments(
     pod: PodInfo, victims: Mapping[str, tuple[Sequence[PodInfo], int]], *, names_only: bool
 ) -> bytes:
-    """Return ExtenderPreemptionArgs; `victims` are the pods, and how many budgets that breaks, whole or by UID."""
+    """Return ExtenderPreemptionArgs; `victims` are pods, whole or by UID, and the number of violated budgets."""
     if names_only:
         meta = {
             name: {"Pods": [{"UID": each.uid} for each in pods], "NumPDBViolations": violations}
@@ -113,15 +113,15 @@ def preemption_arguments(
 
 
 def _bytes_of(pod: PodInfo) -> bytes:
-    """Return a pod as the API server sent it; of a bound pod, what is kept of it."""
+    """Return a pod as the API server sent it; for a bound pod, the fields that are kept."""
     return pod.raw if pod.raw is not None else msgspec.json.encode(pod.pod)
 
 
 def filter_answer(body: bytes, asked: Collection[str], *, names_only: bool) -> FilterAnswer:
-    """Read ExtenderFilterResult about the nodes `asked`, by name if names were sent.
+    """Decode ExtenderFilterResult for the nodes `asked`, by name if names were sent.
 
     Raises:
-        ExtenderError: it is none, tells of an error, or names a node that was not sent.
+        ExtenderError: the response is invalid, contains an error, or names a node that was not sent.
     """
     fields = _object(_json(body))
     error = _field(fields, "Error", str, "")
@@ -132,7 +132,7 @@ def filter_answer(body: bytes, asked: Collection[str], *, names_only: bool) -> F
     nodes = _field(fields, "Nodes", dict, None)
     passed: Sequence[Any] = ()
     known = frozenset(asked)
-    most = 2 * len(known)  # some answer a node twice
+    most = 2 * len(known)  # some extenders repeat nodes
     if names_only and names is not None:
         _limited(names, most, "NodeNames")
         passed = [_typed(name, str, f"NodeNames[{place}]") for place, name in enumerate(names)]
@@ -152,10 +152,10 @@ def filter_answer(body: bytes, asked: Collection[str], *, names_only: bool) -> F
 
 
 def priorities_answer(body: bytes, asked: int) -> Sequence[tuple[str, int]]:
-    """Read HostPriorityList about so many nodes: (node name, score) in the extender's order.
+    """Decode HostPriorityList for `asked` nodes: (node name, score) in the extender's order.
 
     Raises:
-        ExtenderError: it is none, or a score is not 0 to 10.
+        ExtenderError: the response is invalid, or a score is not 0 to 10.
     """
     items = _limited(_typed(_json(body), list, "", empty=[]), 2 * asked)
     priorities = []
@@ -172,10 +172,10 @@ def priorities_answer(body: bytes, asked: int) -> Sequence[tuple[str, int]]:
 
 
 def binding_answer(body: bytes) -> None:
-    """Read ExtenderBindingResult.
+    """Decode ExtenderBindingResult.
 
     Raises:
-        ExtenderError: it is none, or tells of an error.
+        ExtenderError: the response is invalid, or contains an error.
     """
     error = _field(_object(_json(body)), "Error", str, "")
     if error:
@@ -183,10 +183,10 @@ def binding_answer(body: bytes) -> None:
 
 
 def preemption_answer(body: bytes) -> Mapping[str, MetaVictims]:
-    """Read ExtenderPreemptionResult: node name -> victims.
+    """Decode ExtenderPreemptionResult: node name -> victims.
 
     Raises:
-        ExtenderError: it is none.
+        ExtenderError: the response is invalid.
     """
     name = "NodeNameToMetaVictims"
     of_nodes = _field(_object(_json(body)), name, dict, {})
@@ -207,7 +207,7 @@ def _uid(pod: Any, path: str) -> str:
 
 
 def _reasons(fields: Mapping[str, Any], name: str, asked: Collection[str]) -> Mapping[str, str]:
-    """Return node -> reason, of the nodes that were asked about."""
+    """Return node -> reason, for the nodes of the request."""
     _check_number(fields, name, b'":', len(asked))
     reasons = _field(fields, name, dict, {})
     return {
@@ -216,13 +216,13 @@ def _reasons(fields: Mapping[str, Any], name: str, asked: Collection[str]) -> Ma
 
 
 def _check_number(fields: Mapping[str, Any], name: str, sign: bytes, asked: int) -> None:
-    """Refuse a part of a large answer that is about very many more nodes than were asked about, before it is decoded.
+    """Reject a part of a large response with far more nodes than the request, before it is decoded.
 
     Args:
-        fields: of the answer.
-        name: of the part.
-        sign: what is there once or twice for each node, and seldom anywhere else.
-        asked: how many nodes were asked about.
+        fields: fields of the response.
+        name: name of the part.
+        sign: bytes that occur once or twice for each node, and rarely elsewhere.
+        asked: number of nodes of the request.
     """
     value = fields.get(name.lower())
     if isinstance(value, msgspec.Raw) and bytes(value).count(sign) > 10 * asked + 1000:
@@ -242,9 +242,9 @@ def _node_name(item: Any, path: str) -> str:
 
 
 def _json(body: bytes) -> Any:
-    """Decode the first JSON value of an answer; what follows it is ignored, as Go's decoder does.
+    """Decode the first JSON value of a response; the rest is ignored, as by Go's decoder.
 
-    A large answer is decoded where `_typed` looks at it, and nothing may follow it.
+    A large response is decoded by `_typed`, and nothing may follow the value.
     """
     if len(body) > _LARGE_BYTES:
         return msgspec.Raw(body)
@@ -261,7 +261,7 @@ def _json(body: bytes) -> Any:
 
 
 def _without_surrogates(value: Any) -> Any:
-    """Return JSON in which half of a pair is a replacement character, as for Go: it could not be told to anybody."""
+    """Return JSON with lone surrogates replaced, as in Go: they cannot be encoded again."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
@@ -272,7 +272,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def _object(value: Any, path: str = "") -> Mapping[str, Any]:
-    """Return an object's fields by lower-case name; null has none."""
+    """Return an object's fields by lower-case name; none for null."""
     return _folded(_typed(value, dict, path, empty={}))
 
 
@@ -302,7 +302,7 @@ def _typed(value: Any, kind: type[T], path: str, *, empty: T | None = None) -> T
 
 
 def _opened(raw: msgspec.Raw, kind: type, path: str) -> Any:
-    """Decode a part of a large answer; what is in lists and objects is left as it is."""
+    """Decode a part of a large response; the items of lists and objects stay undecoded."""
     head = bytes(memoryview(raw)[:100])
     try:
         if kind in _PARTS and head.lstrip()[:1] == _PARTS[kind][0]:
@@ -320,7 +320,7 @@ def _opened(raw: msgspec.Raw, kind: type, path: str) -> Any:
 
 
 def _is_of(value: Any, kind: type) -> bool:
-    if kind is int:  # of Go: 64 bits, and no boolean
+    if kind is int:  # as in Go: 64 bits, and not a boolean
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
     return isinstance(value, kind)
 
@@ -328,7 +328,7 @@ def _is_of(value: Any, kind: type) -> bool:
 def _shown(value: Any) -> str:
     try:
         text = msgspec.json.encode(value).decode()
-    except (OverflowError, RecursionError):  # an integer that no machine holds, or lists in lists
+    except (OverflowError, RecursionError):  # an integer beyond 64 bits, or deeply nested lists
         return f"a {type(value).__name__}"
     return text if len(text) <= 100 else f"{text[:100]}..."
 

@@ -1,4 +1,4 @@
-"""What the daemon answers over HTTP."""
+"""The daemon's HTTP server."""
 
 ALWAYS_ALLOWED = ("/healthz", "/readyz", "/livez")
-"""The pages that everybody may read, unless others are named."""
+"""The default paths that every client may read."""

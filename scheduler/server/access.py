@@ -1,13 +1,13 @@
-"""Who may read which page: the API server is asked, as it is by Kubernetes' own components.
+"""Access to the HTTP endpoints: the API server decides, as for Kubernetes' own components.
 
-A bearer token is shown to it in a TokenReview; whether its owner may read the path, in a SubjectAccessReview. Client
-certificates and the headers of an authenticating proxy are not looked at: whoever comes with neither is anonymous.
+A TokenReview authenticates a bearer token, and a SubjectAccessReview authorizes its user for the path. Client
+certificates and the headers of an authenticating proxy are ignored: a client without a token is anonymous.
 
-For those whom the API server vouched for lately it is asked as often as it takes; for all others so often as
-`ReviewLimit` lets it, and beyond that they are told to come again.
+Reviews for clients that the API server accepted recently are not limited. Reviews for all other clients are limited by
+`ReviewLimit`, and further clients must try again later.
 
-While it cannot be asked, its last word of a token and its owner holds for reading metrics, for an hour from when it was
-said: whoever looks at an outage needs them then.
+While the API server cannot be reached, its last positive result for a token and its user remains valid for reading
+metrics, for one hour: metrics are needed during an outage.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/server/options, authentication.go and authorization.go.
@@ -46,13 +46,13 @@ _SUBJECT_ACCESS_REVIEWS = Resource(
 _PRIVILEGED_GROUP = "system:masters"
 _REMEMBERED_SECONDS = 10.0
 _VOUCHED_SECONDS = 3600.0
-"""How long somebody is no stranger after the API server vouched for him: longer than any scraper sleeps, and as long as
-tokens of pods are good for."""
+"""How long a client stays known after the API server accepted it: longer than the interval of any scraper, and as long
+as tokens of pods are valid."""
 _READ_IN_OUTAGES = "/metrics"
 _REMEMBERED_ANSWERS = 1000
 _PATIENCE_SECONDS = 10.0
 _SCRAPE_PATIENCE_SECONDS = 2.0
-"""For an answer that there is a last word for: both reviews have to end before a scraper gives up, after ten."""
+"""The timeout if an earlier result exists: both reviews must end before a scraper's timeout of ten seconds."""
 _COMPLAINT_SECONDS = 60.0
 
 V = TypeVar("V")
@@ -89,20 +89,19 @@ class _AccessReview(msgspec.Struct, frozen=True):
 
 
 class _TooManyStrangersError(Exception):
-    """The API server is not asked now."""
+    """The limit of reviews is reached."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
 
 class Access:
-    """Lets requests through, or answers them in Kubernetes' words.
+    """Admits requests, or rejects them with Kubernetes' messages.
 
     Args:
-        connection: who is asked; its user needs `create` on tokenreviews and subjectaccessreviews.
-        always_allowed: paths that everybody may read, the API server unasked; one that ends in `*` stands for all
-            that begin so.
-        clock: seconds, for how long answers are remembered: 10 seconds, as upstream.
+        connection: connection to the API server; its user needs `create` on tokenreviews and subjectaccessreviews.
+        always_allowed: paths that every client may read without a review; one that ends in `*` is a prefix.
+        clock: seconds; results are cached for 10 seconds, as upstream.
     """
 
     def __init__(
@@ -117,16 +116,16 @@ class Access:
         self._prefixes = tuple(path[:-1] for path in always_allowed if path.endswith("*"))
         self._users = _Remembered[User](clock, _REMEMBERED_SECONDS)
         self._allowed = _Remembered[bool](clock, _REMEMBERED_SECONDS)
-        # Apart, so that guesses push out nothing but guesses.
+        # Separate, so that guessed tokens evict only guessed tokens.
         self._nobody = _Remembered[bool](clock, _REMEMBERED_SECONDS)
         self._denied = _Remembered[bool](clock, _REMEMBERED_SECONDS)
-        # Of a token whose it is; of a user, and of what he may, the user.
+        # Key of a token -> its user; key of a user, or of a user and a request -> the user.
         self._vouched = _Remembered[User](clock, _VOUCHED_SECONDS)
         self._limit = ReviewLimit(clock)
         self._complained_at = -_COMPLAINT_SECONDS
 
     async def refusal(self, request: messages.Request) -> messages.Answer | None:
-        """Say why a request is not answered; None if it is."""
+        """Return the response that rejects a request; None if it is admitted."""
         path = request.path
         if path in self._paths or path.startswith(self._prefixes):
             return None
@@ -148,10 +147,10 @@ class Access:
         return None
 
     async def _user(self, authorization: str, path: str, peer: str) -> User | None:
-        """Return who asks; None for a token that is nobody's, or cannot be shown to the API server now.
+        """Return the user of a request; None for an invalid token, or one that cannot be reviewed now.
 
         Raises:
-            _TooManyStrangersError: it is not shown.
+            _TooManyStrangersError: the limit of reviews is reached.
         """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
@@ -176,11 +175,11 @@ class Access:
         return answer.status.user
 
     async def _may(self, user: User, verb: str, path: str, peer: str) -> bool:
-        """Say whether somebody may do that.
+        """Return whether a user may send the request.
 
         Raises:
-            ApiError: the API server cannot be asked, and there is no last word of it that holds.
-            _TooManyStrangersError: it is not asked.
+            ApiError: the API server cannot be reached, and there is no earlier result that is still valid.
+            _TooManyStrangersError: the limit of reviews is reached.
         """
         who = msgspec.json.encode(user)
         of_user, key = _digest(who), _digest(who, verb, path)
@@ -214,7 +213,7 @@ class Access:
         return allowed
 
     def _last_word(self, key: bytes, path: str) -> User | None:
-        """Return whom the API server vouched for when it was asked last, where that is enough if it cannot be asked."""
+        """Return the user that the API server accepted last for this key, if that suffices during an outage."""
         return self._vouched.get(key) if path == _READ_IN_OUTAGES else None
 
     async def _asked(
@@ -226,13 +225,13 @@ class Access:
         kind: type[V],
         last_word: User | None,
     ) -> V:
-        """Ask the API server, unless it is asked about too many strangers already.
+        """Send a review to the API server, unless the limit of reviews for unknown clients is reached.
 
-        Any of the keys may be of what it has vouched for.
+        A review is not limited if any of the keys was accepted recently.
 
         Raises:
-            ApiError: as of `_review`.
-            _TooManyStrangersError: it is not asked.
+            ApiError: as for `_review`.
+            _TooManyStrangersError: the limit of reviews is reached.
         """
         patience = _PATIENCE_SECONDS if last_word is None else _SCRAPE_PATIENCE_SECONDS
         if any(self._vouched.get(key) for key in keys):
@@ -249,13 +248,15 @@ class Access:
         now = self._clock()
         if now - self._complained_at >= _COMPLAINT_SECONDS:
             self._complained_at = now
-            logger.warning("Too many strangers ask, so some are told to come again", extra={"one_from": peer})
+            logger.warning(
+                "Too many requests of unknown clients; some must try again later", extra={"one_from": peer}
+            )
 
     async def _review(self, resource: Resource, spec: dict[str, Any], kind: type[V], patience: float) -> V:
-        """Ask the API server.
+        """Send a review to the API server.
 
         Raises:
-            ApiError: it refused, did not answer, or answered something else.
+            ApiError: the request failed, or the response is invalid.
         """
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
         answer = await self._connection.send(
@@ -268,12 +269,12 @@ class Access:
 
 
 class _Remembered(Generic[V]):
-    """Answers that are not asked for again for a while; of too many those that were given first are forgotten."""
+    """Cached results with a limited lifetime; the oldest are evicted beyond a limit."""
 
     def __init__(self, clock: Callable[[], float], seconds: float) -> None:
         self._clock = clock
         self._seconds = seconds
-        self._answers: dict[bytes, tuple[float, V]] = {}  # until when it holds, the answer
+        self._answers: dict[bytes, tuple[float, V]] = {}  # key -> end of validity, result
 
     def get(self, key: bytes) -> V | None:
         until, answer = self._answers.get(key, (0.0, None))
@@ -290,7 +291,7 @@ class _Remembered(Generic[V]):
 
 
 def _digest(*parts: str | bytes) -> bytes:
-    """Return what stands for a text of any length, of which nothing is kept: neither secrets nor its bytes."""
+    """Return a digest of texts, so that neither secrets nor long texts are kept."""
     found = hashlib.sha256()
     for part in parts:
         data = part if isinstance(part, bytes) else part.encode("utf-8", "surrogateescape")
@@ -308,7 +309,7 @@ def _complain(what: str, resource: Resource, error: ApiError, last_word: User | 
 
 
 def _later(seconds: float) -> messages.Answer:
-    """Say when to come again, as an API server says it."""
+    """Return the response to try again later, in the API server's format."""
     whole = max(1, math.ceil(seconds))
     message = "too many users ask that are not known yet, please try again later"
     answer = status_answer(429, "TooManyRequests", message, details={"retryAfterSeconds": whole})

@@ -1,4 +1,4 @@
-"""Who may ask an extender: a scheduler that shows a certificate, or whoever brings a token."""
+"""The accepted clients of an extender: schedulers with a client certificate, or clients with a token."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _ASKED_FOR_ONE = "a bearer token is asked for"
 
 @dataclass(slots=True)
 class Callers:
-    """Who is answered: whoever shows one of these.
+    """The accepted credentials; one of them suffices.
 
     Attributes:
-        certificate: whether a client's certificate is one of them; what it must be, TLS knows.
-        token: a bearer token that is one; b"" for none.
+        certificate: whether a client certificate is accepted; TLS verifies it.
+        token: the accepted bearer token; b"" for none.
     """
 
     certificate: bool = False
     token: bytes = field(default=b"", repr=False)
 
     def refusal(self, request: Request) -> Answer | None:
-        """Say why a request is not answered; None if it is."""
+        """Return the response that rejects a request; None if it is accepted."""
         if (self.certificate and request.shows_certificate) or self._has_token(request):
             request.is_let_in = True
             return None
@@ -47,7 +47,7 @@ class Callers:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not self.token or scheme.lower() != "bearer":
             return False
-        # Digests, so that how long it takes tells nothing of how much of it is right.
+        # Digests, so that the duration of the comparison reveals nothing about the token.
         shown, right = (
             hashlib.sha256(each).digest() for each in (token.strip().encode("latin-1"), self.token)
         )

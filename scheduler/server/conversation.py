@@ -1,7 +1,7 @@
 """One connection to the server, in HTTP/1.1: requests are read and answered one after another.
 
 Source:
-    of how long a client may take: kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/server/secure_serving.go.
+    for time limits of clients: kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/server/secure_serving.go.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ logger = logging.getLogger(__name__)
 
 LONGEST_HEAD_BYTES = 2**16
 FIRST_BYTE_SECONDS = 32.0
-"""How long a new connection may be silent."""
+"""How long a new connection may send nothing."""
 _MOST_HEADERS = 256
 _LONGEST_TARGET_BYTES = 2048
 _MOST_QUERIES = 32
-"""Of a path and a query: to take them apart costs milliseconds where they are as long as a head may be."""
+"""The number of query parameters: parsing longer targets or queries costs milliseconds."""
 _IDLE_SECONDS = 3600.0
-"""How long a connection is kept for the next request: longer than clients and balancers keep theirs."""
+"""How long an idle connection is kept: longer than clients and load balancers keep theirs."""
 _HEAD_SECONDS = 32.0
-"""How long the head of a request may take."""
+"""How long the header of a request may take."""
 _BODY_SECONDS = 60.0
-"""How long the body may take."""
+"""How long the body of a request may take."""
 _SMALL_BODY_BYTES = 2**16
 _LINGERING_SECONDS = 10.0
-"""How long a body is read that nobody wants: a client that is still writing does not see the answer."""
+"""How long an unneeded body is read: a client that is still writing does not see the response."""
 _TAKING_SECONDS = 60.0
-"""How long a client may take until it has read enough of an answer for more of it to be written."""
+"""How long a client may take to read enough of a response so that more can be written."""
 _READ_BYTES = 2**16
-_GONE = (OSError, asyncio.IncompleteReadError)  # ssl.SSLError and TimeoutError are of the first
+_GONE = (OSError, asyncio.IncompleteReadError)  # OSError includes ssl.SSLError and TimeoutError
 
 
 class _UnreadableError(Exception):
-    """What came cannot be answered as a request."""
+    """The received bytes are not a valid request."""
 
     def __init__(self, status: HTTPStatus) -> None:
         self.answer = Answer(f"{status.value} {status.phrase}\n".encode(), status)
 
 
 class Presence(Protocol):
-    """A peer, as the door sees it.
+    """The state of a client in the listener.
 
     Attributes:
-        peer: who counts as one; several connections may be its.
-        is_known: whether it was let in: set here, once a request of its was.
-        large_bodies: taken while a large body is read, by all connections together.
+        peer: the key by which connections of one client are counted.
+        is_known: whether the client was admitted; set here after an admitted request.
+        large_bodies: limits the large bodies that are read at a time, over all connections.
     """
 
     is_known: bool
@@ -70,28 +70,28 @@ class Presence(Protocol):
     def peer(self) -> str: ...
 
     def pause_seconds(self) -> float:
-        """Count an answer, and return how long the next request is not looked at."""
+        """Count a response, and return the delay before the next request is read."""
         ...
 
     @property
     def large_bodies(self) -> asyncio.Semaphore: ...
 
     def waited_for(self) -> None:
-        """Note that from now on we wait for it: it may be closed for others, and what runs here is cancelled."""
+        """Record that the server waits for the client: the connection may be closed, which cancels the session."""
         ...
 
     def waits(self) -> None:
-        """Note that from now on it waits for us."""
+        """Record that the client waits for the server."""
         ...
 
 
 class _Head:
-    """The first lines of a request.
+    """The header of a request.
 
     Raises:
-        httptools.HttpParserError: they are none.
-        ValueError: they ask too much.
-        _UnreadableError: there are too many of them.
+        httptools.HttpParserError: the lines are not a request.
+        ValueError: there are too many query parameters.
+        _UnreadableError: a limit is exceeded, or the header is incomplete.
     """
 
     def __init__(self, lines: bytes) -> None:
@@ -102,10 +102,10 @@ class _Head:
         self.method = ""
         self.keeps_alive = False
         self._parser = httptools.HttpRequestParser(self)
-        # To something else than HTTP/1.1, which is not spoken here: the request is answered as it is.
+        # An upgrade to another protocol is ignored: the request is answered in HTTP/1.1.
         with suppress(httptools.HttpParserUpgrade):
             self._parser.feed_data(lines)
-        del self._parser  # which leads back here
+        del self._parser  # it refers to this object
         if self._n_headers > _MOST_HEADERS:
             raise _UnreadableError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         if not self._is_whole:
@@ -131,7 +131,7 @@ class _Head:
         parser = self._parser
         self._is_whole = True
         self.method = parser.get_method().decode()
-        # Clients of HTTP/1.0 would have to be told that a connection is kept, and cannot read an answer in pieces.
+        # A client of HTTP/1.0 needs a header to keep a connection, and cannot read a chunked response.
         is_new = parser.get_http_version() == "1.1" and not parser.should_upgrade()
         self.keeps_alive = is_new and parser.should_keep_alive()
 
@@ -140,12 +140,12 @@ class Conversation:
     """One connection.
 
     Args:
-        handler: who answers.
-        longest_body_bytes: of a request; none of a longer one is read.
-        presence: told when who waits for whom.
+        handler: answers requests.
+        longest_body_bytes: limit of a request's body; a longer one is not read.
+        presence: notified when either side waits for the other.
 
     Attributes:
-        is_idle: whether no request is being answered.
+        is_idle: whether no request is in progress.
     """
 
     def __init__(
@@ -166,11 +166,11 @@ class Conversation:
         self._unread_bytes = 0  # of the body of the request that is being answered
 
     async def run(self) -> bool:
-        """Answer until the client or we have had enough; False if we have, and what is not written yet is in vain."""
+        """Answer requests until the connection ends; return False if the server ended it and must drop unwritten data."""
         try:
             while await self._answer_next():
                 self.is_idle = True
-                # Also for nothing: requests that are there already must not keep the loop from its other work.
+                # Also for 0 seconds: requests that have already arrived must not block the loop's other work.
                 await asyncio.sleep(self._presence.pause_seconds())
         except TimeoutError:
             return self.is_idle and self._has_answered
@@ -179,7 +179,7 @@ class Conversation:
         return True
 
     async def _answer_next(self) -> bool:
-        """Wait for a request and answer it; whether there may be another one."""
+        """Wait for a request and answer it; return whether another one may follow."""
         self._presence.waited_for()
         try:
             head = await self._head()
@@ -275,7 +275,7 @@ class Conversation:
         if not is_whole:
             self._writer.write(head)
         elif isinstance(body, bytes):
-            self._writer.write(head + body)  # in one: two would wait for each other
+            self._writer.write(head + body)  # one write: two would wait for each other
         else:
             self._writer.write(head)
             if isinstance(body, AsyncGenerator):
@@ -287,7 +287,7 @@ class Conversation:
         await self._taken()
 
     async def _write_as_it_comes(self, body: AsyncGenerator[bytes, None]) -> None:
-        self.is_idle = True  # nobody waits for its end
+        self.is_idle = True  # a stream has no end to wait for
         async with aclosing(body):
             async for piece in body:
                 await self._write_piece(piece)
@@ -298,13 +298,13 @@ class Conversation:
         await asyncio.sleep(0)
 
     async def _taken(self) -> None:
-        """Wait until the client has taken so much of what was written that there is room for more."""
+        """Wait until the client has read enough of the written data."""
         async with asyncio.timeout(_TAKING_SECONDS):
             await self._writer.drain()
 
 
 async def _joined(pieces: Iterable[bytes]) -> bytes:
-    """Return all pieces in one; between two of them others have their turn."""
+    """Return all pieces joined; other tasks run between two pieces."""
     found = []
     for piece in pieces:
         found.append(piece)

@@ -1,7 +1,7 @@
-"""Who waits at the door, and who gives way to whom.
+"""Limits the number of waiting connections, and chooses the one to close.
 
-Probes and scrapes must get in whatever else comes, and who somebody is shows only when he has spoken. So nobody is
-refused for those that are there already: of the peer that has most connections the one that has waited longest goes.
+Probes and scrapes must be admitted at any load, and a client is known only after its first request. A new connection is
+therefore never rejected: instead the longest-waiting connection of the peer with the most connections is closed.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _BITS_OF_ONE_IPV6_PEER = 64
-"""Whoever has one address of such a network mostly has all of them."""
+"""A client with one address of such a network usually has all of them."""
 
 
 class Connection(Protocol):
-    """One that waits.
+    """A waiting connection.
 
     Attributes:
-        peer: whose it is.
+        peer: the peer of the connection.
     """
 
     @property
@@ -28,11 +28,11 @@ class Connection(Protocol):
 
 
 class Crowd:
-    """Connections in the order of their coming, at most `limit` of them.
+    """Connections in order of arrival, at most `limit` of them.
 
     Args:
-        limit: how many may wait.
-        turn_away: is called with the one that gives way, which has left by then.
+        limit: the maximum number of waiting connections.
+        turn_away: called with the connection to close, after its removal.
     """
 
     def __init__(self, limit: int, turn_away: Callable[[Connection], None]) -> None:
@@ -45,9 +45,9 @@ class Crowd:
         return self._size
 
     def enter(self, connection: Connection) -> None:
-        """Take one in; if that is one too many, another goes."""
+        """Add a connection; beyond the limit, another one is removed."""
         if self._size >= self._limit:
-            most = max(self._by_peer.values(), key=len)  # of several the peer that came first
+            most = max(self._by_peer.values(), key=len)  # on a tie the peer that came first
             oldest = next(iter(most))
             self.leave(oldest)
             self._turn_away(oldest)
@@ -55,7 +55,7 @@ class Crowd:
         self._size += 1
 
     def leave(self, connection: Connection) -> bool:
-        """Let one go, and say whether it was here."""
+        """Remove a connection, and return whether it was present."""
         of_peer = self._by_peer.get(connection.peer, {})
         if connection not in of_peer:
             return False
@@ -66,17 +66,17 @@ class Crowd:
         return True
 
     def next(self) -> Connection:
-        """Let the first of one peer go, the next time that of another, so that a peer with many delays its own."""
+        """Remove the first connection of the next peer, in rotation: a peer with many connections delays only itself."""
         peer, of_peer = next(iter(self._by_peer.items()))
         connection = next(iter(of_peer))
         self.leave(connection)
         if peer in self._by_peer:
-            self._by_peer[peer] = self._by_peer.pop(peer)  # behind the others
+            self._by_peer[peer] = self._by_peer.pop(peer)  # to the end
         return connection
 
 
 def peer_of(address: str) -> str:
-    """Return who is counted as one peer: an IPv4 address, or a /64 of IPv6; what is no address stands for itself."""
+    """Return the peer of an address: an IPv4 address, or a /64 of IPv6; any other text stands for itself."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,11 +1,11 @@
-"""Lets peers in, so that those whom nobody knows cost next to nothing and probes are answered whatever others do.
+"""Accepts connections so that unknown clients cost little, and probes are answered at any load.
 
-A connection is a socket and nothing more until its first byte is there. Only then TLS begins, a few at a time, so that
-a flood of handshakes leaves the loop its time, and as little as possible is kept of those who then say nothing. How
-many wait is bounded in each state by a `Crowd` of its own; who is being answered waits for us and is in none.
+Before its first byte a connection is only a socket. TLS begins after that, a few handshakes at a time, so that a flood of
+handshakes does not block the loop, and silent clients use little memory. A separate `Crowd` limits the connections that
+wait in each state. A connection whose request is in progress is in none of them.
 
 Source:
-    of how long a client may take: kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/server/secure_serving.go.
+    for time limits of clients: kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/server/secure_serving.go.
 """
 
 from __future__ import annotations
@@ -30,44 +30,44 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CROWDED, LATE, UNSECURED = "crowded", "late", "no_tls"
-"""Why a connection was closed on our side: gave way to others; said nothing, or not all, in time; no TLS came about."""
+"""Why the server closed a connection: over a limit; the client was too slow; TLS could not be negotiated."""
 
 _SILENT = 256
-"""Connections without a first byte, a few KiB each. A peer that means it speaks within a round trip."""
+"""Connections without a first byte, a few KiB each. A normal client sends it within a round trip."""
 _IN_LINE = 256
-"""Those whose handshake has not begun."""
+"""Connections that wait for the start of their handshake."""
 _HANDSHAKES = 64
-"""Those whose handshake has. A handshake is 0.3 ms of work, so this is as much as a round trip can take."""
+"""Connections within a handshake. A handshake is 0.3 ms of work, so this many take as long as a round trip."""
 _STRANGERS = 128
-"""Those from whom a request, its end, or the next one is waited for, and of whom nobody is known to be behind it; TLS
-keeps 30 to 300 KiB of each."""
+"""Connections of unknown clients that the server waits for, for a request, its end, or the next one; TLS keeps 30 to
+300 KiB of each."""
 _KNOWN = 400
-"""The same of those that were let in. With all others it fits into the 1024 descriptors that a process may have."""
+"""The same for known clients. All limits together fit into the 1024 descriptors that a process may have."""
 _ACCEPTED_AT_ONCE = 64
 _HANDSHAKES_AT_ONCE = 4
-"""Begun in one turn of the loop, whose other work comes between."""
+"""Begun in one iteration of the loop; other work runs in between."""
 _HANDSHAKE_SECONDS = 10.0
 _CLOSING_SECONDS = 10.0
-"""How long the last of an answer may take to arrive."""
+"""How long the end of a response may take to arrive."""
 _STRANGERS_ANSWERED_A_SECOND = 1000
-"""Of connections that are kept, together: who asks on and on waits the longer, the more others do the same. Connections that
-ask for nothing make nobody wait."""
+"""The rate of all kept connections of unknown clients together: busy connections wait longer when there are more of them.
+Idle connections delay nobody."""
 _LARGE_BODIES = 8
-"""Of all connections together at a time: of an extender's requests, 128 MiB."""
+"""Over all connections at a time: 128 MiB of an extender's requests."""
 _OUT_OF_DESCRIPTORS_SECONDS = 0.2
 _LAST_ANSWERS_SECONDS = 5.0
 _COMPLAINT_SECONDS = 60.0
 
 
 class Door:
-    """One address that is listened on.
+    """One listening address.
 
     Args:
-        listening: a socket that listens.
-        handler: who answers.
-        longest_body_bytes: of a request.
+        listening: a listening socket.
+        handler: answers requests.
+        longest_body_bytes: limit of a request's body.
         tls: None for plain HTTP.
-        turned_away: is told of each connection that was closed on our side before it was answered, and why.
+        turned_away: called with the reason of each connection that the server closed before a response.
     """
 
     def __init__(
@@ -93,17 +93,19 @@ class Door:
         self._visitors: set[Visitor] = set()
         self._reopening: asyncio.TimerHandle | None = None
         self._is_beginning = False
-        self._strangers_answered_until = 0.0  # all answers so far, at the rate that strangers have
-        self._gave_way = 0  # since the last complaint
+        self._strangers_answered_until = (
+            0.0  # the end of all responses so far, at the rate for unknown clients
+        )
+        self._gave_way = 0  # since the last log message
         self._complained_at = -_COMPLAINT_SECONDS
 
     def open(self) -> None:
-        """Let peers in from now on."""
+        """Accept connections from now on."""
         self._reopening = None
         self._loop.add_reader(self._listening, self._accept)
 
     async def close(self) -> None:
-        """Let nobody in any more; what is being answered has 5 seconds."""
+        """Stop accepting; requests in progress have 5 seconds."""
         if self._reopening is not None:
             self._reopening.cancel()
         self._loop.remove_reader(self._listening)
@@ -117,7 +119,7 @@ class Door:
                 task.cancel()
 
     def stranger_pause_seconds(self) -> float:
-        """Count an answer to a stranger, and return how long the next request of the same connection is not looked at."""
+        """Count a response to an unknown client; return the delay before the connection's next request is read."""
         now = self._loop.time()
         self._strangers_answered_until = (
             max(now, self._strangers_answered_until) + 1 / _STRANGERS_ANSWERED_A_SECOND
@@ -141,14 +143,14 @@ class Door:
             self._loop.add_reader(connected, self._spoke, visitor)
 
     def _rest(self, error: OSError) -> None:
-        """Accept nobody for a moment: no descriptor is left, and to try on would take all the time there is."""
+        """Stop accepting for a moment: no descriptor is left, and further attempts would take all the time."""
         if self._may_complain():
             logger.warning("Cannot accept a connection", extra={"error": str(error)})
         self._loop.remove_reader(self._listening)
         self._reopening = self._loop.call_later(_OUT_OF_DESCRIPTORS_SECONDS, self.open)
 
     def _spoke(self, visitor: Visitor) -> None:
-        """Its first byte is there, or its end."""
+        """Handle a connection's first byte or its end."""
         assert visitor.socket is not None
         try:
             has_left = not visitor.socket.recv(1, socket.MSG_PEEK)
@@ -163,7 +165,7 @@ class Door:
         visitor.go_to(self._in_line)
         if not self._is_beginning:
             self._is_beginning = True
-            self._loop.call_soon(self._begin_some)  # when all that came in this turn are in line
+            self._loop.call_soon(self._begin_some)  # after all connections of this iteration are in line
 
     def _begin_some(self) -> None:
         for _ in range(min(_HANDSHAKES_AT_ONCE, len(self._in_line))):
@@ -178,23 +180,23 @@ class Door:
     async def _receive(self, visitor: Visitor) -> None:
         try:
             reader, writer = await self._streams(visitor.take_socket())
-        except (TimeoutError, ConnectionAbortedError):  # the latter is the transport's own word for it
+        except (TimeoutError, ConnectionAbortedError):  # ConnectionAbortedError: a timeout of the transport
             self._turned_away(LATE)
             return
-        except OSError:  # ssl.SSLError is one
+        except OSError:  # includes ssl.SSLError
             self._turned_away(UNSECURED)
             return
         visitor.conversation = Conversation(reader, writer, self._handler, self._longest_body_bytes, visitor)
         try:
             if await visitor.conversation.run():
                 writer.close()
-                with suppress(OSError):  # a TimeoutError is one
+                with suppress(OSError):  # includes TimeoutError
                     async with asyncio.timeout(_CLOSING_SECONDS):
                         await writer.wait_closed()
             else:
                 self._turned_away(LATE)
         except Exception:
-            logger.exception("Answer broke off")
+            logger.exception("Response failed")
         finally:
             writer.transport.abort()
 
@@ -221,7 +223,7 @@ class Door:
             self._loop.remove_reader(visitor.socket)
 
     def _send_off(self, visitor: Visitor) -> None:
-        """Close a connection, whatever it is in the middle of."""
+        """Close a connection in any state."""
         if visitor.task is not None:
             visitor.task.cancel()
             return
@@ -231,7 +233,7 @@ class Door:
     def _has_gone(self, visitor: Visitor, _task: asyncio.Task[None] | None = None) -> None:
         visitor.go_to(None)
         self._visitors.discard(visitor)
-        # These lead back to the visitor: what TLS has kept is to go now, and not with the next look for garbage.
+        # These refer to the visitor: TLS's memory must be freed now, and not by the next garbage collection.
         visitor.task = visitor.conversation = None
         if visitor.socket is not None:
             visitor.socket.close()
@@ -243,11 +245,11 @@ class Door:
         self._gave_way += 1
         if self._may_complain():
             fields = {"connections": self._gave_way, "most_from": visitor.peer}
-            logger.warning("Too many connections wait, so the oldest are closed", extra=fields)
+            logger.warning("Too many connections wait; the oldest are closed", extra=fields)
             self._gave_way = 0
 
     def _may_complain(self) -> bool:
-        """Whether nothing was said for a minute."""
+        """Return whether nothing was logged for a minute."""
         now = self._loop.time()
         is_due = now - self._complained_at >= _COMPLAINT_SECONDS
         if is_due:
@@ -259,12 +261,12 @@ class Visitor:
     """One connection, from accept to close.
 
     Attributes:
-        peer: whose it is.
-        socket: all there is of it before its first byte; None once a transport has it, which closes it.
-        limit: the timer that runs until its first byte is there.
-        task: what it runs in; None before its first byte.
-        conversation: None before that.
-        is_known: whether the API server, or a certificate, said who it is, and it may be here.
+        peer: the peer of the connection.
+        socket: its socket before the first byte; None once a transport owns and closes it.
+        limit: timer until the first byte.
+        task: the task that serves it; None before the first byte.
+        conversation: the HTTP session; None before the handshake.
+        is_known: whether the API server or a certificate identified the client, and it was admitted.
     """
 
     __slots__ = ("_crowd", "_door", "conversation", "is_known", "limit", "peer", "socket", "task")
@@ -280,35 +282,35 @@ class Visitor:
         self._crowd: Crowd | None = None
 
     def take_socket(self) -> socket.socket:
-        """Hand its socket over to who closes it from now on."""
+        """Pass the socket to its new owner, who closes it."""
         connected, self.socket = self.socket, None
         assert connected is not None
         return connected
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request of its is being answered."""
+        """Whether no request of the connection is in progress."""
         return self.conversation is None or self.conversation.is_idle
 
     def pause_seconds(self) -> float:
-        """Count an answer, and return how long the next request is not looked at."""
+        """Count a response, and return the delay before the next request is read."""
         return 0.0 if self.is_known else self._door.stranger_pause_seconds()
 
     @property
     def large_bodies(self) -> asyncio.Semaphore:
-        """Taken while a large body is read, by all connections together."""
+        """Limits the large bodies that are read at a time, over all connections."""
         return self._door.large_bodies
 
     def waited_for(self) -> None:
-        """Note that from now on we wait for it."""
+        """Record that the server waits for the client."""
         self.go_to(self._door.known if self.is_known else self._door.strangers)
 
     def waits(self) -> None:
-        """Note that from now on it waits for us, and so gives way to nobody."""
+        """Record that the client waits for the server, so that the connection is not closed for others."""
         self.go_to(None)
 
     def go_to(self, crowd: Crowd | None) -> None:
-        """Leave the crowd it is in for another one; None for none."""
+        """Leave the current crowd and enter another one; None for none."""
         if self._crowd is not None:
             self._crowd.leave(self)
         self._crowd = crowd

@@ -1,7 +1,7 @@
-"""The verbs of an extender over HTTP: a scheduler asks, something that judges answers.
+"""The verbs of an extender over HTTP, answered by a `Judge`.
 
-kube-scheduler shows the Error of an answer to whoever looks at the pod, and of a status that is not 200 nothing but
-the number. So what goes wrong is told as an Error where the answer has one, and else as a status with a text.
+kube-scheduler shows the Error of a response on the pod, but of a status other than 200 only the number. An error is
+therefore sent as Error if the response has that field, and else as a status with a text.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ logger = logging.getLogger(__name__)
 
 FILTER, PRIORITIZE, PREEMPT, BIND = "filter", "prioritize", "preempt", "bind"
 LONGEST_REQUEST_BYTES = 16 * 1024 * 1024
-"""Room for the names of 60,000 nodes, however long; nodes that are sent whole in spite of it are told so all the same."""
+"""Enough for the names of 60,000 nodes of any length; a request with whole nodes gets an error that explains it."""
 _LARGE_BYTES: Final = 256 * 1024
-"""Beyond, a request is read in a thread: one of victims takes a tenth of a second and more for each MiB."""
+"""A larger request is decoded in a thread: victims take more than a tenth of a second for each MiB."""
 
 SUCCESS, ERROR, INVALID = "success", "error", "invalid"
-"""Results of requests, as in the metric: answered; not answered though it was right; not understood or not served."""
+"""Results of requests, as in the metric: answered; valid but failed; invalid or not served."""
 
 _TOO_LONG = f"a request is at most {LONGEST_REQUEST_BYTES} bytes long; set nodeCacheCapable: true, so that nodes are sent by name"
 
 
 class Judge(Protocol):
-    """Answers a scheduler's questions. Every method raises SchedulerError for what it cannot answer.
+    """Answers a scheduler's requests. Every method raises SchedulerError if it fails.
 
-    All but `bind` may also raise NeedsTime, and are asked again when the time was given.
+    All but `bind` may also raise NeedsTime, and are called again after the work was done.
     """
 
     def filter(self, request: NodesRequest) -> FilterAnswer:
-        """Say which nodes can run a pod."""
+        """Return the nodes that can run a pod."""
         ...
 
     def prioritize(self, request: NodesRequest) -> Sequence[tuple[str, int]]:
-        """Say how good each node is: 0 to 10."""
+        """Return the score of each node: 0 to 10."""
         ...
 
     def preempt(self, request: PreemptionRequest) -> Mapping[str, MetaVictims]:
-        """Say on which of the nodes the pod fits once the victims are gone."""
+        """Return the nodes on which the pod fits without the victims."""
         ...
 
     async def bind(self, request: BindingRequest) -> None:
@@ -72,10 +72,10 @@ class Judge(Protocol):
 
 
 class RequestObserver(Protocol):
-    """Who counts."""
+    """Counts requests."""
 
     def extender_asked(self, verb: str, result: str, seconds: float) -> None:
-        """Count a request that was answered: with which result, and how long it took."""
+        """Count an answered request, with its result and duration."""
         ...
 
 
@@ -86,13 +86,13 @@ def verb_pages(
     binds: bool = False,
     callers: Callers | None = None,
 ) -> list[Page]:
-    """Return the page of each verb, and one that says of any other what there is.
+    """Return the endpoint of each verb, and one that lists the verbs for any other path.
 
     Args:
-        judge: who answers.
-        observer: who counts.
-        binds: whether `bind` is served: who can reach it can bind pods.
-        callers: who is answered; None is everybody.
+        judge: answers the requests.
+        observer: counts the requests.
+        binds: whether `bind` is served: every accepted client can then bind pods.
+        callers: the accepted clients; None for all.
     """
     verbs = {name: verb for name, verb in _verbs(judge).items() if binds or name != BIND}
     pages = [
@@ -105,7 +105,7 @@ def verb_pages(
 
 
 def _verbs(judge: Judge) -> dict[str, Verb]:
-    """Return verb -> what makes the answer's body of the request's."""
+    """Return verb -> function from the request's body to the response's body."""
 
     async def filter_(body: bytes) -> bytes:
         return serving.filter_result(await _answered(judge.filter, await _read(serving.nodes_request, body)))
@@ -128,12 +128,12 @@ def _verbs(judge: Judge) -> dict[str, Verb]:
 
 
 async def _answered(ask: Callable[[R], A], request: R) -> A:
-    """Ask a judge; what its plugins need more time for than a turn of the event loop is done in slices."""
+    """Call a judge; work that exceeds a time slice is done in slices."""
     return await answered_in_turns(partial(ask, request))
 
 
 async def _without_victims(judge: Judge, request: PreemptionRequest) -> Mapping[str, MetaVictims]:
-    """Ask a judge about one node after another: each is judged with all plugins, and others have their turns in between."""
+    """Call a judge for one node after another: each runs all plugins, and other work runs in between."""
     clock = asyncio.get_running_loop().time
     left: dict[str, MetaVictims] = {}
     until = clock() + SLICE_SECONDS
@@ -146,7 +146,7 @@ async def _without_victims(judge: Judge, request: PreemptionRequest) -> Mapping[
 
 
 _SAY_ERROR: Final = {FILTER: serving.failed_filter_result, BIND: serving.binding_result}
-"""Verb -> what makes an answer of a problem, where the answer has an Error."""
+"""Verb -> function from an error to a response, for responses with an Error."""
 
 
 def _answering(name: str, verb: Verb, observer: RequestObserver, callers: Callers | None) -> Handler:
@@ -177,7 +177,7 @@ def _answering(name: str, verb: Verb, observer: RequestObserver, callers: Caller
 
 
 async def _read(read: Callable[[bytes], T], body: bytes) -> T:
-    """Read a request; a large one where it leaves the loop its turns."""
+    """Decode a request; a large one in a thread, so that the loop is not blocked."""
     if len(body) < _LARGE_BYTES:
         return read(body)
     return await in_a_thread(partial(read, body), "reading a request")

@@ -1,4 +1,4 @@
-"""/healthz, /livez and /readyz: each a list of named checks, with a page for each check.
+"""/healthz, /livez and /readyz: each a list of named checks, with an endpoint for each check.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go.
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     from scheduler.server.messages import Handler, Request
 
-    Check = Callable[[], str]  # "" when all is well, else what is not
+    Check = Callable[[], str]  # "" if healthy, else the problem
 
 logger = logging.getLogger(__name__)
 
 
 def health_pages(path: str, checks: Mapping[str, Check]) -> list[Page]:
-    """Return the page of all checks, and one of each.
+    """Return the endpoint of all checks, and one of each.
 
-    The page of all takes `?verbose` and, any number of times, `?exclude=NAME`. It withholds why a check failed, since
-    everybody may read it; the log and the page of the check tell. Without any check there is `ping`, which is well as
-    long as it can be asked.
+    The endpoint of all checks accepts `?verbose` and any number of `?exclude=NAME`. It withholds the reason of a failed
+    check, since every client may read it; the log and the check's own endpoint have the reason. Without any check there is
+    `ping`, which always succeeds.
     """
     checks = checks or {"ping": lambda: ""}
     own = [Page(f"{path}/{name}", _one(check)) for name, check in checks.items()]

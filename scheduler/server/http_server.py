@@ -1,6 +1,6 @@
-"""The pages of the daemon, and listening for those who ask for them.
+"""The HTTP endpoints of the daemon, and the listening sockets.
 
-It shares the main loop on purpose: a scheduler that is stuck must not say that it is well.
+The server shares the main loop on purpose: a blocked scheduler must not report that it is healthy.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 
     Metrics = Callable[[str], tuple[bytes | Iterable[bytes], Mapping[str, str]]]
 
-_EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a pod is probed and scraped from outside
+_EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - probes and scrapes come from outside the pod
 _WAITING_CONNECTIONS = 1024
-"""What the system holds while the loop is at something else; beyond that clients try again after a second."""
+"""Connections that the kernel holds while the loop is busy; beyond that clients try again after a second."""
 UNREVIEWED = "unreviewed"
-"""Why a request was not answered: the API server was asked about too many strangers."""
+"""Why a request was rejected: too many reviews of unknown clients."""
 _LONGEST_REQUEST_BYTES = 1024 * 1024
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
-"""What a page elsewhere may have a browser ask: it changes nothing, and that page cannot read the answer."""
+"""Methods that another site may have a browser send: they change nothing, and that site cannot read the response."""
 
 
 class Guard(Protocol):
-    """Who may see what."""
+    """Controls access to the endpoints."""
 
     async def refusal(self, request: Request) -> Answer | None:
-        """Say why a request is not answered; None if it is."""
+        """Return the response that rejects a request; None if it is admitted."""
         ...
 
 
@@ -72,23 +72,23 @@ def application(
     longest_request_bytes: int = _LONGEST_REQUEST_BYTES,
     turned_away: Callable[[str], None] = lambda _: None,
 ) -> Application:
-    """Build the server's pages.
+    """Build the server's endpoints.
 
     Args:
-        metrics: gives the body and the headers of /metrics for an Accept header; None is no such page.
-        live: check's name -> check, of /livez; they fail when only a restart can help.
-        ready: the same of /readyz; they fail while no pod is placed, or none any more.
-        health: the same of /healthz; None is those of /livez.
-        configuration: gives what /configz shows; None is no such page.
-        pods: what /metrics/resources shows; None is no such page.
-        is_leading: whether /metrics/resources shows anything: several schedulers would all show the same.
-        explain: tells of a pod by `namespace/name`, None if it is unknown, and may raise NeedsTime; None is no such page.
-        explain_group: the same of a group.
-        process: what /statusz and /flagz tell of; None is no such pages.
-        access: who may see what; None is everybody everything.
-        more: further pages.
-        longest_request_bytes: what is sent to any page is at most so long.
-        turned_away: as of `Application`.
+        metrics: returns the body and the headers of /metrics for an Accept header; None for no such endpoint.
+        live: name -> check of /livez; a check fails if only a restart can help.
+        ready: name -> check of /readyz; a check fails while pods are not scheduled, or no longer.
+        health: name -> check of /healthz; None for those of /livez.
+        configuration: returns the configuration for /configz; None for no such endpoint.
+        pods: returns the pods for /metrics/resources; None for no such endpoint.
+        is_leading: whether /metrics/resources shows anything: otherwise all replicas would show the same.
+        explain: explains a pod (`namespace/name`), None if it is unknown, may raise NeedsTime; None for no such endpoint.
+        explain_group: the same for a group.
+        process: the process for /statusz and /flagz; None for no such endpoints.
+        access: access control; None admits every request.
+        more: additional endpoints.
+        longest_request_bytes: limit of a request's body.
+        turned_away: as for `Application`.
     """
     pages = [
         *health_pages("/healthz", live if health is None else health),
@@ -118,10 +118,10 @@ class Application:
     """Answers requests.
 
     Attributes:
-        pages: of several for a path and method the first answers.
-        access: who may see what; None is everybody everything.
-        longest_request_bytes: of a body.
-        turned_away: is told why a connection was closed, or a request not answered, for others' sake.
+        pages: endpoints; the first one for a path and method answers.
+        access: access control; None admits every request.
+        longest_request_bytes: limit of a body.
+        turned_away: called with the reason of a connection or request that was rejected because of a limit.
     """
 
     pages: Sequence[Page]
@@ -130,7 +130,7 @@ class Application:
     turned_away: Callable[[str], None] = lambda _: None
 
     async def answer(self, request: Request) -> Answer:
-        """Answer a request, which nobody keeps in a cache."""
+        """Answer a request; the response must not be cached."""
         if request.method not in _SAFE_METHODS and request.is_of_another_site:
             return Answer(b"403 sent by a page of another site\n", HTTPStatus.FORBIDDEN)
         refusal = await self.access.refusal(request) if self.access else None
@@ -157,12 +157,12 @@ class Application:
 async def serving(
     app: Application, host: str, port: int, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[int]:
-    """Serve while the block runs; what is being answered at its end has 5 seconds more.
+    """Serve while the block runs; requests in progress at its end have 5 more seconds.
 
     Args:
-        app: who answers.
-        host: the address to listen on; `0.0.0.0` and `::` are all there are, of IPv4 and of IPv6.
-        port: 0 takes any that is free.
+        app: answers requests.
+        host: the address to listen on; `0.0.0.0` and `::` are all addresses, of IPv4 and of IPv6.
+        port: 0 for any free port.
         tls: None serves plain HTTP.
 
     Yields:
@@ -187,14 +187,14 @@ def _listen(host: str, port: int) -> socket.socket:
         problem = f"cannot listen on port {port} of {host or 'all addresses'}: {error.strerror or error}"
         raise ConfigurationError([FieldError("", problem)]) from error
     listening.setblocking(False)
-    # Connections inherit it. Without it the last small piece of an answer waits for the client's delayed acknowledgement.
+    # Connections inherit it. Without it the last small piece of a response waits for the client's delayed acknowledgement.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
 
 def _listening(host: str, port: int) -> socket.socket:
     if host in _EVERYWHERE and socket.has_dualstack_ipv6():
-        with suppress(OSError):  # a kernel without IPv6; if it is something else, IPv4 fails as well
+        with suppress(OSError):  # a kernel without IPv6; for any other error IPv4 fails as well
             return socket.create_server(
                 ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_WAITING_CONNECTIONS
             )
@@ -246,7 +246,7 @@ async def _version(_request: Request) -> Answer:
 
 
 def _configz(configuration: Configuration) -> bytes:
-    """Return the configuration in effect as JSON, without what is secret.
+    """Return the active configuration as JSON, without secrets.
 
     Source:
         kube-scheduler v1.36, cmd/kube-scheduler/app/server.go, Run, which registers it as `componentconfig`.

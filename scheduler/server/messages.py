@@ -1,4 +1,4 @@
-"""What is asked over HTTP, what is answered, and the pages that a path may mean."""
+"""Requests and responses of the HTTP server, and its endpoints by path."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ JSON = "application/json"
 
 
 class RequestTooLongError(SchedulerError):
-    """There is more in a request than is read."""
+    """The body of a request exceeds the limit."""
 
 
 class ClientGoneError(Exception):
-    """The client went away, or takes too long."""
+    """The client closed the connection, or is too slow."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,15 +27,15 @@ class Request:
     """A request.
 
     Attributes:
-        method: of HTTP.
-        path: without the query, and with nothing encoded.
+        method: the HTTP method.
+        path: the path without the query, decoded.
         query: name -> values.
-        headers: name in lower case -> value; several of a name with commas between.
-        peer: who asks, as far as addresses tell.
-        shows_certificate: whether the client showed one, and it is good.
+        headers: name in lower case -> value; repeated headers are joined by commas.
+        peer: the peer, by its address.
+        shows_certificate: whether the client has a verified certificate.
         read: returns the body; raises RequestTooLongError or ClientGoneError.
-        parts: placeholder in the page's path -> what stands there.
-        is_let_in: whether who asks may ask what not everybody may: set by who found out.
+        parts: placeholder in the endpoint's path -> segment of the request's path.
+        is_let_in: whether the client was identified and admitted; set by the access control.
     """
 
     method: str
@@ -50,10 +50,10 @@ class Request:
 
     @property
     def is_of_another_site(self) -> bool:
-        """Whether a browser sends it on behalf of a page that is not ours.
+        """Whether a browser sends the request on behalf of another site.
 
-        A browser says so in `Sec-Fetch-Site`. One that does not know that header names the page's origin whenever it sends
-        anything but GET and HEAD.
+        A browser sends `Sec-Fetch-Site`. One that does not know that header sends the site's origin with all methods except GET
+        and HEAD.
         """
         site, origin = self.headers.get("sec-fetch-site", "none"), self.headers.get("origin")
         if site != "none":
@@ -63,16 +63,16 @@ class Request:
     def _is_own(self, origin: str) -> bool:
         try:
             host = urlsplit(origin).netloc
-        except ValueError:  # an unfinished IPv6 address
+        except ValueError:  # an incomplete IPv6 address
             return False
         return bool(host) and host.lower() == self.headers.get("host", "").lower()
 
 
 class Answer(NamedTuple):
-    """An answer; of a body in pieces others have their turn between two of them.
+    """A response; between the pieces of a body other tasks run.
 
-    One whose pieces are waited for goes on for as long as the client likes, and counts as nothing that is still to be
-    answered when the server closes.
+    A body of awaited pieces lasts as long as the client wants. It does not count as a request in progress when the server
+    closes.
     """
 
     body: bytes | Iterable[bytes] | AsyncGenerator[bytes, None]
@@ -82,12 +82,12 @@ class Answer(NamedTuple):
 
 
 def json_answer(content: Any, status: int = 200) -> Answer:
-    """Return what can be written as JSON."""
+    """Return a JSON response."""
     return Answer(msgspec.json.encode(content), status, JSON)
 
 
 def status_answer(code: int, reason: str, message: str, **more: Any) -> Answer:
-    """Return a refusal in Kubernetes' words."""
+    """Return an error response in the format of Kubernetes."""
     body = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -105,12 +105,12 @@ Handler = Callable[[Request], Awaitable[Answer]]
 
 
 class Page(NamedTuple):
-    """What is answered at a path.
+    """One endpoint.
 
     Attributes:
-        path: a segment in braces stands for any that is not empty.
-        handler: who answers.
-        methods: those that are taken; empty for all.
+        path: its path; a segment in braces matches any segment that is not empty.
+        handler: answers requests.
+        methods: the accepted methods; empty for all.
     """
 
     path: str
@@ -118,7 +118,7 @@ class Page(NamedTuple):
     methods: tuple[str, ...] = ("GET", "HEAD")
 
     def parts_of(self, path: str) -> Mapping[str, str] | None:
-        """Return what stands in place of the braces; None if the path is another page's."""
+        """Return the segments in place of the braces; None if the path does not match."""
         wanted, found = self.path.split("/"), path.split("/")
         if len(wanted) != len(found):
             return None

@@ -1,4 +1,4 @@
-"""In which form a page is wanted, by the Accept header.
+"""Content negotiation by the Accept header.
 
 Source:
     kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go.
@@ -23,7 +23,7 @@ _VERSIONS = ("v1beta1", "v1alpha1")
 
 
 class Form(NamedTuple):
-    """How a page is written: in which media type, and, unless that is text, as which version of its kind."""
+    """The media type of a response, and, unless it is text, the version of its kind."""
 
     media_type: str
     version: str = ""
@@ -38,9 +38,9 @@ class _Wanted(NamedTuple):
 
 
 def negotiated(accept: str, group: str, kind: str) -> Form | None:
-    """Return the form of a page that is text for people, and else a kind of a group, told by `as`, `g` and `v`.
+    """Return the form of an endpoint that serves text, and a kind of a group by the parameters `as`, `g` and `v`.
 
-    None if it is wanted in no form that it has; nothing in the header is text.
+    None if no accepted form is served; an empty header means text.
     """
     if not accept.strip():
         return Form(TEXT)
@@ -62,13 +62,13 @@ def negotiated(accept: str, group: str, kind: str) -> Form | None:
 
 
 def not_acceptable() -> Answer:
-    """Say in which forms there is something."""
+    """Return the error response with the served media types."""
     message = f"only the following media types are accepted: {', '.join(_SERVED)}"
     return status_answer(406, "NotAcceptable", message)
 
 
 def _clauses(accept: str) -> list[_Wanted]:
-    """Return what is wanted, the most wanted first, and of several as much so, what is named before what is any."""
+    """Return the clauses by descending quality; on a tie, specific types come before wildcards."""
     found = [_clause(text) for text in accept.split(",")]
     return sorted(
         (each for each in found if "/" in each.media_type),

@@ -1,4 +1,4 @@
-"""/metrics/resources: what every pod asks for and may use, as the scheduler understands it.
+"""/metrics/resources: the requests and limits of every pod, as the scheduler computes them.
 
 Source:
     kube-scheduler v1.36, metrics/resources/resources.go.
@@ -54,15 +54,15 @@ _FAMILIES: tuple[tuple[str, str, Callable[[Pod], Mapping[str, Quantity]]], ...] 
 
 
 def pod_resources_text(pods: Iterable[PodInfo]) -> Iterator[str]:
-    """Yield the metrics in pieces of a few milliseconds; between two of them others may have their turn.
+    """Yield the metrics in pieces of a few milliseconds; other tasks may run between two pieces.
 
-    `prometheus_client` writes what it collects in one go: of many pods that would keep others waiting for seconds.
-    Pods on nodes that have run to their end hold nothing and are left out; so is what is zero.
+    `prometheus_client` writes all metrics at once, which would block the loop for seconds with many pods. Pods on nodes that
+    have ended use nothing and are excluded; so are zero amounts.
     """
     known = [pod for pod in pods if not (pod.node_name and pod.is_terminal)]
     for name, text, amounts_of in _FAMILIES:
         yield f"# HELP {name} {text}\n# TYPE {name} gauge\n"
-        computed: dict[tuple[int, ...], Amounts] = {}  # parts of a pod that others share -> its amounts
+        computed: dict[tuple[int, ...], Amounts] = {}  # ids of shared parts of a pod -> its amounts
         for start in range(0, len(known), _PODS_AT_A_TIME):
             yield "".join(
                 line
@@ -78,7 +78,7 @@ def _lines(
     computed: dict[tuple[int, ...], Amounts],
 ) -> Iterator[str]:
     spec = pod.pod.spec
-    # Replicas on nodes share these objects, all of which live as long as this scrape.
+    # Replicas on nodes share these objects, all of which exist until the end of this scrape.
     key = (id(spec.containers), id(spec.init_containers), id(spec.overhead), id(spec.resources))
     amounts = computed.get(key)
     if amounts is None:
@@ -94,7 +94,7 @@ def _lines(
 def _amounts(pod: PodInfo, amounts_of: Callable[[Pod], Mapping[str, Quantity]]) -> Amounts:
     try:
         quantities = amounts_of(pod.pod)
-    except ValueError as error:  # requests were read before, limits were not
+    except ValueError as error:  # the cache has validated requests, but not limits
         logger.debug("Resources cannot be shown", extra={"pod": pod.key, "error": str(error)})
         return ()
     return [
@@ -117,7 +117,7 @@ def _unit(resource: str) -> str:
 
 
 def _approximate(quantity: Quantity) -> float:
-    """Return a float near the quantity, the very one that upstream's AsApproximateFloat64 gives."""
+    """Return the same float as upstream's AsApproximateFloat64."""
     try:
         return float(quantity.unscaled) * float(f"1e{quantity.exponent}")
     except OverflowError:

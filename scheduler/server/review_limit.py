@@ -1,4 +1,4 @@
-"""How often the API server is asked about strangers: tokens and paths are made up faster than they are reviewed."""
+"""Limits reviews of unknown clients: tokens and paths can be guessed faster than the API server reviews them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 _PEER_PER_SECOND, _PEER_AT_ONCE = 5.0, 10.0
 _ALL_PER_SECOND, _ALL_AT_ONCE = 20.0, 40.0
-"""So a peer that asks all the time leaves most of it to others."""
+"""A single busy peer thus leaves most of the rate to others."""
 _UNDER_WAY = 20
-"""An API server that is slow is asked less."""
+"""A slow API server gets fewer requests."""
 _PEERS = 1000
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """What is left of a rate."""
+    """A token bucket."""
 
     per_second: float
     at_once: float
@@ -26,14 +26,14 @@ class _Bucket:
     at: float
 
     def wait_seconds(self, now: float) -> float:
-        """Return when there is one more; 0 if there is."""
+        """Return the seconds until a token is available; 0 if one is."""
         self.left = min(self.at_once, self.left + (now - self.at) * self.per_second)
         self.at = now
         return max(0.0, (1.0 - self.left) / self.per_second)
 
 
 class ReviewLimit:
-    """So many reviews a second, and under way at a time, for each peer and for all together.
+    """Limits the rate of reviews, and the number in flight, for each peer and in total.
 
     Args:
         clock: seconds.
@@ -42,13 +42,13 @@ class ReviewLimit:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._all = _Bucket(_ALL_PER_SECOND, _ALL_AT_ONCE, _ALL_AT_ONCE, clock())
-        self._peers: dict[str, _Bucket] = {}  # the one that asked last at the end
+        self._peers: dict[str, _Bucket] = {}  # in order of their last review
         self._under_way = 0
 
     def begin(self, peer: str) -> float:
-        """Count a review for a peer and return 0; or return after how many seconds there may be one.
+        """Count a review for a peer and return 0; or return the seconds until one is allowed.
 
-        Whoever was let begin says when it has ended.
+        After 0 the caller must call `end` when the review has ended.
         """
         now = self._clock()
         of_peer = self._peers.pop(peer, None) or _Bucket(_PEER_PER_SECOND, _PEER_AT_ONCE, _PEER_AT_ONCE, now)
@@ -66,5 +66,5 @@ class ReviewLimit:
         return 0.0
 
     def end(self) -> None:
-        """Note that a review was answered."""
+        """Record the end of a review."""
         self._under_way -= 1

@@ -1,4 +1,4 @@
-"""The server's certificate: from files, read again when they change, or made on the spot."""
+"""The server's certificate: from files, read again when they change, or created at the start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REREAD_SECONDS = 60.0
 
 
 class KeyPair(NamedTuple):
-    """The files of a certificate: PEM; the first may hold a chain, leaf first."""
+    """The files of a certificate in PEM; the first may contain a chain, leaf first."""
 
     certificate: Path
     key: Path
@@ -34,15 +34,15 @@ class KeyPair(NamedTuple):
 async def tls_context(
     files: KeyPair | None, *, made: bytes = b"", client_authority: Path | None = None
 ) -> AsyncIterator[ssl.SSLContext]:
-    """Yield what a server needs for TLS 1.2 and 1.3; files are read again every minute while the block runs.
+    """Yield the server's TLS 1.2 and 1.3 settings; files are read again every minute while the block runs.
 
     Args:
-        files: None makes a certificate for localhost and a key that never leave memory.
-        made: a key and a certificate to take instead of making them, PEM.
-        client_authority: who vouches for clients: one that shows a certificate of anybody else's is turned away.
+        files: None creates a certificate for localhost and a key, in memory only.
+        made: a key and a certificate to use instead, PEM.
+        client_authority: CA of client certificates: a client with a certificate of another CA is rejected.
 
     Raises:
-        ConfigurationError: a file cannot be read, or the two do not belong together.
+        ConfigurationError: a file cannot be read, or key and certificate do not match.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -65,7 +65,7 @@ async def tls_context(
 
 
 def _made_for_localhost() -> bytes:
-    # Importing it takes a while, which those who bring a certificate need not wait for.
+    # The import takes a while, and is not needed with a given certificate.
     from scheduler.certificates.made import issue
 
     return issue("localhost", dns_names=["localhost"], addresses=["127.0.0.1"]).serving
@@ -75,15 +75,15 @@ def _ask_for_certificates(context: ssl.SSLContext, authority: Path) -> None:
     try:
         with as_file(read_regular(authority)) as path:
             context.load_verify_locations(cafile=path)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         problem = f"{authority} cannot be read as certificates: {error.strerror or error}"
         raise ConfigurationError([FieldError("--client-ca-file", problem)]) from error
-    # Probes come without; whoever wants more is asked for it there.
+    # Probes have no certificate; endpoints that need one check for it.
     context.verify_mode = ssl.CERT_OPTIONAL
 
 
 async def _keep_fresh(context: ssl.SSLContext, files: KeyPair, pem: bytes) -> None:
-    """Take over what is new in the files, for ever; what makes no sense leaves the old certificate in use."""
+    """Load changed files periodically; an invalid file leaves the old certificate in use."""
     doing = f"reading {files.certificate}"
     while True:
         await asyncio.sleep(_REREAD_SECONDS)
@@ -93,12 +93,12 @@ async def _keep_fresh(context: ssl.SSLContext, files: KeyPair, pem: bytes) -> No
                 load_key_pair(context, newest)
                 pem = newest
                 logger.info("Certificate changed", extra={"file": str(files.certificate)})
-        except (ConfigurationError, OSError) as error:  # the latter where no descriptor is left
+        except (ConfigurationError, OSError) as error:  # OSError: no descriptor is left
             logger.warning("Certificate could not be read again", extra={"error": str(error)})
 
 
 def _checked(files: KeyPair) -> bytes:
-    """Read a key pair and try it where nobody is served by it yet."""
+    """Read a key pair and test it in a separate context."""
     parts = []
     for option, path in (
         ("--tls-private-key-file", files.key),
@@ -113,6 +113,6 @@ def _checked(files: KeyPair) -> bytes:
     try:
         load_key_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pem)
     except ssl.SSLError as error:
-        problem = f"{files.certificate} is no certificate of the unencrypted key {files.key}: {error}"
+        problem = f"{files.certificate} is not a certificate of the unencrypted key {files.key}: {error}"
         raise ConfigurationError([FieldError("--tls-cert-file", problem)]) from error
     return pem

@@ -1,6 +1,6 @@
-"""/statusz and /flagz: what runs here since when, and how it was begun.
+"""/statusz and /flagz: the component, its start time, and its flags.
 
-Text for people; JSON and YAML for those who ask for a version of config.k8s.io, as in
+Text for people; JSON and YAML for clients that request a version of config.k8s.io, as in
 `Accept: application/json;v=v1beta1;g=config.k8s.io;as=Statusz`.
 
 Source:
@@ -38,12 +38,12 @@ _WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What is told of the process.
+    """The process that the endpoints describe.
 
     Attributes:
-        component: what it is called.
-        flags: flag, without dashes -> its value, as text; none of them may be secret.
-        began: returns when it began, in Unix seconds.
+        component: its name.
+        flags: flag without dashes -> its value as text; must not contain secrets.
+        began: returns its start time, in Unix seconds.
     """
 
     component: str
@@ -52,7 +52,7 @@ class Process:
 
 
 def zpages(process: Process, others: Iterable[Page]) -> list[Page]:
-    """Return both pages; /statusz names where the others are, by the first part of their paths."""
+    """Return both endpoints; /statusz lists the first path segments of the other endpoints."""
     flags = _page(process, "/flagz", "Flagz", lambda: {"flags": dict(process.flags)}, _flags_text)
     readable = {page.path.split("/")[1] for page in (*others, flags) if "GET" in page.methods} - {""}
     paths = [f"/{name}" for name in sorted(readable)]
@@ -104,7 +104,7 @@ def _status(process: Process, paths: list[str]) -> dict[str, Any]:
     return {
         "startTime": rfc3339(datetime.fromtimestamp(began, UTC)),
         "uptimeSeconds": max(0, int(time.time() - began)),
-        "goVersion": "",  # there is no Go in it
+        "goVersion": "",  # there is no Go code
         "pythonVersion": platform.python_version(),
         "binaryVersion": VERSION,
         "emulationVersion": KUBERNETES,

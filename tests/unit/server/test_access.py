@@ -396,7 +396,7 @@ def test_guesses_are_reviewed_now_and_then_and_all_others_told_to_come_again(
         assert said == [401] * 10 + [429] * 40
         assert it.reviewer.times(TOKEN_REVIEWS) == 10
         assert [record.message for record in caplog.records] == [
-            "Too many strangers ask, so some are told to come again"
+            "Too many requests of unknown clients; some must try again later"
         ]
 
         for second in range(1, 11):

@@ -197,7 +197,7 @@ async def test_those_who_are_turned_away_are_told_of_once_a_minute(caplog: pytes
         await it.flood(times=SILENT + 5)
 
         assert [record.message for record in caplog.records] == [
-            "Too many connections wait, so the oldest are closed"
+            "Too many connections wait; the oldest are closed"
         ] * 2
         assert (vars(caplog.records[1])["connections"], vars(caplog.records[1])["most_from"]) == (
             5,
@@ -414,5 +414,5 @@ def test_half_handshakes_and_silent_ones_after_them_leave_nothing_behind(
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(scenario())
     assert [record.message for record in caplog.records] == [
-        "Too many connections wait, so the oldest are closed"
+        "Too many connections wait; the oldest are closed"
     ]

@@ -183,7 +183,7 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     pair = write_pair(tmp_path)
     pair.key.write_bytes(another_key())
 
-    refused(pair, r"--tls-cert-file: .*tls\.crt is no certificate of the unencrypted key .*tls\.key")
+    refused(pair, r"--tls-cert-file: .*tls\.crt is not a certificate of the unencrypted key .*tls\.key")
 
 
 def test_an_encrypted_key_is_refused_and_nobody_asked_for_its_password(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_an_encrypted_key_is_refused_and_nobody_asked_for_its_password(tmp_path:
     secret = BestAvailableEncryption(b"secret")
     pair.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret))
 
-    refused(pair, "is no certificate of the unencrypted key")
+    refused(pair, "is not a certificate of the unencrypted key")
 
 
 def test_a_fifo_is_waited_for_by_nobody(tmp_path: Path) -> None:
