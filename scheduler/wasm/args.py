@@ -1,4 +1,4 @@
-"""The arguments of a guest: kube-scheduler-wasm-extension's own, and the limits this scheduler adds."""
+"""The arguments of a guest: those of kube-scheduler-wasm-extension, and the limits that this scheduler adds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _PAGE_BYTES = 64 * 1024
-_MAX_BYTES = 4 * 1024**3  # what 32 bits can address
+_MAX_BYTES = 4 * 1024**3  # the 32-bit address space
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class MemorySize:
 
     @classmethod
     def parse(cls, value: object) -> MemorySize:
-        """Read a quantity of 64Ki to 4Gi.
+        """Parse a quantity of 64Ki to 4Gi.
 
         Raises:
-            ValueError: it is none, or out of range.
+            ValueError: it is not a quantity, or out of range.
         """
         try:
             size = parse_quantity(value).value() if isinstance(value, str | int) else 0
@@ -42,25 +42,25 @@ class MemorySize:
 
 
 class GuestArgs(PluginArgs, frozen=True, kw_only=True):
-    """Where a guest is, what it is told, and how much of the scheduler it may use."""
+    """The location of a guest, its configuration, and its limits."""
 
     guest_url: str = msgspec.field(default="", name="guestURL")
     """`file://PATH`, a path, `http://...` or `https://...`; a relative path starts at the configuration's folder."""
     guest_config: str = ""
-    """Handed to the guest as it is."""
+    """Passed to the guest unchanged."""
     log_severity: Annotated[int, msgspec.Meta(ge=0, le=3)] = 0
-    """The least severe of the guest's log lines that are kept: 0 info, 1 warning, 2 error, 3 fatal."""
+    """The lowest severity of the guest's log lines that are kept: 0 info, 1 warning, 2 error, 3 fatal."""
     argv: tuple[str, ...] = msgspec.field(default=(), name="Args")
-    """The guest's command line, the program's name first."""
+    """The guest's command line, beginning with the program's name."""
     time_limit: Duration = Duration(500_000_000)
-    """What all calls for one pod's scheduling cycle may take together. Less than the default of attemptBudget, so that the
-    time limit stops the guest before the budget ends the attempt."""
+    """The limit of all calls for one pod's scheduling cycle together. It is less than the default of attemptBudget, so that
+    the time limit stops the guest before the budget ends the attempt."""
     memory_limit: MemorySize = MemorySize(128 * 1024**2)
-    """What one instance may grow to; there is one for every pod in flight."""
+    """The memory limit of one instance; there is one for every pod in flight."""
     sample: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """How many nodes are enough: Filter asks until so many passed, after all other plugins; Score ranks so many."""
+    """How many nodes are enough: Filter, after all other plugins, stops after this many feasible nodes; Score ranks them."""
 
     def faults(self) -> Iterable[FieldError]:
-        """Yield limits that leave no time at all, or keep a pod waiting for too long."""
+        """Yield errors of limits that leave no time at all, or block a pod for too long."""
         if not 0 < self.time_limit.seconds <= 5:
             yield FieldError("timeLimit", f"must be more than 0s and at most 5s, was {self.time_limit}")

@@ -1,6 +1,6 @@
-"""Calls of guests that take longer than a turn of the event loop: each in a thread of its own, beside the loop.
+"""Calls of guests that take longer than a time slice of the event loop: each runs in a separate thread.
 
-wasmtime lets other threads run while it is in a guest. Only in functions of the host do both threads take turns.
+wasmtime lets other threads run while a guest runs. The two threads alternate only in functions of the host.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ T = TypeVar("T")
 _WAIT_SECONDS: Final = 0.002
 """How long one step waits for the thread."""
 _MORE_SECONDS: Final = 0.1
-"""A guest is stopped a little after its time is over."""
+"""The grace period after a guest's time limit."""
 _LOOK_SECONDS: Final = 0.1
-"""How often a thread that waits for the event loop looks whether anybody still wants its answer."""
+"""The interval at which a thread that waits for the event loop checks whether its call was abandoned."""
 
 
 class Beside(Generic[T]):
     """One call in a thread.
 
     Args:
-        call: is called there, with a function as `Scene.in_loop`.
+        call: called in the thread, with a function as `Scene.in_loop`.
     """
 
     def __init__(self, call: Callable[[Callable[[Callable[[], bytes]], bytes]], T]) -> None:
@@ -40,12 +40,12 @@ class Beside(Generic[T]):
         self._error: BaseException | None = None
 
     def steps(self, seconds: float) -> Generator[None, None, T]:
-        """Make the call; return what it returns, or raise what it raises.
+        """Make the call; return its result, or raise its error.
 
-        Their number depends on nothing but `seconds`, so that a recorded run can be played again.
+        The number of steps depends only on `seconds`, so that a recorded run can be replayed.
 
         Args:
-            seconds: how long the call may take.
+            seconds: the longest time of the call.
         """
         threading.Thread(target=self._run, name="wasm-guest", daemon=True).start()
         try:
@@ -56,13 +56,13 @@ class Beside(Generic[T]):
                 self._serve()
         finally:
             self._is_given_up = True
-            error, self._error = self._error, None  # whose frames refer to this
+            error, self._error = self._error, None  # its frames refer to this object
         if error is not None:
             raise error
         return self._result[0]
 
     def _serve(self) -> None:
-        """Wait a little for the thread, and do what it wants done in the event loop."""
+        """Wait briefly for the thread, and call a function in the event loop if it requests one."""
         if self._has_ended:
             return
         try:

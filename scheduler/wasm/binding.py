@@ -1,4 +1,4 @@
-"""The extension points of a guest once a node is chosen."""
+"""The extension points of a guest after the choice of a node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOW_32_BITS = 2**32 - 1
 
 
 class _Chosen(GuestPlugin):
-    """What the points of this file share."""
+    """Common code of the extension points in this file."""
 
     def _on(self, state: CycleState, pod: PodInfo, node_name: str) -> Flight:
         flight = self._flight(state, pod)
@@ -43,20 +43,20 @@ class _Chosen(GuestPlugin):
         return flight
 
     def _asked_last(self, flight: Flight, export: str) -> Status:
-        """Ask for a status, as `Flight.call_last`; what the guest does not export is a success."""
+        """Call a function that returns a status, as `Flight.call_last`; a missing export is a success."""
         if export not in self.guest.exports:
             return status_of(0, "", self.name)
         return self._status(flight, flight.call_last(export))
 
     def _end(self, export: str, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        """Tell the guest how it ended, and let the instance go; a failure changes nothing any more."""
+        """Notify the guest of the end of the attempt, and release the instance; a failure is only logged."""
         flight = self._binding(state, pod, node_name)
         try:
             if export in self.guest.exports and flight.is_open:
                 flight.call_last(export)
         except GuestError as error:
             logger.warning(
-                "Guest failed after the fact",
+                "Guest failed after the end of the attempt",
                 extra={"plugin": self.name, "pod": pod.key, "node": node_name, "error": str(error)},
             )
         finally:
@@ -64,7 +64,7 @@ class _Chosen(GuestPlugin):
 
 
 class GuestReserve(_Chosen, ReservePlugin):
-    """`reserve` and `unreserve`; every guest takes part, to learn that an attempt is over."""
+    """`reserve` and `unreserve`; every guest implements this point, to be notified of the end of an attempt."""
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         return self._asked_last(self._on(state, pod, node_name), "reserve")
@@ -91,10 +91,10 @@ class GuestPreBind(_Chosen, PreBindPlugin):
 
 
 class GuestBind(_Chosen, BindPlugin):
-    """`bind`: heard, but not believed.
+    """`bind`: called, but its success is ignored.
 
-    There is no function by which a guest could bind, and those made with the SDK say that they did: so a success is
-    the next binder's turn.
+    The ABI has no function to bind a pod, and guests built with the SDK return success nevertheless. After a success the
+    next Bind plugin is therefore called.
     """
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
@@ -103,7 +103,7 @@ class GuestBind(_Chosen, BindPlugin):
 
 
 class GuestPostBind(_Chosen, PostBindPlugin):
-    """`postbind`; every guest takes part, to learn that an attempt is over."""
+    """`postbind`; every guest implements this point, to be notified of the end of an attempt."""
 
     async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         self._end("postbind", state, pod, node_name)

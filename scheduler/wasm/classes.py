@@ -1,4 +1,4 @@
-"""From a compiled guest to a plugin class with just the extension points it exports."""
+"""Builds the plugin class of a compiled guest, with the extension points that it exports."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _CLASSES: dict[str, type[GuestPlugin]] = {
     "prebind": GuestPreBind,
     "bind": GuestBind,
 }
-"""Export -> what takes part at its point; normalizescore before score, which it includes."""
+"""Export -> base class of its extension point; normalizescore comes before score, which it includes."""
 _ALWAYS: tuple[type[GuestPlugin], ...] = (GuestPreFilter, GuestReserve, GuestPostBind)
-"""What every guest takes part in: to have the cluster's nodes at hand, and to learn that an attempt is over."""
+"""The extension points of every guest: for the snapshot's nodes, and for notification of the end of an attempt."""
 
 
 def guest_class(name: str, guest: Guest) -> type[GuestPlugin]:
-    """Return the plugin class of a guest, by the name that the profile has for it."""
+    """Return the plugin class of a guest, with its name in the profile."""
     exports = guest.exports - ({"normalizescore"} if "score" not in guest.exports else set())
     bases = dict.fromkeys([kind for export, kind in _CLASSES.items() if export in exports])
     if GuestNormalizeScore in bases:
@@ -48,7 +48,7 @@ def guest_class(name: str, guest: Guest) -> type[GuestPlugin]:
             "__doc__": f"The guest {name}.",
             "name": name,
             "guest": guest,
-            # Guests read pods that come and go as whole objects.
+            # These functions need added and removed pods as whole objects.
             "needs": Needs(bound_pod_objects=bool(exports & {"addpod", "removepod"})),
         },
     )

@@ -1,4 +1,4 @@
-"""The extension points of a guest at which it is decided where a pod goes."""
+"""The extension points of a guest that decide on a node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
     from scheduler.wasm.scene import SeenNodes
 
-_OVERRIDE = 1  # the nominating mode that names a node, or takes a nomination back; 0 leaves it
+_OVERRIDE = 1  # the nominating mode that sets or removes the nomination; 0 leaves it unchanged
 
 
 class GuestPreFilter(GuestPlugin, PreFilterPlugin):
@@ -71,7 +71,9 @@ class GuestPreFilter(GuestPlugin, PreFilterPlugin):
         for row, target in pods:
             status = self._status(flight, flight.tell(export, snapshot.name_of(row), target))
             if not status.is_success:
-                raise GuestError(f"wasm: {export} of {target.key} said {status.code.value}: {status.message}")
+                raise GuestError(
+                    f"wasm: {export} of {target.key} returned {status.code.value}: {status.message}"
+                )
 
 
 class GuestFilter(GuestPlugin, FilterPlugin):
@@ -117,7 +119,7 @@ class GuestScore(GuestPlugin, ScorePlugin):
         score, number = high_and_low(flight.call("score", _content(node)))
         status = self._status(flight, number)
         if not status.is_success:
-            raise GuestError(f"wasm: score said {status.code.value}: {status.message}")
+            raise GuestError(f"wasm: score returned {status.code.value}: {status.message}")
         return score
 
 
@@ -134,14 +136,14 @@ class GuestNormalizeScore(GuestScore):
         flight.scene.scores = lambda: shown
         status = self._asked(flight, "normalizescore", shown)
         if not status.is_success:
-            raise GuestError(f"wasm: normalizescore said {status.code.value}: {status.message}")
+            raise GuestError(f"wasm: normalizescore returned {status.code.value}: {status.message}")
         given = _normalized(flight.scene.normalized_scores)
         if not given:
             return scores
         if given.keys() != set(names):
             raise GuestError(
-                f"wasm: normalizescore must give a score to each of the {len(names)} nodes it was shown, "
-                f"gave {len(given)}"
+                f"wasm: normalizescore must return a score for each of the {len(names)} nodes of the call, "
+                f"returned {len(given)}"
             )
         normalized = scores.copy()
         normalized[feasible] = [given[name] for name in names]
@@ -163,14 +165,14 @@ def _normalized(content: bytes | None) -> dict[str, int]:
     try:
         found: Any = msgspec.json.decode(content, type=dict[str, int] | None)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise GuestError(f"wasm: normalizescore gave no map of scores: {error}") from error
+        raise GuestError(f"wasm: normalizescore returned no map of scores: {error}") from error
     return found or {}
 
 
 def _statuses(snapshot: Snapshot, diagnosis: Diagnosis) -> bytes:
     refused = {
         snapshot.name_of(row): NUMBERS[found[1].code]
-        for row in range(snapshot.n_nodes)  # a guest wants them one by one
+        for row in range(snapshot.n_nodes)  # the ABI needs each node separately
         if (found := diagnosis.outcome_of(row)) is not None
     }
     return msgspec.json.encode(refused)

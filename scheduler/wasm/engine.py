@@ -1,4 +1,4 @@
-"""The one wasmtime engine of the process, and the clock that stops guests which take too long."""
+"""The wasmtime engine of the process, and the timer that stops guests over their time limit."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _IDLE_TICKS = 100
 
 @cache
 def engine() -> wasmtime.Engine:
-    """Return the engine that all guests run on."""
+    """Return the engine that runs all guests."""
     config = wasmtime.Config()
     config.epoch_interruption = True
     return wasmtime.Engine(config)
 
 
 class Ticker:
-    """Advances the engine's epoch while guests run; a second after the last call its thread goes to sleep.
+    """Advances the engine's epoch while guests run; its thread sleeps a second after the last call.
 
-    Guests are compiled so that they look at the epoch in every loop and call. wasmtime lets other threads run
-    meanwhile, so this one does advance it while the main thread is inside a guest.
+    Guests are compiled to check the epoch in every loop and call. wasmtime lets other threads run meanwhile, so this thread
+    advances the epoch while the main thread is inside a guest.
     """
 
     def __init__(self, ticked: wasmtime.Engine) -> None:
@@ -76,5 +76,5 @@ def ticker() -> Ticker:
 
 
 def ticks(seconds: float) -> int:
-    """Return how many ticks a call may last that has so many seconds: at least two, since one may come at once."""
+    """Return the number of ticks for a call of the given time: at least two, since one may come at once."""
     return max(2, ceil(seconds / TICK_SECONDS) + 1)

@@ -25,7 +25,7 @@ _RESOURCES = {
     8: EventResource.CSI_DRIVER,
     9: EventResource.CSI_STORAGE_CAPACITY,
     10: EventResource.WILDCARD,
-}  # the SDK's number -> kind; 4 is PodSchedulingContext, which Kubernetes has no more
+}  # the SDK's number -> kind; 4 is PodSchedulingContext, which Kubernetes no longer has
 _ACTIONS = {
     1: ActionType.ADD,
     2: ActionType.DELETE,
@@ -35,7 +35,7 @@ _ACTIONS = {
     32: ActionType.UPDATE_NODE_CONDITION,
 }
 _ANY_UPDATE = 4 | 8 | 16 | 32
-"""What the SDK calls Update, of whatever kind."""
+"""The SDK's Update, of any kind."""
 _RECORD = struct.Struct("<II")
 
 DEFAULT_EVENTS = tuple(
@@ -49,14 +49,14 @@ DEFAULT_EVENTS = tuple(
         EventResource.STORAGE_CLASS,
     )
 )
-"""For a guest that registers for nothing, as upstream."""
+"""The events of a guest that registers none, as upstream."""
 
 
 def cluster_events(content: bytes) -> tuple[EventWithHint, ...]:
-    """Read what `enqueue` wrote: pairs of numbers, kind and action; what is left over is ignored.
+    """Decode the output of `enqueue`: pairs of numbers, kind and action; an incomplete pair is ignored.
 
     Returns:
-        The events, DEFAULT_EVENTS if none of them can happen any more. ABI guests give no hints.
+        The events; DEFAULT_EVENTS if none of them exists any more. The ABI has no hints.
     """
     whole = len(content) // _RECORD.size * _RECORD.size
     return tuple(_events(content[:whole])) or DEFAULT_EVENTS
@@ -70,7 +70,7 @@ def _events(content: bytes) -> Iterator[EventWithHint]:
 
 
 def _action(bits: int) -> ActionType:
-    """Read the SDK's bits; several updates at once, or one it has no name for, are any update: better once too often."""
+    """Decode the SDK's bits; all update bits together, or an unknown bit, mean any update, to requeue too often if in doubt."""
     action = ActionType(0)
     for bit, meaning in _ACTIONS.items():
         if bits & bit:

@@ -1,11 +1,11 @@
-"""Instances and the pods they are busy with: one for every pod in flight.
+"""The instances of a guest, and the attempts that use them: one instance for every pod in flight.
 
-A guest keeps what it knows of a pod in its own memory, so all calls for one attempt at a pod go to one instance. It is
-free again when the attempt is over.
+A guest keeps the state of a pod in its memory, so all calls for one attempt go to one instance. The instance is free
+again after the attempt.
 
-A call on the event loop may take a short time only. One that takes longer is stopped, and from then on the calls of that
-function are made in a thread, until one is short again. Between two calls the attempt gives way where they have taken long
-together. Either way it ends with NeedsTime and begins again; what the guest answered so far is kept for it.
+A call on the event loop must be short. A longer call is stopped, and from then on that function is called in a thread,
+until a call is short again. Between two calls the attempt yields if the calls together took long. In both cases it ends
+with NeedsTime and begins again; the guest's results so far are cached for it.
 """
 
 from __future__ import annotations
@@ -32,26 +32,28 @@ if TYPE_CHECKING:
     from scheduler.wasm.scene import Answers
 
 CALL_SECONDS: Final = 0.05
-"""How long a call on the event loop may take that can be made in a thread as well."""
+"""The longest time of a call on the event loop that can also be made in a thread."""
 LAST_CALL_SECONDS: Final = 0.1
-"""How long each call may take from Reserve on; those are made on the event loop."""
+"""The longest time of each call from Reserve on; those calls are made on the event loop."""
 _SLICES: Final = 8
-"""After so many slices of calls the attempt gives way: to begin it again takes about one."""
+"""After this many time slices of calls the attempt yields: beginning it again takes about one."""
 _MOST_IDLE: Final = 16
-"""How many instances are kept for later."""
+"""The number of free instances that are kept."""
 _MOST_CYCLES: Final = 64
-"""How many attempts may hold an instance that have not come to Reserve; more of them are over, and only remembered."""
+"""The number of attempts before Reserve that may hold an instance; older ones have ended and are only referenced."""
 _MOST_KEEPING: Final = 16
-"""Of how many attempts the answers are kept."""
+"""The number of attempts whose results are cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """An answer of the guest.
+    """A cached result of the guest.
 
     Attributes:
-        about: what it was asked about, beside the pod and the name of a node.
-        error: raised instead.
+        about: the input of the call, beside the pod and the node's name.
+        result: the returned number.
+        said: the guest's other output.
+        error: the error that was raised instead.
     """
 
     about: object
@@ -63,15 +65,15 @@ class _Kept:
 class Flight:
     """One attempt at one pod.
 
-    Ends by itself when nobody refers to it any more.
+    It ends when it is no longer referenced.
 
     Args:
         pod: the pod.
-        pool: where the instance comes from, and returns to.
-        stopped: functions of which a call for this pod was stopped; their calls are made in a thread.
+        pool: provides and takes back the instance.
+        stopped: functions of which a call for this pod was stopped; they are called in a thread.
 
     Attributes:
-        scene: what the next call is about.
+        scene: input and output of the next call.
     """
 
     def __init__(self, pod: PodInfo, pool: Pool, stopped: frozenset[str] = frozenset()) -> None:
@@ -83,7 +85,7 @@ class Flight:
         self._is_begun = self._is_binding = self._is_over = False
         self._kept: dict[
             tuple[str, str, int], _Kept
-        ] = {}  # export, node, what it had been told -> its answer
+        ] = {}  # (export, node, digest of notifications) -> result
         self._told = 0
         self._until = inf
         self._attempt = 0
@@ -95,25 +97,25 @@ class Flight:
 
     @property
     def goes_on(self) -> bool:
-        """Whether an attempt that begins again can go on with this."""
+        """Whether an attempt that begins again can continue with this object."""
         return bool(self._kept or self._stopped)
 
     def begin(self, attempt: int) -> None:
-        """Note that the attempt begins, or begins again: what it asks until it gives way shares a turn."""
+        """Begin the attempt, or begin it again: its calls share a time slice until it yields."""
         self._attempt = attempt
         self.scene.node_name, self._told = "", 0
         self._until = self._pool.limit.seconds() + _SLICES * self._pool.limit.slice_seconds
 
     def call(self, export: str, about: object = None) -> int:
-        """Call the guest about the scene; `prefilter` goes before anything else, for it makes room for a new pod.
+        """Call the guest with the scene; `prefilter` is called before any other function, because it resets the guest.
 
         Args:
-            export: which function.
-            about: what the answer depends on, beside the pod, the name of the node and what the guest was told.
+            export: the function.
+            about: the input of the result, beside the pod, the node's name and the guest's notifications.
 
         Raises:
-            GuestError: it failed, or used up its time; the next pod gets a new instance.
-            NeedsTime: the call takes longer than a turn of the event loop, or the turn is over.
+            GuestError: the call failed, or exceeded the time limit; the next pod gets a new instance.
+            NeedsTime: the call takes longer than a time slice of the event loop, or the slice is over.
         """
         if not self._is_begun:
             self._is_begun = True
@@ -122,7 +124,7 @@ class Flight:
         return self._answered(export, about)
 
     def tell(self, export: str, node_name: str, pod: PodInfo) -> int:
-        """Tell the guest of a pod that comes to a node, or leaves it; likewise."""
+        """Notify the guest of a pod added to a node or removed from it; raises the errors of `call`."""
         self.scene.node_name, self.scene.target = node_name, pod
         try:
             result = self.call(export, pod.uid)
@@ -132,10 +134,10 @@ class Flight:
         return result
 
     def call_last(self, export: str) -> int:
-        """Call the guest about the scene from Reserve on, where no attempt can begin again.
+        """Call the guest with the scene from Reserve on, where no attempt can begin again.
 
         Raises:
-            GuestError: it failed, or took longer than a call on the event loop may.
+            GuestError: the call failed, or took longer than a call on the event loop may.
         """
         try:
             if not self._is_begun:
@@ -147,21 +149,21 @@ class Flight:
             raise GuestTimeError(f"wasm: {export} error: stopped: {error}") from error
 
     def chosen(self) -> None:
-        """Note that a node is chosen: the attempt goes on for as long as its binding takes."""
+        """Record that a node is chosen: the attempt continues until the end of its binding."""
         self._kept.clear()
         self._pool.drop(self)
         self._pool.left_cycle(self)
 
     def binds(self) -> None:
-        """Note that the scheduling cycle is over: from here on each call has the whole time to itself."""
+        """Record the end of the scheduling cycle: from here on each call has the full time limit."""
         self._is_binding = True
 
     def forget(self) -> None:
-        """Let go of the answers, where it is unlikely that the attempt begins again."""
+        """Drop the cached results, if the attempt is unlikely to begin again."""
         self._kept.clear()
 
     def end(self) -> None:
-        """Give the instance back."""
+        """Return the instance to the pool."""
         self._is_over = True
         self._kept.clear()
         instance, self._instance = self._instance, None
@@ -169,7 +171,7 @@ class Flight:
             self._pool.take_back(instance)
 
     def _answered(self, export: str, about: object) -> int:
-        """Return what the guest answered before NeedsTime, or call it."""
+        """Return the guest's cached result from before NeedsTime, or call it."""
         pool, key = self._pool, (export, self.scene.node_name, self._told)
         kept = self._kept.get(key)
         if kept is not None and kept.about == about:
@@ -200,13 +202,13 @@ class Flight:
         return result
 
     def _start_again(self, export: str) -> Generator[None, None, None]:
-        """Begin the attempt from the beginning, with another instance."""
+        """Begin the attempt again with another instance."""
         assert self.scene.pod is not None, "it is an attempt at a pod"
         self._pool.keep(Flight(self.scene.pod, self._pool, self._stopped | {export}), self._attempt)
         yield
 
     def _beside(self, key: tuple[str, str, int], about: object) -> Generator[None, None, None]:
-        """Return the steps of a call in a thread, at the end of which its answer is kept."""
+        """Return the steps of a call in a thread; at the end its result is cached."""
         scene, seconds = self.scene.copied(), self._left()
 
         def call(in_loop: Callable[[Callable[[], bytes]], bytes]) -> int:
@@ -214,7 +216,7 @@ class Flight:
             try:
                 return self._started_and_called(key[0], scene, inf)
             finally:
-                scene.in_loop = at_once  # so that nothing here refers to itself
+                scene.in_loop = at_once  # removes a reference cycle
 
         return self._go_through(Beside(call).steps(seconds), scene, key, about)
 
@@ -226,7 +228,7 @@ class Flight:
             result = yield from steps
         except GuestError as raised:
             error = raised
-            bare(error)  # whose frames refer to this, and to the instance
+            bare(error)  # its frames refer to this object and to the instance
             self._is_over, self._instance = True, None
         except BaseException:
             self._is_over, self._instance = True, None  # the thread may still use it
@@ -241,7 +243,7 @@ class Flight:
         """Call the guest on the event loop.
 
         Raises:
-            GuestError: it failed, or used up its time.
+            GuestError: the call failed, or exceeded the time limit.
             UnfinishedError: a function of the host took longer.
         """
         if self._is_over:
@@ -250,11 +252,11 @@ class Flight:
         try:
             return self._started_and_called(export, self.scene, most_seconds)
         except (GuestError, UnfinishedError):
-            self._is_over, self._instance = True, None  # whatever its memory looks like now
+            self._is_over, self._instance = True, None  # the state of its memory is unknown
             raise
 
     def _started_and_called(self, export: str, scene: Scene, most_seconds: float) -> int:
-        """Call the guest, after its start if it has not started yet; the time is charged to the attempt."""
+        """Call the guest, after its start if necessary; the time is charged to the attempt."""
         begin = time.perf_counter()
         seconds = min(self._left(), most_seconds)
         try:
@@ -284,14 +286,16 @@ class Pool:
     """The instances of one guest in one profile.
 
     Args:
-        make: makes an instance within so many seconds, or raises GuestError.
-        exports: what the guest exports.
-        cycle_seconds: what the calls of one scheduling cycle may take together.
-        limit: says how long one call may hold the event loop.
+        make: creates an instance within the given seconds, or raises GuestError.
+        exports: the guest's exports.
+        cycle_seconds: the limit of all calls of one scheduling cycle together.
+        limit: the longest time that one call may hold the event loop.
 
     Attributes:
-        exports, cycle_seconds, limit: likewise.
-        long: functions whose last call took longer than one on the event loop may.
+        exports: the guest's exports.
+        cycle_seconds: the limit of all calls of one scheduling cycle together.
+        limit: the longest time that one call may hold the event loop.
+        long: functions whose last call took longer than a call on the event loop may.
     """
 
     def __init__(
@@ -304,7 +308,7 @@ class Pool:
         self.exports, self.cycle_seconds, self.limit = exports, cycle_seconds, limit
         self.long: set[str] = set()
         self._make = make
-        self._idle = [make(cycle_seconds)]  # at once, so that what cannot run is refused with its profile
+        self._idle = [make(cycle_seconds)]  # at once, so that a guest that cannot run fails with its profile
         self._in_cycle: OrderedDict[int, ref[Flight]] = OrderedDict()  # id -> flight, oldest first
         # Pod uid -> an attempt that may start again, and its number; the oldest first.
         self._waiting: OrderedDict[str, tuple[Flight, int]] = OrderedDict()
@@ -336,10 +340,10 @@ class Pool:
             self._waiting.pop(flight.scene.pod.uid, None)
 
     def call_once(self, export: str, scene: Scene) -> int:
-        """Call a function that is about no pod.
+        """Call a function that concerns no pod.
 
         Raises:
-            GuestError: it failed.
+            GuestError: the call failed.
         """
         instance = self.take(self.cycle_seconds)
         result = instance.call(export, scene, self.cycle_seconds)
@@ -347,14 +351,14 @@ class Pool:
         return result
 
     def left_cycle(self, flight: Flight) -> None:
-        """Note that an attempt goes on for as long as its binding takes."""
+        """Record that an attempt continues until the end of its binding."""
         self._in_cycle.pop(id(flight), None)
 
     def take(self, seconds: float) -> Instance:
-        """Return an instance that is free, or that was made within so many seconds; a thread may call this.
+        """Return a free instance, or create one within the given seconds; may be called by a thread.
 
         Raises:
-            GuestError: no further instance can be made.
+            GuestError: no further instance can be created.
         """
         try:
             return self._idle.pop()
@@ -378,7 +382,7 @@ class Pool:
         return flight
 
     def _keep_answers(self, flight: Flight) -> None:
-        """Keep what a guest answers in this attempt, and not what it answered in those that began long ago."""
+        """Cache the guest's results of this attempt, and drop those of attempts that began long ago."""
         key = id(flight)
         self._keeping.pop(key, None)
         self._keeping[key] = ref(flight)

@@ -1,4 +1,4 @@
-"""A compiled guest: checked as far as can be seen without running it."""
+"""A compiled guest, checked without running it."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ EXPORTS = {
     "bind": "i32",
     "postbind": "",
 }
-"""Exported function -> the type of its result; none takes arguments."""
+"""Exported function -> type of its result; none has parameters."""
 _LEADING = frozenset({"prefilter", "filter", "score", "reserve", "permit", "bind"})
-"""One of these must be there; the others only go with them."""
+"""At least one of these must be exported; the others only extend them."""
 
 
 class GuestError(Exception):
-    """What a guest did wrong, or what it was refused."""
+    """An error of a guest, or a limit that it exceeded."""
 
 
 class GuestTimeError(GuestError, TimeLimitError):
-    """A guest used up its time limit."""
+    """A guest exceeded its time limit."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Guest:
     Attributes:
         module: the code.
         digest: SHA-256 of its bytes.
-        exports: which of EXPORTS it has.
-        starts: which functions are run once in every new instance, in order.
+        exports: the functions of EXPORTS that it has.
+        starts: the functions that run once in every new instance, in order.
         wants_wasi: whether it imports from WASI.
     """
 
@@ -67,15 +67,15 @@ class Guest:
 
 
 def compile_guest(content: bytes) -> Guest:
-    """Compile a core module, binary or in text format; about half a second for a megabyte, so never in a cycle.
+    """Compile a core module, binary or in text format; takes half a second for a megabyte, so never in a cycle.
 
     Raises:
-        GuestError: it is no module, or none that keeps the ABI.
+        GuestError: it is not a module, or does not implement the ABI.
     """
     return _compile(content, hashlib.sha256(content).hexdigest())
 
 
-@lru_cache(maxsize=16)  # profiles share guests, and a reload mostly changes none
+@lru_cache(maxsize=16)  # profiles share guests, and a reload usually changes none
 def _compile(content: bytes, digest: str) -> Guest:
     try:
         module = wasmtime.Module(engine(), content)
@@ -96,7 +96,7 @@ def _compile(content: bytes, digest: str) -> Guest:
 
 @atexit.register
 def _forget() -> None:
-    """Free what was compiled while wasmtime's library is still there; later it would complain on standard error."""
+    """Free compiled modules while wasmtime's library is still loaded; later it would write to standard error."""
     _compile.cache_clear()
     gc.unfreeze()
     gc.collect()
@@ -115,7 +115,7 @@ def _faults(module: wasmtime.Module) -> Iterator[str]:
         if found is None:
             continue
         if not isinstance(found, wasmtime.FuncType):
-            yield f"wasm: export {name} is no function"
+            yield f"wasm: export {name} is not a function"
             continue
         was = f"({' '.join(map(str, found.params))}) -> ({' '.join(map(str, found.results))})"
         if was != f"() -> ({result})":

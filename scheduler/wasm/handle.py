@@ -1,4 +1,4 @@
-"""What a guest may do beside answering: write events about pods, and reject pods that wait."""
+"""The handle of a guest: it writes events about pods, and rejects pods that wait at Permit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Event(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class Handle:
-    """Fulfils the imports of a guest that begin with `handle`."""
+    """Implements the imports of a guest that begin with `handle`."""
 
     def __init__(self, plugin: str, events: PodEvents, waiting_pods: WaitingPods) -> None:
         self._plugin = plugin
@@ -49,10 +49,10 @@ class Handle:
         self._waiting_pods = waiting_pods
 
     def record(self, content: bytes, scene: Scene) -> bytes:
-        """Write an event about a pod; there is no answer.
+        """Write an event about a pod; returns nothing.
 
         Raises:
-            GuestError: it cannot be read.
+            GuestError: it cannot be decoded.
         """
         try:
             event = msgspec.json.decode(content, type=_Event)
@@ -69,20 +69,20 @@ class Handle:
                 extra={"plugin": self._plugin, "kind": about.kind, "object": about.name, "note": event.note},
             )
             return b""
-        # Some guests give a word of their own, which the API server would refuse.
+        # Some guests use another type, which the API server would reject.
         type_ = event.eventtype if event.eventtype in {"Normal", "Warning"} else "Normal"
         self._events.record(pod, type_=type_, reason=event.reason, action=event.action, note=event.note)
         return b""
 
     def reject(self, uid: str) -> bytes:
-        """Send a pod that waits at Permit back; one as a number of 8 bytes if it did wait, else zero."""
+        """Reject a pod that waits at Permit; return 1 as a number of 8 bytes if it did wait, else 0."""
         if self._waiting(uid) is None:
             return _NO
         self._waiting_pods.reject(uid, self._plugin, "removed")
         return _YES
 
     def waiting_pod(self, uid: str) -> bytes:
-        """Return a pod that waits at Permit as protobuf, else zero as a number of 8 bytes."""
+        """Return a pod that waits at Permit as protobuf, else 0 as a number of 8 bytes."""
         pod = self._waiting(uid)
         return _NO if pod is None else pod_bytes(pod)
 

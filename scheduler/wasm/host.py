@@ -32,13 +32,13 @@ _LOW_32_BITS = 2**32 - 1
 
 
 class CallUnderWay(threading.local):
-    """The call that this thread makes.
+    """The current call of a thread.
 
     Attributes:
-        failure: what a function of ours raised in this call; wasmtime keeps it in a place that all share.
-        output: what the guest wrote to its standard output and error in this call.
-        scene: what the call is about.
-        memory: of the instance that is called; None while it is made.
+        failure: the error of a host function in this call; wasmtime stores it in a place that all threads share.
+        output: the guest's standard output and error in this call.
+        scene: input and output of the call.
+        memory: memory of the called instance; None while it is created.
     """
 
     def __init__(self) -> None:
@@ -49,13 +49,13 @@ class CallUnderWay(threading.local):
 
 
 class Host:
-    """Answers one guest's questions about the call under way.
+    """Provides the imports of one guest for the current call.
 
     Attributes:
         config: the guestConfig.
-        log: takes its log lines.
-        linker: makes instances.
-        call: the call of the thread that looks.
+        log: receives its log lines.
+        linker: creates instances.
+        call: the calling thread's current call.
     """
 
     def __init__(self, guest: Guest, config: str, log: GuestLog, handle: Handle) -> None:
@@ -68,7 +68,7 @@ class Host:
         self.linker.allow_shadowing = True
         if guest.wants_wasi:
             self.linker.define_wasi()
-            # Its own ways of capturing output print a panic when Python ends; and it would really sleep.
+            # wasmtime's own capture of output prints a panic when Python ends; and its poll would really sleep.
             self._define("wasi_snapshot_preview1", "fd_write", 4, 1, Host._fd_write)
             self._define("wasi_snapshot_preview1", "poll_oneoff", 4, 1, Host._poll_oneoff)
         self._define_inputs()
@@ -102,12 +102,12 @@ class Host:
         self._define(klog, "logs", 5, 0, Host._write_log)
 
     def _define(self, module: str, name: str, params: int, results: int, function: HostFunction) -> None:
-        # wasmtime keeps functions in a place of the whole process, from where they must not keep us.
+        # wasmtime keeps functions in a global place, which must not keep this object alive.
         host = proxy(self)
 
         def guarded(*args: int) -> int | None:
             try:
-                # They come as signed numbers.
+                # Arguments arrive as signed numbers.
                 return function(host, *(arg & _LOW_32_BITS for arg in args))
             except Exception as error:
                 host.call.failure = error
@@ -118,16 +118,16 @@ class Host:
 
     @property
     def scene(self) -> Scene:
-        """What the call is about."""
+        """Input and output of the current call."""
         return self.call.scene
 
     @property
     def _memory(self) -> GuestMemory:
         if self.call.memory is None:
-            raise GuestError("a function was called before there is a memory")
+            raise GuestError("a function was called before the memory exists")
         return self.call.memory
 
-    # What guests ask.
+    # Functions that return data to guests.
 
     def _node(self, name: int, name_length: int, buffer: int, limit: int) -> int:
         snapshot = self.scene.snapshot
@@ -148,7 +148,7 @@ class Host:
     def _target_pod(self) -> bytes:
         return b"" if self.scene.target is None else pod_bytes(self.scene.target)
 
-    # What guests say.
+    # Functions that receive data from guests.
 
     def _status_reason(self, pointer: int, length: int) -> None:
         try:
@@ -186,7 +186,7 @@ class Host:
         try:
             content = self._memory.read(message, length), self._memory.read(pairs, pairs_length)
         except GuestError:
-            return  # as upstream: a log line is not worth a pod
+            return  # as upstream: a log line must not fail a pod
         self.log.write(severity, *content)
 
     def _fd_write(self, *args: int) -> int:
@@ -197,7 +197,7 @@ class Host:
 
 
 def _give(content: Callable[[Host], bytes]) -> HostFunction:
-    """Return a function that hands bytes over by the protocol of buffer and limit."""
+    """Return a function that passes bytes by the protocol of buffer and limit."""
     return lambda host, buffer, limit: host._memory.give(content(host), buffer, limit)  # noqa: SLF001 - of this class
 
 

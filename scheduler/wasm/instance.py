@@ -1,4 +1,4 @@
-"""One running copy of a guest, with a memory of its own."""
+"""One running instance of a guest, with its own memory."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ if TYPE_CHECKING:
 
 _MOST_TABLES = 4
 _MOST_TABLE_ELEMENTS = 2**18
-"""In each; tables are no part of the guest's memory, and take 8 bytes an element. The largest programs need a tenth."""
+"""In each table; tables are not part of the guest's memory, and use 8 bytes for each element. The largest programs need a
+tenth."""
 
 
 class Instance:
-    """A guest that was started and can be called, until a call fails.
+    """A started guest that can be called until a call fails.
 
     Args:
         guest: the code.
-        host: what the guest may call.
+        host: the functions that the guest imports.
         args: the limits.
-        seconds: how long the start may take.
+        seconds: the longest time of the start.
 
     Raises:
-        GuestError: it cannot be started: an import is unknown, a limit too low, or its `_start` failed or took too long.
+        GuestError: it cannot be started: an import is unknown, a limit is too low, or `_start` failed or took too long.
     """
 
     def __init__(self, guest: Guest, host: Host, args: GuestArgs, seconds: float) -> None:
@@ -70,7 +71,7 @@ class Instance:
                 self.call(name, Scene(), max(0.0, until - time.perf_counter()))
             except GuestError as error:
                 cause = error.__cause__
-                # Compilers differ in whether a program that has ended well says so.
+                # Compilers differ in whether a successful program raises an exit.
                 if not (isinstance(cause, wasmtime.ExitTrap) and cause.code == 0):
                     raise
 
@@ -78,16 +79,16 @@ class Instance:
         """Call an exported function.
 
         Args:
-            export: which.
-            scene: what it is about, and where its answers go.
-            seconds: how long it may take.
+            export: the function.
+            scene: its input, and the receiver of its output.
+            seconds: the longest time of the call.
 
         Returns:
             Its result as a signed number; 0 if it has none.
 
         Raises:
-            GuestError: it failed, or took too long; the instance is not to be called again.
-            UnfinishedError: a function of the host took longer than `scene.until`; likewise.
+            GuestError: it failed, or took too long; the instance must not be called again.
+            UnfinishedError: a host function took longer than `scene.until`; the instance must not be called again.
         """
         scene.forget_answers()
         with self._running(scene, export, seconds):
@@ -104,9 +105,9 @@ class Instance:
         try:
             with ticker().ticking():
                 yield
-        except Exception as raised:  # noqa: BLE001 - traps, exits, and whatever our own functions raise
-            # Nothing here refers to the error: its frames refer to the instance, whose memory is not to wait for the
-            # garbage collector.
+        except Exception as raised:  # noqa: BLE001 - traps, exits, and any error of the host functions
+            # Nothing here refers to the error: its frames refer to the instance, whose memory must not wait for the garbage
+            # collector.
             if isinstance(call.failure, UnfinishedError):
                 raise UnfinishedError(str(call.failure)) from None
             raise _failed(
@@ -117,7 +118,7 @@ class Instance:
 
 
 def bare(error: BaseException) -> BaseException:
-    """Return an error without the frames that it, and what led to it, were raised in."""
+    """Return an error without its traceback, and without those of its causes."""
     seen: BaseException | None = error
     while seen is not None:
         seen.__traceback__ = None
@@ -126,7 +127,7 @@ def bare(error: BaseException) -> BaseException:
 
 
 def _failed(error: Exception, what: str, output: bytes, seconds: float) -> GuestError:
-    """Return what is raised where a call ended with an error."""
+    """Return the error to raise for a failed call."""
     written = f"{text(output).rstrip()}\n" if output else ""
     if isinstance(error, wasmtime.Trap) and error.trap_code is wasmtime.TrapCode.INTERRUPT:
         taken = Duration(int(seconds * 1000) * 1_000_000)
@@ -135,7 +136,7 @@ def _failed(error: Exception, what: str, output: bytes, seconds: float) -> Guest
 
 
 def _told(error: Exception) -> str:
-    """Say why a call failed; of a trap without the backtrace, which is for the log."""
+    """Return why a call failed; for a trap without the backtrace, which is for the log."""
     if isinstance(error, GuestError):
         return str(error)
     if isinstance(error, wasmtime.WasmtimeError | wasmtime.Trap):

@@ -1,4 +1,4 @@
-"""A guest's log lines, as log lines of ours."""
+"""Logs a guest's log lines."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LEVELS = (logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)  # by
 
 
 class GuestLog:
-    """Writes what one guest logs.
+    """Logs the lines of one guest.
 
     Args:
         plugin: the guest's name.
-        severity: the least that is kept. Upstream keeps it the other way round in one of the two functions, by
+        severity: the lowest severity that is logged. Upstream reverses the comparison in one of the two functions by
             mistake, and so loses errors.
     """
 
@@ -29,7 +29,7 @@ class GuestLog:
         self.severity = severity
 
     def write(self, severity: int, message: bytes, pairs: bytes = b"") -> None:
-        """Log one line of klog's severity; `pairs` are NUL-terminated keys and values in turn."""
+        """Log one line with klog's severity; `pairs` are NUL-terminated keys and values in turn."""
         if severity < self.severity:
             return
         level = _LEVELS[min(severity, len(_LEVELS) - 1)]
@@ -42,7 +42,7 @@ class GuestLog:
 
 
 def _pairs(content: bytes) -> Mapping[str, str]:
-    # Values may be empty, so that this is not memory.null_terminated.
+    # Values may be empty, so memory.null_terminated does not fit.
     words = [text(word) for word in content.split(b"\0")[:-1]]
     if len(words) % 2:
         words.append("")

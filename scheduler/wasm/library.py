@@ -1,4 +1,4 @@
-"""Finds guests for profiles; the only module of this package that works without wasmtime."""
+"""Finds the guests of profiles; the only module of this package that works without wasmtime."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _MEANT = frozenset({"guesturl", "guesturi"})
 class GuestLibrary:
     """Reads and compiles guests.
 
-    A profile names a guest in one of two ways: any name of its own, with a `guestURL` among the plugin's arguments, as
-    kube-scheduler-wasm-extension has it; or a path that ends in `.wasm`.
+    A profile names a guest in one of two ways: by any name, with a `guestURL` in the plugin's arguments, as in
+    kube-scheduler-wasm-extension; or by a path that ends in `.wasm`.
     """
 
     def __init__(self) -> None:
         self._prepared: Mapping[tuple[str, Path], bytes | Exception] = {}
 
     def prepare(self, configuration: Configuration) -> None:
-        """Read and compile all guests of a configuration, so that building its profiles waits for nothing.
+        """Read and compile all guests of a configuration, so that building its profiles does not wait.
 
-        For another thread than the loop's. What fails is told by `load`.
+        Must run in another thread than the loop's. `load` raises the errors.
         """
         prepared: dict[tuple[str, Path], bytes | Exception] = {}
         for url in set(guest_urls(configuration)):
@@ -44,14 +44,14 @@ class GuestLibrary:
                 content = read_guest(url, configuration.folder)
                 prepared[url, configuration.folder] = content
                 _compiled(content)
-            except Exception as error:  # noqa: BLE001 - kept for `load`, which says where it belongs
+            except Exception as error:  # noqa: BLE001 - kept for `load`, which knows the path of the setting
                 prepared.setdefault((url, configuration.folder), error)
         self._prepared = prepared
 
     def means(self, name: str, values: Mapping[str, Any]) -> bool:
-        """Say whether a plugin that nobody else knows is a guest, by its name or its arguments.
+        """Return whether an otherwise unknown plugin is a guest, by its name or its arguments.
 
-        A misspelt `guestURL` makes one too, so that it is told as such.
+        A misspelt `guestURL` counts too, so that the error message names it.
         """
         return is_guest_file(name) or any(key.lower().replace("_", "") in _MEANT for key in values)
 
@@ -61,22 +61,21 @@ class GuestLibrary:
         """Return the plugin class of a guest.
 
         Args:
-            name: as the profile has it.
+            name: its name in the profile.
             values: its arguments.
-            folder: what relative paths start from.
-            path: of the place that names the guest, for errors.
-            args_path: of its arguments.
+            folder: base of relative paths.
+            path: path of the setting that names the guest, for errors.
+            args_path: path of its arguments.
 
         Raises:
-            ConfigurationError: wasmtime is not installed, the arguments are wrong, or there is no guest that can be
-                run.
+            ConfigurationError: wasmtime is not installed, the arguments are invalid, or the guest cannot be found or run.
         """
         args = decode_args(GuestArgs, dict(values), plugin=name, path=args_path)
         named_by_path = is_guest_file(name)
         if named_by_path and args.guest_url:
             raise _fault(
                 f"{args_path}.{_URL}",
-                f"the plugin's name {shown_url(name)!r} says already where the guest is",
+                f"the plugin's name {shown_url(name)!r} already is the path of the guest",
             )
         where = path if named_by_path else f"{args_path}.{_URL}"
         url = name if named_by_path else args.guest_url
@@ -119,12 +118,12 @@ def _compiled(content: bytes) -> Any:
 
 
 def is_guest_file(name: str) -> bool:
-    """Say whether a plugin's name is the path of a guest."""
+    """Return whether a plugin's name is the path of a guest."""
     return name.endswith(".wasm")
 
 
 def guest_urls(configuration: Configuration) -> Iterator[str]:
-    """Yield where the guests of a configuration are."""
+    """Yield the URLs of the guests of a configuration."""
     for profile in configuration.settings.profiles:
         names = enabled_names(profile.plugins)
         yield from (name for name in names if is_guest_file(name))

@@ -1,4 +1,4 @@
-"""How host and guest hand bytes to each other, and texts in them."""
+"""Exchange of bytes and texts between host and guest."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ if TYPE_CHECKING:
 
 
 class GuestMemory:
-    """The memory of one instance; pointers and lengths are unsigned. What reaches beyond it raises GuestError."""
+    """The memory of one instance; pointers and lengths are unsigned. An access out of bounds raises GuestError."""
 
     def __init__(self, store: wasmtime.Store, memory: wasmtime.Memory) -> None:
         self._store = store
         self._memory = memory
 
     def read(self, pointer: int, length: int) -> bytes:
-        """Copy bytes out."""
+        """Copy bytes from the memory."""
         self.check(pointer, length)
         return bytes(self._memory.read(self._store, pointer, pointer + length)) if length else b""
 
     def write(self, pointer: int, content: bytes) -> None:
-        """Copy bytes in."""
+        """Copy bytes into the memory."""
         self.check(pointer, len(content))
         if content:
             self._memory.write(self._store, content, pointer)
 
     def give(self, content: bytes, buffer: int, limit: int) -> int:
-        """Write what fits as a whole into a guest's buffer, and return its length either way.
+        """Write content to a guest's buffer if all of it fits, and return its length in any case.
 
-        A guest whose buffer is too small asks again with a larger one.
+        A guest with too small a buffer calls again with a larger one.
         """
         if len(content) <= limit:
             self.write(buffer, content)
         return len(content)
 
     def check(self, pointer: int, length: int) -> None:
-        """Let pass what lies in the memory; nothing at all does wherever it begins."""
+        """Check bounds; an empty range is valid at any position."""
         size = self._memory.data_len(self._store)
         if length and pointer + length > size:
             raise GuestError(f"out of memory: {length} bytes at {pointer}, of {size}")
 
 
 def null_terminated(content: bytes) -> tuple[str, ...]:
-    """Split texts that end in NUL each; empty ones and a tail without an end are left out.
+    """Split NUL-terminated texts; empty ones and an unterminated rest are ignored.
 
     Source:
         kube-scheduler-wasm-extension, scheduler/plugin/cstring.go.
@@ -55,5 +55,5 @@ def null_terminated(content: bytes) -> tuple[str, ...]:
 
 
 def text(content: bytes) -> str:
-    """Read UTF-8; what is none is marked."""
+    """Decode UTF-8; invalid bytes are replaced."""
     return content.decode(errors="replace")

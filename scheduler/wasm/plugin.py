@@ -1,4 +1,4 @@
-"""A guest as a plugin: what all extension points of it share."""
+"""A guest as a plugin: the common code of its extension points."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class GuestPlugin(SlowPlugin):
     """The base of every guest's class; `guest_class` adds the extension points that the guest exports.
 
-    Short calls are made on the event loop: a guest can wait for nothing, and a call costs less than handing it to
-    another thread. Longer ones are made in a thread; see `scheduler.wasm.flights`.
+    Short calls run on the event loop: a guest cannot wait, and a call costs less than passing it to a thread. Longer calls run
+    in a thread; see `scheduler.wasm.flights`.
 
     Attributes:
         guest: the code.
@@ -67,14 +67,14 @@ class GuestPlugin(SlowPlugin):
         return self._events
 
     def _flight(self, state: CycleState, pod: PodInfo) -> Flight:
-        """Return the attempt that a state belongs to; it ends with the state, clones included."""
+        """Return the attempt that a state belongs to; it ends with the state and its clones."""
         key = f"wasm/{self.name}"
         if key not in state:
             state.write(key, self._pool.begin(pod, state.attempt))
         return state.read(key, Flight)
 
     def _asked(self, flight: Flight, export: str, about: object = None) -> Status:
-        """Ask for a status, as `Flight.call`; what the guest does not export is a success."""
+        """Call a function that returns a status, as `Flight.call`; a missing export is a success."""
         if export not in self.guest.exports:
             return status_of(0, "", self.name)
         return self._status(flight, flight.call(export, about))

@@ -1,4 +1,4 @@
-"""What one call of a guest is about, and what the guest says beside its result."""
+"""Input and output of one call of a guest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class UnfinishedError(Exception):
-    """A function of the host needs more time than a call on the event loop has."""
+    """A host function needs more time than a call on the event loop has."""
 
 
 class SeenImage(Protocol):
@@ -35,17 +35,17 @@ class SeenImage(Protocol):
 
 
 class SeenNodes(Protocol):
-    """What a guest sees of the cluster: a part of `Snapshot`."""
+    """The part of `Snapshot` that a guest can read."""
 
     @property
     def nodes(self) -> Sequence[NodeObject]: ...
 
     def row_of(self, node_name: str) -> int | None:
-        """Return a node's row, or None where there is no such node."""
+        """Return a node's row; None if there is no such node."""
         ...
 
     def image(self, name: str) -> SeenImage:
-        """Return which nodes have a container image."""
+        """Return the size of a container image, and the number of nodes that have it."""
         ...
 
 
@@ -56,7 +56,7 @@ class _Image:
 
 
 class CopiedNodes:
-    """The nodes of a snapshot, which stay as they are for a call in another thread."""
+    """A copy of a snapshot's nodes, for a call in another thread."""
 
     def __init__(self, seen: SeenNodes) -> None:
         self.nodes: Sequence[NodeObject] = tuple(seen.nodes)
@@ -82,33 +82,33 @@ class CopiedNodes:
 
 
 def at_once(function: Callable[[], bytes]) -> bytes:
-    """Call a function here and now."""
+    """Call a function in the current thread."""
     return function()
 
 
 Answers = tuple[str, tuple[str, ...] | None, str, bytes, bytes | None]
-"""What a guest says beside its result, in the order of the attributes of `Scene`, from `reason` on."""
+"""A guest's output beside its result, in the order of the attributes of `Scene`, from `reason` on."""
 
 
 @dataclass(slots=True)
 class Scene:
-    """One pod's way through one guest.
+    """Input and output of the calls of one guest for one pod.
 
     Attributes:
-        pod: who is scheduled; None while a guest is built.
+        pod: the scheduled pod; None while a guest is built.
         snapshot: the cluster.
-        node_name: which node the call is about.
-        target: the pod that comes or goes, of addpod and removepod.
-        filtered_nodes: gives the names of the feasible nodes, as JSON.
-        statuses: gives node name -> code, as JSON.
-        scores: gives node name -> score, as JSON.
-        reason: what the guest said of its status.
-        node_names: the nodes that its PreFilter left; None without.
-        nominated_node_name: its PostFilter's.
-        cluster_events: its enqueue's, as it wrote them.
-        normalized_scores: its NormalizeScore's, as it wrote them; None without.
-        in_loop: calls a function of the daemon, and returns its result; in another thread it lets the event loop call it.
-        until: when functions of the host give up with UnfinishedError, by `time.perf_counter`.
+        node_name: the node of the call.
+        target: the pod that is added or removed, for addpod and removepod.
+        filtered_nodes: returns the names of the feasible nodes, as JSON.
+        statuses: returns node name -> code, as JSON.
+        scores: returns node name -> score, as JSON.
+        reason: the reason of the guest's status.
+        node_names: the nodes that its PreFilter leaves; None if it does not restrict them.
+        nominated_node_name: the node that its PostFilter nominates.
+        cluster_events: the output of its enqueue.
+        normalized_scores: the output of its NormalizeScore; None if there is none.
+        in_loop: calls a function of the daemon and returns its result; from another thread it has the event loop call it.
+        until: when host functions raise UnfinishedError, by `time.perf_counter`.
     """
 
     pod: PodInfo | None = None
@@ -129,7 +129,7 @@ class Scene:
 
     @property
     def answers(self) -> Answers:
-        """What the guest said in the last call."""
+        """The guest's output of the last call."""
         return (
             self.reason,
             self.node_names,
@@ -149,11 +149,11 @@ class Scene:
         ) = said
 
     def forget_answers(self) -> None:
-        """Forget what the guest said in the call before."""
+        """Reset the output of the previous call."""
         self.answers = ("", None, "", b"", None)
 
     def copied(self) -> Scene:
-        """Return the same for a call in another thread: it stays as it is while the cluster changes."""
+        """Return a copy for a call in another thread, which does not change with the cluster."""
         filtered_nodes, statuses, scores = self.filtered_nodes(), self.statuses(), self.scores()
         return replace(
             self,
@@ -165,7 +165,7 @@ class Scene:
         )
 
     def pod_bytes(self) -> bytes:
-        """Return the pod as protobuf; nothing while there is none."""
+        """Return the pod as protobuf; empty if there is none."""
         if self.pod is None:
             return b""
         if self._pod_bytes is None:
@@ -178,35 +178,35 @@ def pod_bytes(pod: PodInfo) -> bytes:
 
     Raises:
         LookupError: the whole object was not kept.
-        ValueError: it cannot be written.
+        ValueError: it cannot be encoded.
     """
     return protobuf.encode("v1", "Pod", pod.object)
 
 
 _NODES_BETWEEN_LOOKS = 16
-"""Nodes that are written between two looks at the clock."""
+"""Nodes that are encoded between two checks of the time."""
 
 
 class Nodes:
-    """Nodes as protobuf; each is written once, until it changes."""
+    """Nodes as protobuf; each is encoded once, until it changes."""
 
     def __init__(self) -> None:
         self._written: dict[str, tuple[bytes, bytes]] = {}  # node name -> its JSON, its protobuf
 
     def one(self, snapshot: SeenNodes, name: str) -> bytes:
-        """Return a node; nothing if there is none of that name."""
+        """Return a node; empty if there is none of that name."""
         row = snapshot.row_of(name)
         return b"" if row is None else self._bytes_of(snapshot.nodes[row])
 
     def all(self, snapshot: SeenNodes, until: float = inf) -> bytes:
-        """Return a NodeList of all.
+        """Return a NodeList of all nodes.
 
         Raises:
-            UnfinishedError: it is later than `until`, and some are not written; those that are need not be written again.
+            UnfinishedError: the time `until` has passed before all nodes are encoded; encoded nodes are kept.
         """
         nodes = snapshot.nodes
         if len(self._written) > 2 * len(nodes) + 16:
-            self._written.clear()  # nodes come and go
+            self._written.clear()  # to drop deleted nodes
         written = []
         for node in nodes:
             written.append(self._bytes_of(node))

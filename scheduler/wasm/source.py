@@ -1,4 +1,4 @@
-"""Where the bytes of a guest come from."""
+"""Reads the bytes of a guest."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
 
 _TIMEOUT_SECONDS = 10.0
-"""How long a server may be silent."""
+"""How long a server may send nothing."""
 _TOTAL_SECONDS = 60.0
-"""How long a server may take altogether."""
+"""How long a server may take in total."""
 MOST_BYTES = 256 * 1024 * 1024
-"""Of a guest."""
+"""The limit of a guest's size."""
 _PART_BYTES = 1024 * 1024
 _FILE = "file://"
 
 
 def guest_file(url: str, folder: Path | None) -> Path | None:
-    """Return the file that a guestURL means; None if it means none."""
+    """Return the file that a guestURL names; None if it is not a file."""
     if url.startswith(_FILE):
-        # As upstream has it: all that follows is the path, so that file://./x and file://../x are relative.
+        # As upstream: all that follows is the path, so that file://./x and file://../x are relative.
         return (folder or Path()) / url[len(_FILE) :]
     return None if "://" in url else (folder or Path()) / url
 
 
 def read_guest(url: str, folder: Path | None) -> bytes:
-    """Read a guest; this takes as long as the web does, so never in a cycle.
+    """Read a guest; this takes as long as the network does, so never in a cycle.
 
     Raises:
-        OSError: there is none, or no answer in time; the message says so without the URL.
-        ValueError: a URL of another scheme, or none that can be asked for.
+        OSError: it does not exist, or the server does not answer in time; the message does not contain the URL.
+        ValueError: a URL with another scheme, or an invalid one.
 
     Source:
         kube-scheduler-wasm-extension, scheduler/plugin/wasm.go, newWasmFromURL.
@@ -45,7 +45,7 @@ def read_guest(url: str, folder: Path | None) -> bytes:
     scheme = url.partition("://")[0]
     if scheme not in {"http", "https"}:
         raise ValueError(f"unsupported URL scheme: {scheme}")
-    # They take a while to import, and few profiles have guests.
+    # These imports take a while, and few profiles have guests.
     import urllib.error
     import urllib.request
     from http.client import HTTPException, InvalidURL
@@ -61,14 +61,14 @@ def read_guest(url: str, folder: Path | None) -> bytes:
     except urllib.error.URLError as error:
         raise OSError(str(error.reason)) from error
     except InvalidURL:
-        # Its own words repeat a part of the URL, with a password perhaps, in which nobody knows a URL any more.
+        # Its message repeats a part of the URL, perhaps with a password, which shown_text cannot recognize as a URL.
         raise ValueError("its host, port or path cannot be part of a URL") from None
     except HTTPException as error:
         raise OSError(f"no answer of HTTP: {type(error).__name__}: {error}") from error
 
 
 def _body(answer: HTTPResponse) -> bytes:
-    """Read an answer to its end, or a little more than is allowed."""
+    """Read a response to its end, or slightly beyond the limit."""
     end = time.monotonic() + _TOTAL_SECONDS
     content = bytearray()
     while len(content) <= MOST_BYTES and (part := answer.read1(_PART_BYTES)):

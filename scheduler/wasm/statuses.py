@@ -1,4 +1,4 @@
-"""A guest's numbers, as the framework's codes."""
+"""Converts a guest's numbers to the framework's codes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NUMBERS = {code: number for number, code in enumerate(_CODES)}
 
 
 def status_of(number: int, reason: str, plugin: str) -> Status:
-    """Return what a guest answers; a number that means nothing is an error."""
+    """Return a guest's status; an unknown number is an error."""
     if not 0 <= number < len(_CODES):
         told = f": {reason}" if reason else ""
         return Status.failed(f"wasm: unknown status code {number}{told}")
     code = _CODES[number]
     if code is Code.SUCCESS:
         return SUCCESS
-    # Upstream leaves an empty text in the pod's event, which helps nobody.
+    # Upstream leaves the message of the pod's event empty, which does not help users.
     return Status(code, (reason or f"rejected by the guest {plugin} without a reason",))
 
 

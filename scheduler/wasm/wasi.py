@@ -1,6 +1,6 @@
-"""The functions of WASI that are ours: wasmtime's own could hold the loop for longer than a guest's time allows.
+"""WASI functions of this host: wasmtime's own ones could block the loop for longer than a guest's time limit.
 
-A time limit stops a guest in its own code; a function of the host that does not return is out of its reach.
+A time limit stops a guest in its own code, but not within a host function that does not return.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from scheduler.wasm.memory import GuestMemory
 
 MAX_OUTPUT_BYTES = 64 * 1024
-"""How much of what a guest writes in one call is kept."""
-_MOST_ITEMS = 1024  # as Linux has it for one call
+"""The limit of the output that is kept of one call."""
+_MOST_ITEMS = 1024  # as Linux limits one call
 _SUCCESS, _BAD_FILE, _INVALID, _NOT_SUPPORTED = 0, 8, 28, 58  # WASI's errno
 _VECTOR_BYTES, _SUBSCRIPTION_BYTES, _EVENT_BYTES = 8, 48, 32
 _CLOCK = 0
@@ -38,7 +38,7 @@ def fd_write(
 
 
 def poll_oneoff(memory: GuestMemory, subscriptions: int, events: int, count: int, happened: int) -> int:
-    """Let every sleep be over at once, as for upstream's guests; there are no files to wait for."""
+    """End every sleep at once, as upstream does for its guests; there are no files to wait for."""
     if not 0 < count <= _MOST_ITEMS:
         return _INVALID
     for number in range(count):

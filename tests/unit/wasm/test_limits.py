@@ -129,7 +129,7 @@ def test_a_guest_that_fails_when_all_is_over_is_logged(export: str, caplog: pyte
     else:
         asyncio.run(plugin.post_bind(CycleState(), POD, "n0"))
 
-    assert [record.getMessage() for record in caplog.records] == ["Guest failed after the fact"]
+    assert [record.getMessage() for record in caplog.records] == ["Guest failed after the end of the attempt"]
     assert f"wasm: {export} error: " in caplog.records[0].__dict__["error"]
 
 

@@ -179,7 +179,7 @@ def test_pre_filter_goes_on_skips_or_rejects(number: int, expected: Any) -> None
 def test_a_score_with_a_bad_status_is_an_error() -> None:
     plugin = guest(wat('(func (export "score") (result i64) (i64.const 0x500000001))'))
 
-    with pytest.raises(GuestError, match="wasm: score said Error"):
+    with pytest.raises(GuestError, match="wasm: score returned Error"):
         plugin.score_node(CycleState(), POD, SNAPSHOT.node_info(0))
 
 
@@ -222,8 +222,8 @@ def test_normalized_scores_are_taken_by_name(answer: str, expected: list[int]) -
     [
         pytest.param('{"n0":1}', "each of the 2 nodes it was shown, gave 1", id="one node missing"),
         pytest.param('{"n0":1,"n1":2}', "each of the 2 nodes", id="another node"),
-        pytest.param('{"n0":1,"n2":"x"}', "gave no map of scores", id="text for a number"),
-        pytest.param("{", "gave no map of scores", id="no json"),
+        pytest.param('{"n0":1,"n2":"x"}', "returned no map of scores", id="text for a number"),
+        pytest.param("{", "returned no map of scores", id="no json"),
     ],
 )
 def test_malformed_normalized_scores_are_an_error(answer: str, told: str) -> None:
