@@ -1,4 +1,4 @@
-"""What Queues say of themselves while the plugin FairQueues is in force: how they stand, and whether they are in force."""
+"""The status of Queues while the plugin FairQueues is active: their use, and whether they are accepted."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class QueueStatuses:
-    """Says how queues stand.
+    """Computes the statuses of Queues.
 
     Args:
-        parts: the profiles in force.
+        parts: the active profiles.
 
     Attributes:
-        reports: how they stood when that was looked at last, by name.
+        reports: name -> report, from the last computation.
     """
 
     resource = QUEUES
@@ -43,9 +43,10 @@ class QueueStatuses:
 
 
 def queue_reports(parts: Parts) -> Generator[None, None, Mapping[str, QueueReport]]:
-    """Return how queues stand, by name, in steps; nothing where the plugin is not in force.
+    """Return the reports of queues by name, in steps; empty if the plugin is not active.
 
-    Pods wait in their profile: of several with the plugin all who wait are counted, and the fair shares are the first's.
+    Pods wait in their own profile: if several profiles have the plugin, the pending pods of all are counted, and the fair
+    shares are those of the first.
     """
     found: dict[str, QueueReport] = {}
     for plugin in list(in_force(parts, FairQueues.name)):
@@ -64,7 +65,7 @@ def queue_reports(parts: Parts) -> Generator[None, None, Mapping[str, QueueRepor
 def _all_told(
     reports: Mapping[str, QueueReport], objects: Mapping[str, Mapping[str, Any]]
 ) -> Generator[None, None, Mapping[str, Wanted]]:
-    """Return the statuses of queues; one queue a step."""
+    """Return the statuses of queues; one queue in each step."""
     found = {}
     for name, obj in objects.items():
         yield

@@ -1,4 +1,4 @@
-"""What ElasticQuotas say of themselves while the plugin CapacityScheduling is in force: what is used, and whether they count.
+"""The status of ElasticQuotas while the plugin CapacityScheduling is active: their use, and whether they are accepted.
 
 Source:
     scheduler-plugins, pkg/controllers/elasticquota_controller.go: what is used is that of running pods.
@@ -28,14 +28,14 @@ _NONE: Mapping[str, int] = {}
 
 
 class QuotaStatuses:
-    """Says what is used of quotas, and which count.
+    """Computes the statuses of quotas.
 
     Args:
-        pods: namespace/name -> pod, as last heard of.
+        pods: namespace/name -> pod, as watched last.
         aside: counts in another thread.
 
     Attributes:
-        parts_of_max: namespace -> the greatest part of its max that it uses of any resource, as counted last.
+        parts_of_max: namespace -> the highest share of its max that it uses of any resource, from the last computation.
     """
 
     resource = ELASTIC_QUOTAS
@@ -53,7 +53,7 @@ class QuotaStatuses:
         await turns.in_slices(self._quotas.reading(objects))
         quotas = self._quotas.by_namespace
         namespaces = {key.partition("/")[0] for key in objects}
-        # Copied, for another thread counts them: pods wait for nothing.
+        # A copy for the other thread, so that pods need not wait for it.
         pods = list(self._pods.values())
         used = await self._aside(partial(used_by_running, pods, namespaces), "counting what quotas' pods use")
         self.parts_of_max = {
@@ -72,7 +72,7 @@ class QuotaStatuses:
             yield
             namespace = key.partition("/")[0]
             if namespace not in quotas and key not in self._quotas.wrong:
-                continue  # it came meanwhile, and is not read yet
+                continue  # it was added meanwhile, and is not read yet
             amounts = written(used.get(namespace, _NONE), named(obj.get("spec") or {}))
             verdict = judged(
                 key, holders.get(namespace, ""), quotas.get(namespace), self._quotas.wrong.get(key, "")
@@ -82,7 +82,7 @@ class QuotaStatuses:
 
 
 def used_by_running(pods: Iterable[PodInfo], namespaces: set[str]) -> dict[str, dict[str, int]]:
-    """Return what running pods ask for: namespace -> resource -> milliCPU, bytes or a count."""
+    """Return what running pods request: namespace -> resource -> milliCPU, bytes or a count."""
     used: dict[str, dict[str, int]] = {}
     for pod in pods:
         if pod.namespace in namespaces and pod.pod.status.phase == "Running":
@@ -91,19 +91,19 @@ def used_by_running(pods: Iterable[PodInfo], namespaces: set[str]) -> dict[str, 
 
 
 def part_of_max(used: Mapping[str, int], quota: Quota) -> float:
-    """Return the greatest part of a quota's max that is used of any resource; what max sets to 0 has no part."""
+    """Return the highest share of a quota's max that is used of any resource; resources with max 0 are ignored."""
     most = quota.max or {}
     return max((used.get(name, 0) / amount for name, amount in most.items() if amount), default=0.0)
 
 
 def judged(key: str, holder: str, quota: Quota | None, wrong: str = "") -> Verdict:
-    """Say whether a quota counts.
+    """Return whether a quota is accepted.
 
     Args:
         key: `namespace/name`.
-        holder: the key of the quota that counts in its namespace; "" without one.
-        quota: that one, as it was understood.
-        wrong: why the one with the key cannot be understood, with the field; "" if it can.
+        holder: key of the accepted quota of the namespace; "" if there is none.
+        quota: the accepted quota, decoded.
+        wrong: why the quota with the key is invalid, with the field; "" if it is valid.
     """
     if wrong or quota is None:
         return Verdict("Invalid", f"{wrong}; it does not count")

@@ -1,4 +1,4 @@
-"""What of a new configuration a running daemon takes, field by field, and what waits for a restart."""
+"""The fields of a new configuration that a running daemon applies, and those that need a restart."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ TAKEN = frozenset(
         "node_pause_max_seconds",
     }
 )
-"""In force from the next scheduling cycle on."""
+"""Take effect from the next scheduling cycle on."""
 WITHOUT_EFFECT = frozenset(
     {"parallelism", "enable_profiling", "enable_contention_profiling", "delay_cache_until_active"}
 )
-"""Taken and shown, though nothing here reads them."""
+"""Accepted and shown, but without an effect."""
 AT_START = frozenset({"leader_election", "client_connection", "feature_gates"})
-"""Built into connections, the lease and what is watched when the process starts."""
+"""Part of connections, the lease and the watches since the start of the process."""
 
 
 def keep_what_needs_a_restart(
     new: Configuration, running: Configuration
 ) -> tuple[Configuration, tuple[str, ...]]:
-    """Return a new configuration with the running one's fields where those cannot change.
+    """Return a new configuration with the running one's values of fields that cannot change.
 
     Returns:
-        What can be in force now, and the paths of the fields that were left as they are, as in
+        The configuration to activate, and the paths of the fields that keep their values, as in
         `leaderElection.leaseDuration`.
     """
     kept = {name: getattr(running.settings, name) for name in sorted(AT_START)}
@@ -64,5 +64,5 @@ def _differences(new: Any, old: Any, path: str) -> Iterator[str]:
 
 
 def _key(struct: type[ConfigurationStruct], name: str) -> str:
-    """What the file calls a field."""
+    """Return a field's name in the file."""
     return dict(zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True))[name]

@@ -1,4 +1,4 @@
-"""Takes configurations from whoever follows one, and says what became of each: log, event, metrics."""
+"""Activates configurations from a source, and reports the result of each: log, event, metrics."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ logger = logging.getLogger(__name__)
 RELOADED, REJECTED, RESTART = "ConfigurationReloaded", "ConfigurationRejected", "ConfigurationNeedsRestart"
 _ACTION = "Reloading"
 _AGAIN_SECONDS = 60.0
-"""After so long it is tried again to read what a configuration needs: the API server was away, or refused it."""
+"""The interval of retries if objects that a configuration needs could not be read from the API server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a source has.
+    """A configuration offered by a source.
 
     Attributes:
-        source: for people, as in `ConfigMap kube-system/custom-scheduler`.
-        about: the object that events are about.
-        digest: of the text and of the plugin files beside it.
-        read: gives the configuration, or raises ConfigurationError where there is none.
+        source: name of the source for people, as in `ConfigMap kube-system/custom-scheduler`.
+        about: the object of events.
+        digest: digest of the text and of its plugin files.
+        read: returns the configuration; raises ConfigurationError if there is none.
     """
 
     source: str
@@ -50,14 +50,16 @@ class Offer:
 
 
 class Reloader:
-    """Puts what is offered in force, one after another; of several that wait only the newest counts.
+    """Activates offered configurations one after another; of several waiting offers only the newest counts.
 
     Args:
-        settle: completes a configuration as at the start: flags over fields, and what must not be beside what;
-            raises ConfigurationError.
-        try_out: runs the code that a configuration brings where it can do no harm; raises ConfigurationError.
-        keep: is given what is in force, as it was read, and its digest.
-        put: puts a configuration in force, as `Daemon.reload`, which it is by default.
+        daemon: the daemon.
+        settle: completes a configuration as at the start: flags override fields, and conflicts raise
+            ConfigurationError.
+        clock: the time.
+        try_out: runs a configuration's code in a separate process; raises ConfigurationError.
+        keep: receives the active configuration as it was read, and its digest.
+        put: activates a configuration; `Daemon.reload` by default.
     """
 
     def __init__(
@@ -79,20 +81,20 @@ class Reloader:
         self._metrics = daemon.metrics.configuration
         self._events = daemon.recorder(CONTROLLER)
         self._offered: Offer | None = None
-        self._unread: Offer | None = None  # refused only because what it needs could not be read
+        self._unread: Offer | None = None  # rejected only because a needed kind could not be read
         self._is_offered = asyncio.Event()
 
     def started_with(self, digest: bytes) -> None:
-        """Note what the daemon began with."""
+        """Record the initial configuration."""
         self._metrics.in_force(digest, self._clock.utc_now().timestamp())
 
     def offer(self, offer: Offer) -> None:
-        """Have a configuration taken as soon as possible, instead of one that still waits."""
+        """Request the activation of a configuration as soon as possible, instead of one that still waits."""
         self._offered = offer
         self._is_offered.set()
 
     async def run(self) -> NoReturn:
-        """Take what is offered, until cancelled."""
+        """Activate offered configurations, until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if self._unread is None else _AGAIN_SECONDS):
@@ -103,10 +105,10 @@ class Reloader:
                 await self.take(offer)
 
     async def take(self, offer: Offer) -> bool:
-        """Put one configuration in force; if it cannot be, the old one stays, which is told and no error.
+        """Activate one configuration; if that fails, the old one stays, and the failure is reported but not raised.
 
         Returns:
-            Whether it is in force.
+            Whether the new configuration is active.
         """
         tried, self._unread = self._unread, None
         try:
@@ -125,7 +127,7 @@ class Reloader:
         except SchedulerError as error:
             self._refused(offer, str(error))
         except Exception as error:
-            # Whatever a plugin's code does when it is loaded, the scheduler that runs goes on.
+            # A plugin's code may raise any error when it is loaded; the running scheduler continues.
             logger.exception("Configuration could not be built", extra={"source": offer.source})
             self._refused(offer, f"{type(error).__name__}: {error}")
         else:
@@ -167,15 +169,15 @@ class Reloader:
         self._tell(offer, "Warning", REJECTED, f"The configuration before stays in force: {problem}")
 
     def _tell(self, offer: Offer, type_: str, reason: str, note: str) -> None:
-        """Write an event; all replicas reload, and only what the leader says goes out."""
-        # Another refusal has its own words; as a series of the first they would not be read.
+        """Record an event; all replicas reload, and only the leader writes events."""
+        # Each rejection has its own message; in a series with the first it would not be shown.
         self._events.record(
             offer.about, type_=type_, reason=reason, action=_ACTION, note=note, is_unique=True
         )
 
 
 def outcome(result: Configuration | ConfigurationError) -> Callable[[], Configuration]:
-    """Return a `read` of a source that was read already, or has no configuration."""
+    """Return a `read` function for a known result."""
 
     def read() -> Configuration:
         if isinstance(result, ConfigurationError):
@@ -186,7 +188,7 @@ def outcome(result: Configuration | ConfigurationError) -> Callable[[], Configur
 
 
 def named_files(configuration: Configuration) -> list[Path]:
-    """Return the files that are read with a configuration, each once: plugins and guests of profiles, and a policy."""
+    """Return the files of a configuration, each once: plugins and guests of profiles, and a policy."""
     names = (
         name.partition(":")[0]
         for profile in configuration.settings.profiles
@@ -197,7 +199,7 @@ def named_files(configuration: Configuration) -> list[Path]:
 
 
 def digest_of(text: bytes, files: Iterable[tuple[str, bytes]]) -> bytes:
-    """Return a digest of a configuration's text and of named files."""
+    """Return a digest of a configuration's text and of its files."""
     digest = hashlib.sha256(text)
     for name, content in files:
         digest.update(f"\0{name}\0{len(content)}\0".encode())

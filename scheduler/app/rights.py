@@ -1,4 +1,4 @@
-"""What a configuration takes of the API server's RBAC: what the daemon calls itself, and what its plugins do."""
+"""The RBAC rights that a configuration needs: those of the daemon itself, and those of its plugins."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Named(NamedTuple):
 
 
 class Right(NamedTuple):
-    """One verb on one kind, or on one object of it.
+    """One verb for one kind, or for one object of it.
 
     Attributes:
-        verb: as in RBAC.
-        group: of the API; "" for core.
-        resource: the plural, a subresource after it: `pods/binding`.
-        namespace: "" for all, and for what has none.
-        name: of one object; "" for all.
+        verb: the verb, as in RBAC.
+        group: the API group; "" for core.
+        resource: the plural, with an optional subresource: `pods/binding`.
+        namespace: "" for all namespaces, and for cluster-scoped kinds.
+        name: name of one object; "" for all.
     """
 
     verb: str
@@ -60,19 +60,19 @@ def rights_of(
     policy: Named | None = None,
     scheduler_profiles: bool = False,
 ) -> dict[Right, str]:
-    """Return everything that the daemon may call with a configuration, and what for, or which plugins call it.
+    """Return all rights that the daemon needs with a configuration -> their purpose, or the plugins that need them.
 
-    What it calls itself comes first.
+    The daemon's own rights come first.
 
     Args:
         frameworks: its profiles, plugins included.
         settings: the configuration.
-        config_map: the one that is followed, if one is.
-        policy: the ConfigMap that holds the policy of an old configuration, if one does.
-        scheduler_profiles: whether SchedulerProfiles are followed.
+        config_map: the watched ConfigMap, if any.
+        policy: the ConfigMap with the policy of an old configuration, if any.
+        scheduler_profiles: whether SchedulerProfiles are watched.
 
     Raises:
-        ValueError: a plugin's `needs` name a kind or a right as none is written.
+        ValueError: a plugin's `needs` contain an invalid kind or right.
     """
     own = {right: reason for reason, right in _own(settings, config_map, policy)}
     if scheduler_profiles:
@@ -81,10 +81,10 @@ def rights_of(
 
 
 def rights_of_shadow(frameworks: Iterable[Framework]) -> dict[Right, str]:
-    """Return everything that a shadow of another scheduler may call with some profiles: it reads, and nothing else.
+    """Return all rights that a shadow needs with some profiles: it only reads.
 
     Raises:
-        ValueError: a plugin's `needs` name a kind or a right as none is written.
+        ValueError: a plugin's `needs` contain an invalid kind or right.
     """
     cluster = [Right(verb, each.group, each.plural) for each in (NODES, PODS) for verb in ("list", "watch")]
     of_plugins = _of_plugins(frameworks, set(cluster))
@@ -93,7 +93,7 @@ def rights_of_shadow(frameworks: Iterable[Framework]) -> dict[Right, str]:
 
 
 def _of_plugins(frameworks: Iterable[Framework], known: AbstractSet[Right]) -> dict[Right, str]:
-    """Return what else plugins may call, and which."""
+    """Return the additional rights of plugins, and the plugins that need them."""
     users: dict[Right, dict[str, None]] = {}
     for framework in frameworks:
         for plugin in framework.plugins.all():
@@ -103,17 +103,17 @@ def _of_plugins(frameworks: Iterable[Framework], known: AbstractSet[Right]) -> d
 
 
 def rights_of_needs(needs: Needs) -> set[Right]:
-    """Return what plugins take.
+    """Return the rights that plugins need.
 
     Raises:
-        ValueError: they name a kind or a right as none is written.
+        ValueError: a kind or a right is invalid.
     """
     named = [*needs.rights, *(f"{verb} {kind}" for kind in needs.kinds for verb in ("list", "watch"))]
     return {_parsed(text) for text in named}
 
 
 def _parsed(text: str) -> Right:
-    """Read a right as `Needs.rights` writes it; the version is for the reader."""
+    """Parse a right in the format of `Needs.rights`; the version is only for people."""
     verb, _, kind = text.partition(" ")
     parts = kind.split("/")
     if parts[0] == _CORE:
@@ -128,7 +128,7 @@ def _parsed(text: str) -> Right:
 def _own(
     settings: KubeSchedulerConfiguration, config_map: Named | None, policy: Named | None
 ) -> Iterator[tuple[str, Right]]:
-    """Yield what takes no plugin: what for, and the right."""
+    """Yield the rights without plugins: purpose and right."""
     for resource in (NODES, PODS):
         for verb in ("list", "watch"):
             yield "the cluster", Right(verb, resource.group, resource.plural)

@@ -1,4 +1,4 @@
-"""Rights as the objects of RBAC that give them, in YAML that says what each rule is for."""
+"""Writes rights as RBAC objects in YAML, with the purpose of each rule."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _DELEGATOR: Final = "system:auth-delegator"
 
 
 def roles_yaml(rights: Mapping[Right, str], account: Named) -> str:
-    """Return a ClusterRole, a Role for each namespace, and the bindings of both to a ServiceAccount, whose name they have.
+    """Return a ClusterRole, a Role for each namespace, and their bindings to a ServiceAccount; all have its name.
 
-    The account may also ask the API server who reads its pages.
+    The account may also send access reviews for the clients of its HTTP endpoints.
 
     Args:
-        rights: right -> what for.
+        rights: right -> purpose.
         account: the ServiceAccount.
     """
     places = sorted({right.namespace for right in rights} | {""})
@@ -41,7 +41,7 @@ def roles_yaml(rights: Mapping[Right, str], account: Named) -> str:
 
 
 def rules_yaml(rights: Mapping[Right, str]) -> str:
-    """Return the rules that give some rights of one namespace, below what they are for."""
+    """Return the rules for rights of one namespace, each below its purpose."""
     lines: list[str] = []
     for reason in dict.fromkeys(rights.values()):
         lines.append(f"# {reason}")
@@ -57,7 +57,7 @@ def _of_place(rights: Mapping[Right, str], namespace: str) -> dict[Right, str]:
 
 
 def _rules(rights: Iterable[Right]) -> list[dict[str, Sequence[str]]]:
-    """Return as few rules as say it: kinds of one group with the same verbs are together."""
+    """Return the fewest rules: kinds of one group with the same verbs share a rule."""
     verbs_of: dict[tuple[str, str, str], list[str]] = {}
     for right in rights:
         verbs_of.setdefault((right.group, right.name, right.resource), []).append(right.verb)
@@ -104,5 +104,5 @@ def _flow(texts: Iterable[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text as YAML has it in a list on one line."""
+    """Return a text as an item of a YAML list on one line."""
     return yaml.dump([text], Dumper=yaml.SafeDumper, default_flow_style=True, width=10_000).strip()[1:-1]

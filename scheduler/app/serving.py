@@ -1,4 +1,4 @@
-"""Where a daemon's pages are served, and to whom; apart from the server, which takes a while to import."""
+"""The addresses and the access control of a daemon's endpoints; separate from the server, whose import takes a while."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Where pages are served, and to whom.
+    """The addresses and the access control of the HTTP endpoints.
 
     Attributes:
         host: the address to listen on.
-        secure_port: of HTTPS, where the API server is asked who may read what; 0 for none.
-        http_port: of plain HTTP, where everybody may read everything; 0 for none.
-        tls_cert_file: with its key, the certificate of HTTPS; None makes one.
-        tls_private_key_file: see there.
-        always_allowed: paths that everybody may read over HTTPS.
-        flags: what the process was begun with, flag -> value: for those who may read it.
+        secure_port: port of HTTPS, where the API server controls access; 0 for none.
+        http_port: port of plain HTTP, where every client may read everything; 0 for none.
+        tls_cert_file: the certificate of HTTPS; None, without a key, creates one.
+        tls_private_key_file: the key of the certificate.
+        always_allowed: paths that every client may read over HTTPS.
+        flags: the flags of the process, flag -> value, for clients that may read them.
     """
 
     host: str

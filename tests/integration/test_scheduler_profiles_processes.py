@@ -57,7 +57,7 @@ def test_kopf_follows_objects_and_a_config_map_in_one_thread_and_what_was_good_s
             flags = ("--config-map", "kube-system/cs", "--scheduler-profiles")
 
             async with running(kubeconfig, tmp_path / "first", *flags) as run:
-                await until(lambda: run.said("SchedulerProfiles are followed"))
+                await until(lambda: run.said("SchedulerProfiles are watched"))
                 await until(lambda: run.said("Configuration is followed"))
                 store.create(PROFILES, profile("team-a"))
                 store.create("pods", pod_object("one", scheduler_name="team-a"))

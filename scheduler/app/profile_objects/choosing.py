@@ -1,4 +1,4 @@
-"""Which version of which SchedulerProfile is to be in force, by what is known of each; nothing is built for that."""
+"""Chooses the active version of each SchedulerProfile from the known results; builds nothing."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ NAME_TAKEN: Final = "NameTaken"
 _NAME: Final = "spec.schedulerName"
 
 Refusals = dict[tuple[str, int], tuple[FieldError, ...]]
-"""(uid, generation) -> what was found to be wrong with that version when it was built."""
+"""(uid, generation) -> the errors found when that version was built."""
 
 
 class Known:
-    """One SchedulerProfile, and what became of its versions.
+    """One SchedulerProfile, and the results of its versions.
 
     Attributes:
-        object: as it is now.
-        in_force: the version that pods are scheduled by.
-        good: the last one that was.
-        said: generation, reason and message of what was told of it last.
+        object: the current object.
+        in_force: the active version.
+        good: the version that was active last.
+        said: generation, reason and message of the last report.
     """
 
     def __init__(self, obj: SchedulerProfile) -> None:
@@ -43,30 +43,30 @@ class Known:
         self.good = obj.kept
         told = obj.condition(ACCEPTED)
         self.said = (told.get("observedGeneration"), told.get("reason"), told.get("message"))
-        self._read: dict[int, ReadProfile] = {}  # generation -> as it was read
+        self._read: dict[int, ReadProfile] = {}  # generation -> the decoded version
 
     @property
     def age(self) -> tuple[str, str]:
-        """Orders objects: the oldest first."""
+        """Sort key of objects: the oldest first."""
         return self.object.created, self.object.name
 
     def versions(self) -> list[Version]:
-        """Return what may be put in force, best first."""
+        """Return the versions that may become active, in order of preference."""
         now, good = self.object.now, self.good
         return [now] if good is None or good.generation == now.generation else [now, good]
 
     def has_read(self, version: Version) -> bool:
-        """Whether `take` was called for a version."""
+        """Return whether `take` was called for a version."""
         return version.generation in self._read
 
     def take(self, version: Version, read: ReadProfile) -> None:
-        """Take in a version as it was read."""
+        """Store a decoded version."""
         used = {each.generation for each in self.versions()}
         self._read = {number: each for number, each in self._read.items() if number in used}
         self._read[version.generation] = read
 
     def read(self, version: Version) -> ReadProfile:
-        """Return a version as it is read; that is done once."""
+        """Return a decoded version; it is decoded once."""
         if not self.has_read(version):
             self.take(version, read_profile(version.spec))
         return self._read[version.generation]
@@ -74,14 +74,15 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is to become of one object.
+    """The choice for one object.
 
     Attributes:
+        known: the object.
         judged: the newest version.
-        reason: of the condition Accepted, which is about the newest version.
-        errors: what is wrong with that.
-        version: that is to be in force; None if none can be.
-        profile: that version, as it was read.
+        reason: reason of the condition Accepted, which concerns the newest version.
+        errors: the errors of the newest version.
+        version: the version to activate; None if none is valid.
+        profile: the decoded version.
     """
 
     known: Known
@@ -98,13 +99,13 @@ def choose(
     versions_of: Callable[[Known], Sequence[Version]],
     refused: Refusals,
 ) -> list[Choice]:
-    """Choose a version of each object, for the oldest object first.
+    """Choose a version of each object, beginning with the oldest object.
 
     Args:
-        own: the names of the configuration's own profiles, which go before.
-        objects: all that there are.
-        versions_of: what may be chosen of one, best first.
-        refused: versions that were tried in vain.
+        own: the names of the configuration's own profiles, which take precedence.
+        objects: all objects.
+        versions_of: the candidates of an object, in order of preference.
+        refused: versions that could not be built.
     """
     holders = dict.fromkeys(own, "a profile of the scheduler's configuration")
     choices = []

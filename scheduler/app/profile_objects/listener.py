@@ -1,4 +1,4 @@
-"""Hears of SchedulerProfiles from kopf, in the daemon's loop, and finds out what kopf does not say."""
+"""Receives changes of SchedulerProfiles from kopf, in the daemon's event loop, and adds what kopf does not report."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ logger = logging.getLogger(__name__)
 
 SOURCE: Final = "schedulerprofiles"
 _ABSENT_SECONDS: Final = 30.0
-"""How often it is looked whether the kind is there by now."""
+"""The interval of checks whether the API server serves the kind by now."""
 _AGAIN_SECONDS: Final = 5.0
 
 
 class ProfileListener:
-    """Takes what kopf tells on to the profiles.
+    """Passes changes from kopf to the profiles.
 
-    When kopf begins it says nothing of what was deleted meanwhile, and nothing ever of a kind that is not there yet: so
-    all objects are listed once.
+    When kopf starts it reports no deletions that happened meanwhile, and it never reports objects of a kind that did not
+    exist at that time. Therefore all objects are listed once.
 
     Args:
-        up: what is followed -> whether its changes are seen at present.
-        begin_again: has kopf look anew at which kinds there are.
+        profiles: receives the changes.
+        requests: lists the objects.
+        up: source -> whether its changes are received at present.
+        begin_again: restarts kopf, so that it discovers the kinds again.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class ProfileListener:
         self._requests = requests
         self._up = up
         self._begin_again = begin_again
-        self._told: set[str] = set()  # names, since kopf began
+        self._told: set[str] = set()  # names reported since kopf started
         self._listing: asyncio.Task[None] | None = None
         up[SOURCE] = False
 
@@ -74,7 +76,7 @@ class ProfileListener:
         self._up[SOURCE] = False
 
     def stop(self) -> None:
-        """End what is under way."""
+        """Stop the list in progress."""
         if self._listing is not None:
             self._listing.cancel()
 
@@ -86,7 +88,7 @@ class ProfileListener:
             except ApiError as error:
                 if error.status == 404 and not was_absent:
                     logger.warning(
-                        "SchedulerProfiles are not followed: the API server does not serve this kind",
+                        "SchedulerProfiles are not watched: the API server does not serve this kind",
                         extra={"resource": str(SCHEDULER_PROFILES)},
                     )
                 elif error.status != 404:
@@ -101,10 +103,10 @@ class ProfileListener:
         self._take(objects)
 
     async def _listed(self) -> list[SchedulerProfile]:
-        """Return what there is.
+        """Return all objects.
 
         Raises:
-            ApiError: refused, or answered with something else.
+            ApiError: the request failed, or the response is invalid.
         """
         path = SCHEDULER_PROFILES.path()
         answer = await self._requests.send(Request("GET", path))
@@ -115,12 +117,12 @@ class ProfileListener:
             raise ApiError(0, CONNECTION_LOST, f"list {path}: unreadable answer: {error}") from error
 
     def _take(self, objects: list[SchedulerProfile]) -> None:
-        """Take a list in, but for what kopf told of meanwhile: that is no older."""
+        """Apply a list, except objects that kopf reported meanwhile, whose versions are not older."""
         for obj in objects:
             if obj.name not in self._told:
                 self._profiles.changed(obj)
         for name in self._profiles.names() - {obj.name for obj in objects} - self._told:
             self._profiles.deleted(name)
         if not self._up[SOURCE]:
-            logger.info("SchedulerProfiles are followed")
+            logger.info("SchedulerProfiles are watched")
         self._up[SOURCE] = True

@@ -1,4 +1,4 @@
-"""Puts SchedulerProfiles in force beside the configuration's own profiles, and says of each what became of it."""
+"""Activates SchedulerProfiles beside the configuration's own profiles, and reports the result of each."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ ACCEPTED_EVENT: Final = "ProfileAccepted"
 REJECTED_EVENT: Final = "ProfileRejected"
 _ACTION: Final = "Reloading"
 _SETTLE_SECONDS: Final = 0.2
-"""Objects that are applied together are taken together: each time all profiles are built anew."""
+"""Objects that are applied together are activated together, because each time all profiles are built again."""
 
 _PAUSE_SECONDS: Final = 5.0
-"""Before all is tried again when not even what was in force could be built."""
+"""The pause before a retry if not even the active versions could be built."""
 
 
 class ClusterProfiles:
     """The SchedulerProfiles of a cluster.
 
-    What is in force is the configuration's profiles and one version of each object that can be had, the newest if it
-    works. A wrong object costs none of the others.
+    Active are the configuration's profiles and one valid version of each object, the newest if possible. An invalid object
+    does not affect the others.
 
     Args:
-        daemon: whose profiles they are; what it has now is the configuration without objects.
-        recorder: of events about objects.
-        try_out: runs the code that a configuration brings where it can do no harm; raises ConfigurationError.
-        told: is called when there is something to say of objects.
+        daemon: the daemon; its current configuration is the one without objects.
+        recorder: recorder of events about objects.
+        try_out: runs a configuration's code in a separate process; raises ConfigurationError.
+        told: called when the status of objects may have to change.
 
     Attributes:
-        choices: uid -> what became of an object.
+        choices: uid -> the choice for an object.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class ClusterProfiles:
         self._known: dict[str, Known] = {}  # name -> object
         self._are_changed = asyncio.Event()
         self._putting = asyncio.Lock()
-        self._has_unread = False  # something was refused only because what it needs could not be read
+        self._has_unread = False  # a version was rejected only because a needed kind could not be read
         daemon.watches.outages.when_over(self._try_unread_again)
 
     def changed(self, obj: SchedulerProfile) -> None:
-        """Take in a version of an object."""
+        """Store a version of an object."""
         known = self._known.get(obj.name)
         if known is None or known.object.uid != obj.uid:
             self._known[obj.name] = Known(obj)
@@ -83,10 +83,10 @@ class ClusterProfiles:
         if is_new:
             self._are_changed.set()
         else:
-            self._told()  # perhaps somebody else wrote its status
+            self._told()  # another client may have written its status
 
     def deleted(self, name: str) -> None:
-        """Take in that an object is gone."""
+        """Remove a deleted object."""
         known = self._known.pop(name, None)
         if known is not None:
             self.choices.pop(known.object.uid, None)
@@ -101,25 +101,25 @@ class ClusterProfiles:
             self._are_changed.set()
 
     async def put(self, base: Configuration) -> Sequence[str]:
-        """Put another configuration in force, with what is in force of the objects.
+        """Activate another configuration together with the active versions of the objects.
 
         Returns:
             As `Daemon.reload`.
 
         Raises:
-            ConfigurationError: something is wrong with the configuration itself.
-            SchedulerError: nothing is running.
+            ConfigurationError: the configuration itself is invalid.
+            SchedulerError: the daemon is not running.
         """
         async with self._putting:
             left = await self._put(base, _as_they_are, {})
             self._base = base
-            # A name may be free now, or a plugin be there that was not.
+            # A name may be free now, or a missing plugin may exist.
             self._are_changed.set()
         return left
 
     async def run(self) -> NoReturn:
-        """Take what changes, until cancelled."""
-        await self._daemon.watches.wait_synced()  # nothing is built before that
+        """Apply changes, until cancelled."""
+        await self._daemon.watches.wait_synced()  # building needs the watches
         while True:
             await self._are_changed.wait()
             await asyncio.sleep(_SETTLE_SECONDS)
@@ -136,7 +136,7 @@ class ClusterProfiles:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _read_ahead(self) -> None:
-        """Read what is new in a thread: many objects take a while, and pods wait for nothing."""
+        """Decode new versions in a thread: many objects take a while, and pods must not wait."""
         unread = [
             (known, version)
             for known in self._known.values()
@@ -151,7 +151,7 @@ class ClusterProfiles:
             known.take(version, read)
 
     async def _take(self) -> None:
-        """Put the best version of every object in force."""
+        """Activate the best version of every object."""
         refused: Refusals = {}
         self._has_unread = False
         try:
@@ -165,7 +165,7 @@ class ClusterProfiles:
             await self._take_one_by_one(refused)
 
     async def _take_one_by_one(self, refused: Refusals) -> None:
-        """Find out which object it is that cannot be put in force: it does not show in the error."""
+        """Find the object that cannot be activated: the error does not name it."""
         tried: set[str] = set()
 
         def versions_of(known: Known) -> Sequence[Version]:
@@ -178,7 +178,7 @@ class ClusterProfiles:
                     await self._put(self._base, versions_of, refused)
                 except Exception as error:
                     if not isinstance(error, SchedulerError):
-                        # Whatever a plugin's code does when it is loaded, the scheduler that runs goes on.
+                        # A plugin's code may raise any error when it is loaded; the running scheduler continues.
                         logger.exception("Profile could not be built", extra={"profile": known.object.name})
                     self._has_unread |= isinstance(error, UnreadError)
                     refused[known.object.uid, version.generation] = _whole(error)
@@ -189,11 +189,11 @@ class ClusterProfiles:
     async def _put(
         self, base: Configuration, versions_of: Callable[[Known], Sequence[Version]], refused: Refusals
     ) -> Sequence[str]:
-        """Put a configuration and objects in force; those in which an error is found are left out, and noted.
+        """Activate a configuration and objects; objects with an error are excluded and recorded in `refused`.
 
         Raises:
-            ConfigurationError: of no object in particular.
-            SchedulerError: nothing is running.
+            ConfigurationError: an error that concerns no single object.
+            SchedulerError: the daemon is not running.
         """
         own = [profile.scheduler_name for profile in base.settings.profiles]
         while True:
@@ -209,7 +209,7 @@ class ClusterProfiles:
                 merged = await self._daemon.aside(
                     partial(with_more_profiles, base, profiles), "merging SchedulerProfiles"
                 )
-                # A new base may say the same as the old one and have other files beside it.
+                # A new base may equal the old one and have other files.
                 if base is not self._base or merged != self._merged:
                     if self._try_out is not None:
                         await self._try_out(merged)
@@ -237,7 +237,7 @@ class ClusterProfiles:
         self.choices = {each.known.object.uid: each for each in choices if each.known.object.uid in here}
 
     def _say(self) -> None:
-        """Log what became of the objects, and record an event, where it was not told before."""
+        """Log the result of each object, and record an event, if it was not reported before."""
         for choice in self.choices.values():
             obj, message = choice.known.object, message_of(choice)
             verdict = (choice.judged.generation, choice.reason, message)
@@ -263,7 +263,7 @@ class ClusterProfiles:
             api_version=SCHEDULER_PROFILES.api_version,
             resource_version=obj.resource_version,
         )
-        # Another refusal has its own words; as a series of the first they would not be read.
+        # Each rejection has its own message; in a series with the first it would not be shown.
         self._recorder.record(about, type_=type_, reason=reason, action=_ACTION, note=note, is_unique=True)
 
 
@@ -272,7 +272,7 @@ def _as_they_are(known: Known) -> Sequence[Version]:
 
 
 def _whole(error: Exception) -> tuple[FieldError, ...]:
-    """Say of the whole object what is said of no field of it."""
+    """Return errors without a field as errors of the whole object."""
     if isinstance(error, ConfigurationError):
         return tuple(FieldError("spec", fault.problem) for fault in error.errors)
     told = str(error) if isinstance(error, SchedulerError) else f"{type(error).__name__}: {error}"

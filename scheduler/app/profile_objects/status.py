@@ -1,4 +1,4 @@
-"""What is said of a SchedulerProfile in its status."""
+"""The status of a SchedulerProfile."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def status_of(choice: Choice, now: str) -> dict[str, Any]:
-    """Return the whole status of an object; what it says already keeps its time.
+    """Return the whole status of an object; unchanged conditions keep their time.
 
     Args:
-        choice: what became of it.
+        choice: the choice for the object.
         now: RFC 3339.
     """
     obj = choice.known.object
@@ -36,7 +36,7 @@ def status_of(choice: Choice, now: str) -> dict[str, Any]:
 
 
 def message_of(choice: Choice) -> str:
-    """Return everything that is wrong with an object as it is."""
+    """Return all errors of an object's newest version."""
     return "; ".join(map(str, choice.errors))
 
 

@@ -1,4 +1,4 @@
-"""Writes the status of SchedulerProfiles, where it is not what became of them; only the leader does."""
+"""Writes the status of SchedulerProfiles when it changes; only the leader writes."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _AGAIN_SECONDS: Final = 5.0
-"""Between two looks whether we lead, and before what failed is tried again."""
+"""The interval of checks whether this replica leads, and of retries."""
 
 
 class StatusWriter:
-    """Keeps what objects say of themselves true.
+    """Keeps the status of objects up to date.
 
     Args:
         requests: for writes.
-        is_leading: whether anything may be written now.
+        is_leading: whether writes are allowed now.
+        clock: the time.
     """
 
     def __init__(self, requests: Requests, *, is_leading: Callable[[], bool], clock: Clock) -> None:
@@ -43,11 +44,11 @@ class StatusWriter:
         self._is_due = asyncio.Event()
 
     def look(self) -> None:
-        """Look soon whether something is to be written."""
+        """Request a comparison soon."""
         self._is_due.set()
 
     async def run(self, choices: Callable[[], Mapping[str, Choice]]) -> NoReturn:
-        """Write what differs, until cancelled; `choices` gives uid -> what became of an object."""
+        """Write changed statuses, until cancelled; `choices` returns uid -> choice for an object."""
         while True:
             await self._is_due.wait()
             self._is_due.clear()
@@ -59,23 +60,23 @@ class StatusWriter:
                 await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _write(self, choice: Choice) -> bool:
-        """Write one status if it differs; whether that is done."""
+        """Write one status if it differs; return whether it is up to date."""
         obj = choice.known.object
         status = status_of(choice, rfc3339(self._clock.utc_now()))
         if status == obj.status:
             return True
-        # All of it at once: a merge would leave what an older version had in it.
+        # The whole status at once: a merge would keep fields of an older version.
         same = {"op": "test", "path": "/metadata/uid", "value": obj.uid}
         patch = msgspec.json.encode([same, {"op": "add", "path": "/status", "value": status}])
         path = SCHEDULER_PROFILES.path("", obj.name, "status")
         try:
             await self._requests.send(Request("PATCH", path, patch, JSON_PATCH))
         except ApiError as error:
-            if error.status == 404:  # it is gone, which kopf will tell
+            if error.status == 404:  # it was deleted, which kopf will report
                 return True
             fields = {"profile": obj.name, "error": str(error)}
             logger.warning("Status of a profile could not be written", extra=fields)
             return False
-        if choice.known.object is obj:  # until kopf tells what is there
+        if choice.known.object is obj:  # until kopf reports the new version
             choice.known.object = replace(obj, status=status)
         return True

@@ -1,1 +1,1 @@
-"""Decides for the pods of another scheduler, writes nothing, and compares with what that one does."""
+"""Decides for the pods of another scheduler, writes nothing, and compares the decisions."""

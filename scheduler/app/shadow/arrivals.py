@@ -1,4 +1,4 @@
-"""What comes in by several watches, in the order in which it happened."""
+"""Merges the changes of several watches in the order in which they happened."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HOLD_SECONDS: Final = 0.5
-"""How long one watch may be behind another."""
+"""How far one watch may be behind another."""
 
 
 class Arrivals:
-    """Changes that were seen and not yet made, by the version of the cluster that they made.
+    """Changes that were received and not yet applied, by their resourceVersion.
 
     Args:
-        scheduler_name: whose decisions are looked for.
+        scheduler_name: the scheduler whose decisions are detected.
+        clock: the time.
 
     Attributes:
-        is_open: whether changes are held; before, they are made at once.
-        came: set when a change comes.
-        unseen: how many pods of that scheduler were on a node when they were seen first.
+        is_open: whether changes are held; before that, they are applied at once.
+        came: set when a change arrives.
+        unseen: number of pods of that scheduler that already were on a node when they were first seen.
     """
 
     def __init__(self, scheduler_name: str, clock: Clock) -> None:
@@ -51,11 +52,11 @@ class Arrivals:
         return len(self._held)
 
     def held(self, handler: EventHandler[T]) -> Handler[T]:
-        """Return who notes what a handler would be told."""
+        """Return a handler that holds the changes for another handler."""
         return _Holding(self, handler)
 
     def put(self, handler: EventHandler[Any], old: Any, new: Any, version: int) -> None:
-        """Note a change."""
+        """Hold a change."""
         at = self._clock.monotonic()
         decision = decision_in(old, new, self._name)
         is_new = old is None and isinstance(new, PodInfo)
@@ -66,21 +67,21 @@ class Arrivals:
         self.came.set()
 
     def due(self, now: float) -> Iterator[Entry]:
-        """Yield what was held for long enough, in order."""
+        """Yield the changes that were held long enough, in order."""
         while self._held and self._held[0][2].at <= now - HOLD_SECONDS:
             yield heappop(self._held)[2]
 
     def rest(self) -> Iterator[Entry]:
-        """Yield everything, in order."""
+        """Yield all changes, in order."""
         while self._held:
             yield heappop(self._held)[2]
 
 
 class _Holding:
-    """Stands before a handler; fulfils `Handler` and `DatingHandler`.
+    """Wraps a handler; implements `Handler` and `DatingHandler`.
 
-    A watch shows its kind in order: what says nothing of its version, as what a new list lacks, has that of the change
-    before.
+    A watch reports its kind in order: a change without a version, such as a deletion found by a new list, gets the version
+    of the previous change.
     """
 
     def __init__(self, arrivals: Arrivals, handler: EventHandler[Any]) -> None:

@@ -1,4 +1,4 @@
-"""What another scheduler decided, as it shows in its pods."""
+"""Detects the decisions of another scheduler in changes of its pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNSCHEDULABLE: Final = "Unschedulable"
 
 
 class Decided(Enum):
-    """What another scheduler decided of a pod."""
+    """A kind of decision about a pod."""
 
     PLACED = "placed"
     WAITS = "waits"
@@ -24,9 +24,9 @@ class Decision:
     """A decision of another scheduler.
 
     Attributes:
-        what: it was.
-        pod: as it was before, on no node.
-        node_name: where it was put, or nominated to; "" if it waits.
+        what: the kind of decision.
+        pod: the pod before the decision, without a node.
+        node_name: the chosen or nominated node; "" if the pod waits.
     """
 
     what: Decided
@@ -35,7 +35,7 @@ class Decision:
 
 
 def decision_in(old: Any, new: Any, scheduler_name: str) -> Decision | None:
-    """Return the decision of a scheduler that shows in a change of a pod; None if none does."""
+    """Return the decision of a scheduler in a change of a pod; None if there is none."""
     if not (isinstance(old, PodInfo) and isinstance(new, PodInfo)):
         return None
     if new.scheduler_name != scheduler_name or old.node_name or new.is_terminal:
@@ -52,7 +52,7 @@ def decision_in(old: Any, new: Any, scheduler_name: str) -> Decision | None:
 
 
 def _unschedulable(pod: PodInfo) -> str:
-    """Return why a pod waits, by its status; "" if that does not say that no node can run it."""
+    """Return the message of an Unschedulable condition; "" if there is none."""
     for condition in pod.pod.status.conditions:
         if condition.type == "PodScheduled" and condition.reason == _UNSCHEDULABLE:
             return condition.message

@@ -1,4 +1,4 @@
-"""What the watches show, one entry each: changes that can be made and taken back, and in some a decision shows."""
+"""Changes from the watches: each can be applied and reverted, and some contain a decision."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Entry:
     """A change of one object.
 
     Attributes:
-        handler: makes it.
+        handler: applies the change.
         old: the object before; None for an addition.
         new: the object after; None for a deletion.
-        version: of the cluster after it, as far as is known.
-        at: when it was seen, in seconds of the monotonic clock.
-        decision: what shows in it; None where no decision does.
-        verdicts: on that decision, one of each profile that judges, where the entry stands now.
-        was_moved: whether it took another order than the one seen to agree.
-        is_settled: whether other orders were tried already, or need not be.
+        version: the resourceVersion after it, as far as known.
+        at: when it was received, in seconds of the monotonic clock.
+        decision: the decision in it; None if there is none.
+        verdicts: the results for that decision in the entry's current place, one for each evaluating profile.
+        was_moved: whether the decision agrees only in another order than the received one.
+        is_settled: whether other orders were tried already, or are not needed.
     """
 
     handler: EventHandler[Any]
@@ -43,13 +43,13 @@ class Entry:
 
     @property
     def uid(self) -> str:
-        """Of the pod that it is about; "" of another object."""
+        """UID of the pod of the change; "" for another object."""
         pod = self.old if self.new is None else self.new
         return pod.uid if isinstance(pod, PodInfo) else ""
 
     @property
     def matters(self) -> bool:
-        """Whether others may be judged otherwise after it than before: not where a pod waits that is expected nowhere."""
+        """Whether the change may affect other decisions: not if it concerns a pod without a node and a nomination."""
         return any(
             not isinstance(each, PodInfo) or each.node_name or each.pod.status.nominated_node_name
             for each in (self.old, self.new)
@@ -58,7 +58,7 @@ class Entry:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing is left to be explained: no decision, or one that some profile would have made as well."""
+        """Whether no explanation is needed: there is no decision, or some profile makes the same one."""
         return not self.verdicts or any(verdict.agrees for verdict in self.verdicts)
 
     def make(self) -> None:
@@ -69,7 +69,7 @@ class Entry:
 
 
 def version_of(obj: Any) -> int:
-    """Return the version of the cluster that an object came with; 0 of one that does not say."""
+    """Return the resourceVersion of an object as a number; 0 if it has none."""
     if isinstance(obj, PodInfo):
         return number_of(obj.resource_version)
     if isinstance(obj, NodeObject):
@@ -78,5 +78,5 @@ def version_of(obj: Any) -> int:
 
 
 def number_of(version: str) -> int:
-    """Return a resourceVersion as a number; 0 where it is none."""
+    """Return a resourceVersion as a number; 0 if it is not one."""
     return int(version) if version.isascii() and version.isdigit() else 0

@@ -1,4 +1,4 @@
-"""What came of the comparison: how often, by cause, and the last disagreements as they were."""
+"""The result of the comparison: counts by cause, and the last disagreements."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ if TYPE_CHECKING:
     from scheduler.metrics.families import Families
 
 LOG_BYTES: Final = 8 * 1024 * 1024
-"""For disagreements: some 8000, as JSON."""
-_ENTRY_BYTES = 200  # of one without its JSON
+"""For disagreements: about 8000, as JSON."""
+_ENTRY_BYTES = 200  # overhead of an entry besides its JSON
 BY_ORDER: Final = "by_order"
 AS_SEEN: Final = "as_seen"
 
 
 class Findings:
-    """Counts, and what is kept of disagreements.
+    """Counts, and a log of disagreements.
 
     Args:
-        log_bytes: for disagreements; the oldest go first.
+        families: the metrics.
+        log_bytes: size of the log; the oldest entries are dropped first.
 
     Attributes:
-        counts: (whose verdict, cause, how) -> how many decisions; how is whether another order than the one seen
+        counts: (profile, cause, order) -> number of decisions; order is whether another order than the received one
             explains it.
-        tipped: (whose verdict, plugin) -> how many times that plugin spoke most for our node and against the other's.
-        forgotten: how many disagreements were let go of.
+        tipped: (profile, plugin) -> how often that plugin favoured this scheduler's node over the other's the most.
+        forgotten: number of dropped disagreements.
     """
 
     def __init__(self, families: Families, log_bytes: int = LOG_BYTES) -> None:
@@ -60,7 +61,7 @@ class Findings:
         self._decisions[profile, cause, how].add()
 
     def keep(self, key: str, told: Mapping[str, Any]) -> None:
-        """Keep a disagreement about a pod, `namespace/name`; it names the profile, and both choices if there are two."""
+        """Log a disagreement about a pod (`namespace/name`); it contains the profile, and both choices if there are two."""
         plugin = _tipped_by(told.get("theirs", {}).get("scores", {}), told.get("ours", {}).get("scores", {}))
         if plugin:
             self.tipped[told["profile"], plugin] += 1
@@ -74,11 +75,11 @@ class Findings:
         self._kept[()].value = self._bytes
 
     def of(self, key: str) -> list[dict[str, Any]]:
-        """Return what is kept about a pod, oldest first."""
+        """Return the logged disagreements about a pod, oldest first."""
         return [msgspec.json.decode(self._log[key, number]) for number in self._of_pod.get(key, ())]
 
     def latest(self, most: int) -> list[dict[str, Any]]:
-        """Return so many of the last disagreements, the latest first."""
+        """Return at most `most` of the last disagreements, the latest first."""
         found: list[dict[str, Any]] = []
         for written in reversed(self._log.values()):
             if len(found) == most:
@@ -87,7 +88,7 @@ class Findings:
         return found
 
     def summary(self) -> dict[str, Any]:
-        """Return profile -> how many decisions agree, how many cannot be known, and the number by cause."""
+        """Return profile -> the numbers of agreeing and of unknown decisions, and the numbers by cause."""
         return {profile: self._of_profile(profile) for profile in sorted({each[0] for each in self.counts})}
 
     def _of_profile(self, profile: str) -> dict[str, Any]:
@@ -114,14 +115,14 @@ class Findings:
 
 
 def _tipped_by(theirs: Mapping[str, int], ours: Mapping[str, int]) -> str:
-    """Return the plugin whose score differs most in favour of our node; "" if none does."""
+    """Return the plugin whose scores differ most in favour of this scheduler's node; "" if there is none."""
     ahead = {plugin: ours.get(plugin, 0) - theirs.get(plugin, 0) for plugin in [*ours, *theirs]}
     plugin = max(ahead, key=lambda each: ahead[each], default="")
     return plugin if plugin and ahead[plugin] > 0 else ""
 
 
 def lines(summary: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a service sums up, for people."""
+    """Yield a service's summary as lines for people."""
     if summary["notSearched"]:
         yield f"{summary['notSearched']} decisions got no search for an order that explains them: there were too many"
     for profile, told in summary["profiles"].items():

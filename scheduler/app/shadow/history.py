@@ -1,14 +1,14 @@
-"""The order in which another scheduler decided, found from what the watches show afterwards.
+"""Reconstructs the order in which another scheduler decided from what the watches report afterwards.
 
-Decisions are made one after another, each with the ones before it taken for granted; what shows is their Bindings,
-which go out at the same time and arrive in another order. And other changes arrive between a decision and its Binding.
-But never was a decision made after it was seen, nor on what came into being after it: so the order of decisions is that
-of the cluster's versions, with some decisions moved towards the beginning.
+Decisions are made one after another, each assuming the previous ones. The watches report only their Bindings, which are
+sent concurrently and arrive in another order. Other changes arrive between a decision and its Binding. But no decision is
+made after it is reported, nor with an object that is created after it. The order of decisions is therefore that of the
+resourceVersions, with some decisions moved towards the beginning.
 
-The changes of the last moments are kept so that they can be taken back and made again. A decision that is not what we
-would have made when it was seen is tried where it may have been made: earlier, or after decisions that were seen later.
-A place is taken if it explains more decisions than before, all that lie between being judged anew: there is one order
-for all, and each decision is at one place in it.
+Recent changes are kept so that they can be reverted and applied again. A decision that this scheduler would not have
+made when it was reported is tried in other possible places: earlier, or after decisions that were reported later. A place
+is accepted if it explains more decisions than before, where all decisions in between are evaluated again. There is one
+order for all profiles, and each decision has one place in it.
 """
 
 from __future__ import annotations
@@ -28,27 +28,28 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
 
 WINDOW_SECONDS: Final = 3.0
-"""How long before it was seen a decision may have been made."""
+"""How long before its report a decision may have been made."""
 SETTLING_SECONDS: Final = 1.0
-"""How long decisions that were made before may be seen after it."""
-_FURTHEST = 200  # entries that matter and that a decision is moved over
-_REACHES = (10, 40, 160)  # entries before and after a decision that are put in another order at once
-_MOST_PLACES = 12  # that look good for a decision and are tried with all that lies between
+"""How long after its report earlier decisions may be reported."""
+_FURTHEST = 200  # entries that a decision may be moved over, counting only those that matter
+_REACHES = (10, 40, 160)  # entries before and after a decision that are reordered together
+_MOST_PLACES = 12  # candidate places of a decision that are tried with all entries in between
 _SLICE_SECONDS = 0.005
-_SEARCHING = 0.5  # of the time, at most
-_SAVED_SECONDS = 30.0  # of search, when there was little to search for
+_SEARCHING = 0.5  # maximum share of the time
+_SAVED_SECONDS = 30.0  # unused search time that can be saved
 
 
 class History:
-    """The changes of the last moments, in the order in which decisions were made.
+    """The recent changes, in the order in which decisions were made.
 
     Args:
-        judges: by whom decisions are judged; an order that explains a decision to any of them will do.
-        done: is told of each decision when its place is final, and of all entries around it.
+        judges: evaluate decisions; an order that explains a decision for any of them is accepted.
+        clock: the time.
+        done: called with each decision when its place is final, and with all entries around it.
 
     Attributes:
-        trials: how many times a decision was judged to find its place.
-        unsearched: how many decisions got no search, since there were too many.
+        trials: number of evaluations made to find places.
+        unsearched: number of decisions without a search, because there were too many.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class History:
         self._clock = clock
         self._done = done
         self._entries: list[Entry] = []
-        self._made = 0  # of the entries, from the first
+        self._made = 0  # number of applied entries, from the first
         self._until = 0.0
         self._credit, self._credited_at = _SAVED_SECONDS, clock.monotonic()
         self.trials = 0
@@ -72,7 +73,7 @@ class History:
         return len(self._entries)
 
     async def append(self, entry: Entry) -> None:
-        """Judge the decision in a change, if there is one, and make it."""
+        """Evaluate the decision in a change, if there is one, and apply the change."""
         if entry.decision is not None:
             entry.verdicts = [await judge.judge(entry.decision) for judge in self._judges]
         entry.make()
@@ -80,11 +81,11 @@ class History:
         self._made += 1
 
     async def settle(self, now: float, *, at_the_end: bool = False) -> None:
-        """Look for places of the decisions that nothing explains so far, and let go of what is long ago.
+        """Search places for unexplained decisions, and drop old entries.
 
         Args:
-            now: of the monotonic clock.
-            at_the_end: whether nothing more comes.
+            now: time of the monotonic clock.
+            at_the_end: whether no more changes follow.
         """
         latest = now if at_the_end else now - SETTLING_SECONDS
         for entry in [each for each in self._entries if not each.is_settled and each.at <= latest]:
@@ -104,7 +105,7 @@ class History:
                 return place
         return len(self._entries)
 
-    # Looking for a place.
+    # Search of a place.
 
     async def _explain(self, entry: Entry) -> None:
         if not self._may_search():
@@ -132,7 +133,7 @@ class History:
         return self._credit > 0
 
     def _by_age(self, place: int) -> Iterator[tuple[int, list[Entry]]]:
-        """Yield orders in which whoever waited for longer was decided first, as queues have it, nearest first."""
+        """Yield orders by waiting time, as in a queue, with increasing reach."""
         for reach in _REACHES:
             for first in (_age, _rank):
                 start = max(0, place - reach)
@@ -142,7 +143,7 @@ class History:
                     yield start, order
 
     async def _places(self, entry: Entry, place: int) -> list[tuple[int, list[Entry]]]:
-        """Return where a decision agrees by itself, nearest first: from which place on, and the order from there."""
+        """Return the places where the decision itself agrees, nearest first: (first index, order of the entries from there)."""
         found: list[tuple[int, int, list[Entry]]] = []
         entries = self._entries
         for start in self._earlier(entry, place):
@@ -168,7 +169,7 @@ class History:
         return [(start, order) for _, start, order in found[:_MOST_PLACES]]
 
     def _earlier(self, entry: Entry, place: int) -> Iterator[int]:
-        """Yield the places before, nearest first, from which the cluster looks different."""
+        """Yield the earlier places with a different cluster state, nearest first."""
         over = 0
         for start in range(place - 1, -1, -1):
             other = self._entries[start]
@@ -179,7 +180,7 @@ class History:
                 yield start
 
     def _later(self, entry: Entry, place: int) -> list[tuple[int, Entry]]:
-        """Return the decisions seen later that may have been made before, each with its place."""
+        """Return the later reported decisions that may have been made before, each with its index."""
         touched = {entry.uid}
         found: list[tuple[int, Entry]] = []
         for at, other in enumerate(self._entries[place + 1 :], place + 1):
@@ -193,7 +194,7 @@ class History:
         return found
 
     async def _try(self, start: int, order: list[Entry]) -> bool:
-        """Put entries in another order, if that explains more; whether it does."""
+        """Reorder entries if that explains more decisions; return whether it does."""
         self._go_to(start)
         end = start + len(order)
         before = sum(not each.agrees for each in self._entries[start:end])
@@ -221,7 +222,7 @@ class History:
         return True
 
     async def _would_agree(self, entry: Entry) -> bool:
-        """Judge a decision where it may have been made; if that is not where it agrees, the mildest verdict remains."""
+        """Evaluate a decision in a possible place; if it disagrees everywhere, the mildest result remains."""
         assert entry.decision is not None
         self.trials += 1
         await self._give_way()
@@ -232,7 +233,7 @@ class History:
         return False
 
     def _go_to(self, place: int) -> None:
-        """Take changes back, or make them again, until so many are made."""
+        """Revert or apply changes until `place` of them are applied."""
         while self._made > place:
             self._made -= 1
             self._entries[self._made].take_back()
@@ -261,7 +262,7 @@ def _rank(entry: Entry) -> tuple[int, ...]:
 
 
 def _sorted(entries: Sequence[Entry], first: Callable[[Entry], tuple[int, ...]]) -> list[Entry]:
-    """Move decisions towards the beginning so that they are in order, none over another change of the same pod."""
+    """Move decisions towards the beginning so that they are sorted, none over another change of the same pod."""
     earliest: dict[Entry, int] = {}
     last: dict[str, int] = {}
     for at, entry in enumerate(entries):

@@ -220,7 +220,7 @@ def test_normalized_scores_are_taken_by_name(answer: str, expected: list[int]) -
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        pytest.param('{"n0":1}', "each of the 2 nodes it was shown, gave 1", id="one node missing"),
+        pytest.param('{"n0":1}', "each of the 2 nodes of the call, returned 1", id="one node missing"),
         pytest.param('{"n0":1,"n1":2}', "each of the 2 nodes", id="another node"),
         pytest.param('{"n0":1,"n2":"x"}', "returned no map of scores", id="text for a number"),
         pytest.param("{", "returned no map of scores", id="no json"),
