@@ -1,4 +1,4 @@
-"""Numbers of queues and quotas that are read when somebody looks at the leader's metrics."""
+"""Gauges of queues and quotas that are read at each scrape of the leader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def show_shares(
     queues: QueueStatuses,
     is_leading: Callable[[], bool],
 ) -> None:
-    """Show how queues and quotas stand: one number for each queue or namespace, and nothing from those that stand by."""
+    """Register the gauges of queues and quotas: one value for each queue or namespace, and none from standby replicas."""
 
     def of_queues(read: Callable[[QueueReport], float]) -> Callable[[], Mapping[str, float]]:
         def now() -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""Which requests and limits fit a cluster of a size."""
+"""The requests and limits of the daemon for a cluster size."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _MIB: Final = 2**20
 _BASE_BYTES: Final = 96 * _MIB
 """The program."""
 _WAITING_BYTES: Final = 200 * _MIB
-"""Ten thousand pods that wait: they are kept whole."""
+"""Ten thousand pending pods, which are kept whole."""
 _NODE_BYTES: Final = 20 * 2**10
 _POD_BYTES: Final = 3 * 2**10
 """As kubelets and controllers write them; both measured, and rounded up: `python -m tests.bench.cluster_size`."""
 _STEP_BYTES: Final = 128 * _MIB
 _RELISTED: Final = 2
-"""While a list is read again, what was known before is there as well."""
+"""While a list is read again, the earlier objects are in memory as well."""
 _MILLI_PER_STEP: Final = 250
 _NODES_PER_STEP: Final = 2500
-"""What a decision costs grows with the nodes that changed, and what the watches cost with all of them."""
+"""The time of a decision grows with the number of changed nodes, and that of the watches with the number of all nodes."""
 _HEAD: Final = """\
 # For {nodes} nodes with {pods} pods: `custom-scheduler check --size {nodes},{pods}`. Name this file under `patches` of the
 # kustomization that has manifests/base among its resources.
@@ -31,17 +31,17 @@ _HEAD: Final = """\
 
 
 class ClusterSize(NamedTuple):
-    """How large a cluster is."""
+    """The size of a cluster."""
 
     nodes: int
     pods: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `NODES` or `NODES,PODS`; without the latter, thirty on each node.
+        """Parse `NODES` or `NODES,PODS`; the default is thirty pods for each node.
 
         Raises:
-            ValueError: it is neither.
+            ValueError: the text has another format.
         """
         parts = text.split(",")
         if len(parts) not in {1, 2} or not all(part.isascii() and part.isdigit() for part in parts):
@@ -52,12 +52,12 @@ class ClusterSize(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a container asks for, and what it may have.
+    """The requests and limits of a container.
 
     Attributes:
-        milli_cpu: requested; there is no limit, as a burst is to be over soon.
-        request_bytes: of memory.
-        limit_bytes: likewise.
+        milli_cpu: requested milliCPU; there is no limit, so that bursts end soon.
+        request_bytes: requested memory, in bytes.
+        limit_bytes: memory limit, in bytes.
     """
 
     milli_cpu: int
@@ -66,7 +66,7 @@ class Resources:
 
 
 def resources_for(size: ClusterSize) -> Resources:
-    """Return what the daemon, leading or standing by, needs for a cluster."""
+    """Return the resources that the daemon, leading or standby, needs for a cluster."""
     cluster = size.nodes * _NODE_BYTES + size.pods * _POD_BYTES
     steps = 1 + max(0, size.nodes - 1) // _NODES_PER_STEP
     return Resources(
@@ -77,7 +77,7 @@ def resources_for(size: ClusterSize) -> Resources:
 
 
 def size_patch(size: ClusterSize, account: Named) -> str:
-    """Return a patch of the Deployment that is called like its ServiceAccount, for kustomize."""
+    """Return a kustomize patch of the Deployment that has its ServiceAccount's name."""
     needed = resources_for(size)
     return _HEAD.format(nodes=size.nodes, pods=size.pods) + (
         "apiVersion: apps/v1\n"

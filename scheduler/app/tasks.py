@@ -1,4 +1,4 @@
-"""The tasks beside the main one: the watches, refreshes of plugins' data, preemptions."""
+"""The tasks beside the main one: watches, refreshes of plugins' data, preemptions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Tasks:
     """Tasks that end with the block; an async context manager, entered once.
 
-    One that fails ends the block. What the block itself raises is raised as it is, not as one of a group.
+    A failing task ends the block. An error of the block itself is raised unchanged, not in an ExceptionGroup.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Tasks:
             await group.__aexit__(None, None, None)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Begin a task.
+        """Start a task.
 
         Raises:
             SchedulerError: the block was not entered, or is about to end.

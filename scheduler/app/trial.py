@@ -1,9 +1,9 @@
-"""Code that a configuration brings is first run in a process of its own.
+"""Dry run of a configuration's code in a separate process.
 
-A plugin file may hang when it is imported, eat all memory, or take the process with it: whoever tries that in the process
-that places pods has lost it. Nothing in a process can interrupt every such thing, but one can end another. So plugins that
-are not in-tree are imported, compiled and built once in a child, which has so much time and memory; only if that goes
-well, in whatever way, the same is done here. What is wrong with them otherwise is found and told here.
+A plugin file may hang when it is imported, use all memory, or end the process, and nothing in the scheduler's process can
+interrupt all of that. But one process can end another. Plugins that are not in-tree are therefore first imported,
+compiled and built in a child process with limited time and memory. Only if that process ends normally, the same is done
+in the scheduler's process, which detects and reports all other errors.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
 
 TRIAL_SECONDS = 30.0
-"""For everything, see `TimeLimit`: heavy libraries take seconds to import on a small machine."""
+"""For the whole dry run, see `TimeLimit`: heavy libraries take seconds to import on a small machine."""
 LONGEST_BUILD_SECONDS = 2.0
-"""Plugins are built in the loop, since they may want it; meanwhile nothing else happens."""
+"""Plugins are built in the event loop, since they may need it; it is blocked meanwhile."""
 
 
 class Task(msgspec.Struct):
-    """What the child is told: a configuration, where its files are, and which plugins it is to try."""
+    """The input of the child: a configuration, the directory of its files, and the plugins to load."""
 
     text: str
     folder: str
@@ -44,7 +44,7 @@ class Task(msgspec.Struct):
 
 
 class Progress(msgspec.Struct):
-    """A line from the child: what it is at, and at the end how long it took to build the plugins."""
+    """One line of output of the child: its current step, and at the end the time for building the plugins."""
 
     doing: str = ""
     build_seconds: float | None = None
@@ -57,10 +57,10 @@ def foreign_names(configuration: Configuration) -> list[str]:
 
 
 async def try_out(configuration: Configuration) -> None:
-    """Run the code of a configuration elsewhere; returns at once where it brings none.
+    """Run the code of a configuration in a child process; does nothing if there is none.
 
     Raises:
-        ConfigurationError: it hangs, ends the process, or would hold up the scheduler.
+        ConfigurationError: it hangs, ends the process, or would block the scheduler.
     """
     names = foreign_names(configuration)
     if not names:
@@ -92,7 +92,7 @@ async def _problem_of(task: bytes) -> str:
                 is_late = limit.is_over()
         finally:
             trying.cancel()
-            with suppress(ProcessLookupError):  # with all that it has begun
+            with suppress(ProcessLookupError):  # together with its children
                 os.killpg(child.pid, signal.SIGKILL)
             await child.wait()
         told.seek(0)
@@ -107,9 +107,9 @@ def _problem(lines: list[bytes], status: int | None, taken: str) -> str:
             progress = msgspec.json.decode(line, type=Progress)
     doing = shown_text(progress.doing)
     if progress.build_seconds is None and taken:
-        return f"{doing} takes {taken}, tried in another process"
+        return f"{doing} takes {taken}, in a dry run in another process"
     if progress.build_seconds is None:
-        return f"{doing} ends the process ({_ending(status)}), tried in another one"
+        return f"{doing} ends the process ({_ending(status)}), in a dry run in another one"
     if progress.build_seconds > LONGEST_BUILD_SECONDS:
         return (
             f"building the plugins takes {progress.build_seconds:.1f} seconds, for which nothing else could happen; "
@@ -126,11 +126,11 @@ def _ending(status: int | None) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Let the child find what this process has found."""
+    """Return the environment with this process's import path."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def note(progress: Progress, file: Any) -> None:
-    """Write a line, so that it is there whatever happens next."""
+    """Write a line immediately, so that it remains if the process ends."""
     file.write(msgspec.json.encode(progress) + b"\n")
     file.flush()

@@ -1,6 +1,6 @@
-"""The process in which the code of a configuration is tried: `python -m scheduler.app.trial_child`, told on its standard input.
+"""The child process of a dry run: `python -m scheduler.app.trial_child`, with a `Task` on standard input.
 
-It looks at nothing that raises: whoever began it does the same again, and says what is wrong.
+It handles no exceptions: the parent repeats the same steps, and reports the errors.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _MEMORY_BYTES = 512 * 1024 * 1024
 
 
 def main() -> None:
-    """Load and build each plugin, saying before each what comes next."""
+    """Load and build each plugin, writing each step before it begins."""
     _limit()
     told = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what plugins print is nobody's concern
+    os.dup2(2, 1)  # discards the output of plugins
     logging.disable()
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
     note(Progress("its text"), told)
@@ -49,13 +49,13 @@ def main() -> None:
     loaded = load_each(configuration, task.names, parts.registry(), say)
     began, waited = time.monotonic(), waited_seconds()
     build_each(loaded, capabilities, say)
-    # That others had the processor meanwhile is no fault of the plugins.
+    # Time in which other processes had the processor does not count.
     note(Progress(build_seconds=time.monotonic() - began - (waited_seconds() - waited)), told)
-    os._exit(0)  # a thread of a plugin's could hold up any other way
+    os._exit(0)  # a plugin's thread could block any other exit
 
 
 def _limit() -> None:
-    seconds = 2 * int(TRIAL_SECONDS)  # whoever waits gives up before; this is for when that process has ended
+    seconds = 2 * int(TRIAL_SECONDS)  # the parent gives up earlier; this is for a parent that has ended
     for what, amount in (
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_DATA, _MEMORY_BYTES),
@@ -64,7 +64,7 @@ def _limit() -> None:
         _, most = resource.getrlimit(what)
         with suppress(ValueError, OSError):
             resource.setrlimit(what, (amount if most < 0 else min(amount, most), most))
-    # If memory runs out all the same, this is the process to end.
+    # If memory runs out nevertheless, the kernel ends this process first.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 

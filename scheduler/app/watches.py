@@ -1,4 +1,4 @@
-"""What is watched: nodes and pods always, and every other kind for as long as a plugin needs it."""
+"""The watches: nodes and pods always, and any other kind as long as a plugin needs it."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 _TERMINAL_PODS_LEFT_OUT = "status.phase!=Succeeded,status.phase!=Failed"
 POD_KIND, NODE_KIND = "v1/pods", "v1/nodes"
 GROWTH_SECONDS = 60.0
-"""How long a new configuration waits for the first list of a kind that it needs, before it is refused."""
+"""How long a new configuration waits for the first list of a kind that it needs, before it is rejected."""
 
 
 class Watches:
     """The reflectors and their tasks.
 
     Args:
-        pod_handler: takes pods in; `parts.pods` has all that are known and have not ended, whosever they are.
-        needs: what the plugins need at first.
-        told: handler -> who is told in its place.
+        pod_handler: handles pods; `parts.pods` contains all known pods of any scheduler that have not ended.
+        needs: the initial needs of the plugins.
+        told: handler -> handler to notify in its place.
 
     Attributes:
-        pods: who reads them.
-        nodes: likewise.
-        outages: whether the server is away.
-        picture: whether what was read is known to be behind.
+        pods: reflector of pods.
+        nodes: reflector of nodes.
+        outages: detects outages of the API server.
+        picture: whether the cache is known to be stale.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class Watches:
 
     @property
     def has_synced(self) -> bool:
-        """Whether everything that decisions rest on has been read once."""
+        """Whether all objects that decisions depend on have been read once."""
         return all(reflector.has_synced for reflector in self)
 
     def start(self, spawn: Spawn) -> None:
-        """Begin to watch, in tasks that end with the daemon."""
+        """Start the watches, in tasks that end with the daemon."""
         self._spawn = spawn
         self.outages.when_away(self._doubt)
         spawn(self.outages.run(), "outages")
@@ -118,11 +118,11 @@ class Watches:
             await reflector.wait_synced()
 
     def kinds(self) -> Iterator[tuple[str, Reflector[dict[str, Any]]]]:
-        """Yield the kinds that plugins need, as they name them, and who reads each."""
+        """Yield the kinds that plugins need, as they name them, and the reflector of each."""
         yield from self._others.items()
 
     async def read_again(self, reflector: Reflector[Any]) -> None:
-        """Have one kind listed and decoded anew; what is known of it stays meanwhile."""
+        """List and decode one kind again; the known objects stay meanwhile."""
         async with self._restarting:
             if reflector in self._tasks:
                 await self._stop(reflector)
@@ -130,11 +130,11 @@ class Watches:
                 self._start(reflector)
 
     async def grow(self, needs: Needs) -> None:
-        """Watch and keep what is needed besides what is already; returns when all of it is there.
+        """Watch and keep what is needed in addition; returns when all of it was read.
 
         Raises:
-            UnreadError: it could not be read in time, and is not watched.
-            ConfigurationError: a plugin needs what is no kind.
+            UnreadError: a kind could not be read in time, and is not watched.
+            ConfigurationError: a plugin needs an invalid kind.
         """
         try:
             fresh = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds - self._others.keys())}
@@ -163,7 +163,7 @@ class Watches:
         self._others |= fresh
 
     async def shrink(self, needs: Needs) -> None:
-        """Watch no more than what is needed; pods that are known keep what they have until they change."""
+        """Stop watches that are not needed; known pods keep their fields until they change."""
         for kind in sorted(self._others.keys() - needs.kinds):
             await self._stop(self._others.pop(kind))
             self._parts.cache.table.watch_kind(kind).clear()

@@ -1,4 +1,4 @@
-"""What asks web servers for plugins."""
+"""The HTTP client of plugins."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_BYTES = 8 * 2**20
-"""The most that an answer may have, which is read in less than half a second; 15,000 nodes take a quarter of it."""
+"""The limit of a response, which is read in less than half a second; 15,000 nodes need a quarter of it."""
 
 
 class WebClient:
-    """Asks web servers through one pool of connections, opened when first used."""
+    """Sends requests to web servers with one pool of connections, opened by the first request."""
 
     def __init__(self, steps: Steps = UNHEARD) -> None:
         self._steps = steps
         self._session: aiohttp.ClientSession | None = None
-        # CA file -> when it was written, and what it says
+        # CA file -> its modification time, and its content
         self._trust: dict[str, tuple[int, ssl.SSLContext]] = {}
-        self._reading: dict[str, asyncio.Task[Any]] = {}  # path -> what reads it
+        self._reading: dict[str, asyncio.Task[Any]] = {}  # path -> task that reads it
 
     async def http_get(
         self,
@@ -61,9 +61,9 @@ class WebClient:
         insecure: bool,
         bearer_token_file: str,
     ) -> bytes:
-        import aiohttp  # half of what `explain` would take to start, and few profiles ask the web
+        import aiohttp  # half of the start time of `explain`, and few profiles need it
 
-        # A packed answer may be a thousand times as large as what comes over the wire.
+        # A decompressed response may be a thousand times as large as the transferred data.
         sent = {**headers, "Accept-Encoding": "identity"}
         if bearer_token_file:
             token = await self._read(bearer_token_file, _token, timeout_seconds)
@@ -86,27 +86,27 @@ class WebClient:
         except aiohttp.ClientHttpProxyError as error:
             raise OSError(
                 f"GET {shown}: the proxy answered {error.status}"
-            ) from None  # its text has the proxy's URL
+            ) from None  # its message contains the proxy's URL
         except (
             aiohttp.ClientError,
             TimeoutError,
             UnicodeError,
-        ) as error:  # the last of a name that DNS cannot have
+        ) as error:  # UnicodeError: a name that DNS cannot contain
             told = shown_text(f"{type(error).__name__}: {error}", url)
             raise OSError(f"GET {shown}: {told}") from error
 
     async def close(self) -> None:
-        """Close the pool, and wait for no file."""
+        """Close the pool, without waiting for files."""
         for reading in self._reading.values():
             reading.cancel()
         if self._session is not None:
             await self._session.close()
 
     async def _read(self, path: str, read: Callable[[str], T], timeout_seconds: float) -> T:
-        """Read a file, once for all requests that wait for it.
+        """Read a file once for all requests that wait for it.
 
         Raises:
-            OSError: it cannot be read, or not in that time.
+            OSError: it cannot be read, or not in time.
         """
         reading = self._reading.get(path)
         if reading is None:
@@ -120,7 +120,7 @@ class WebClient:
         return result
 
     def _trusted(self, ca_file: str) -> ssl.SSLContext:
-        """Return who a CA file trusts; the file is read again when it was replaced."""
+        """Return the TLS settings for a CA file; the file is read again after a change."""
         written = Path(ca_file).stat().st_mtime_ns
         known = self._trust.get(ca_file)
         if known is None or known[0] != written:
@@ -142,7 +142,7 @@ def _proxy(url: str, shown: str) -> str | None:
     """
     try:
         proxy = proxy_of(url)
-    except (ValueError, KeyError) as error:  # a port that is no number, another scheme
+    except (ValueError, KeyError) as error:  # an invalid port, another scheme
         raise OSError(f"GET {shown}: not a URL of a web server") from error
     if proxy and not is_http(proxy):
         raise OSError(f"GET {shown}: the proxy that the environment names is not an HTTP proxy")
@@ -150,19 +150,19 @@ def _proxy(url: str, shown: str) -> str | None:
 
 
 async def _body(answer: aiohttp.ClientResponse, url: str) -> bytes:
-    """Read an answer to its end.
+    """Read a response to its end.
 
     Raises:
-        OSError: it is packed, which nobody asked for, or too large.
+        OSError: it is compressed without a request for that, or too large.
     """
     packed = answer.headers.get("Content-Encoding", "identity")
     if packed != "identity":
-        raise OSError(f"GET {url}: the answer is packed with {packed!r}, which was not asked for")
+        raise OSError(f"GET {url}: the response is compressed with {packed!r}, which was not requested")
     body = bytearray()
     async for piece in answer.content.iter_any():
         body += piece
         if len(body) > MAX_BYTES:
-            raise OSError(f"GET {url}: the answer has more than {MAX_BYTES} bytes")
+            raise OSError(f"GET {url}: the response has more than {MAX_BYTES} bytes")
     return bytes(body)
 
 
@@ -172,5 +172,5 @@ def _token(path: str) -> str:
     except UnicodeDecodeError as error:
         raise OSError(f"{path}: not a bearer token") from error
     if not token or any(not character.isprintable() for character in token):
-        raise OSError(f"{path}: not a bearer token")  # its content is not repeated
+        raise OSError(f"{path}: not a bearer token")  # without its content
     return token

@@ -319,7 +319,7 @@ def test_a_plugin_file_that_ends_its_process_ends_no_scheduler_and_a_restart_nei
                     slowest = max(slowest, asyncio.get_running_loop().time() - asked)
                     await asyncio.sleep(0.1)
                 assert (
-                    "importing prefer_a.py ends the process (status 3), tried in another one"
+                    "importing prefer_a.py ends the process (status 3), in a dry run in another one"
                     in it.notes("ConfigurationRejected")[0]
                 )
                 assert slowest < 1.0

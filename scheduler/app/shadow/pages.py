@@ -1,4 +1,4 @@
-"""What a shadow shows over HTTP: its findings, explanations of single pods, metrics and health."""
+"""The HTTP endpoints of a shadow: its findings, explanations of single pods, metrics and health."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def shadow_application(
     process: Process | None = None,
     access: Guard | None = None,
 ) -> Application:
-    """Build the pages of a shadow; once `stop` is set it is not ready. Without `access` everybody may see everything."""
+    """Build the endpoints of a shadow; not ready once `stop` is set. Without `access` every client may read everything."""
     return application(
         metrics=service.metrics.pieces,
         live={},
@@ -54,9 +54,9 @@ def shadow_application(
 
 
 def shadow_explanation(service: ShadowService, key: str, clock: Clock) -> dict[str, Any] | None:
-    """Tell of a pod by `namespace/name`, in the shape of the daemon's; None if nothing is known of it.
+    """Explain a pod (`namespace/name`) in the format of the daemon; None if it is unknown.
 
-    `attempt` is what we decided when the other scheduler did, `shadow` how that differed, oldest first.
+    `attempt` is this scheduler's decision at the time of the other's, `shadow` the disagreements, oldest first.
     """
     pod, attempted = known_of(service.parts, service.attempts, key)
     if pod is None:
@@ -83,7 +83,7 @@ async def serving_shadow(
     stop: asyncio.Event,
     clock: Clock,
 ) -> AsyncIterator[None]:
-    """Serve the pages while the block runs.
+    """Serve the endpoints while the block runs.
 
     Raises:
         ConfigurationError: an address cannot be listened on, or the certificate cannot be used.
@@ -102,7 +102,7 @@ async def serving_shadow(
 
 
 def _page(service: ShadowService) -> Page:
-    """Return /debug/shadow: what came of it, and the last disagreements, in JSON; in lines with `?output=text`."""
+    """Return /debug/shadow: the summary and the last disagreements, as JSON; as text with `?output=text`."""
 
     async def answer(request: Request) -> Answer:
         summary = service.summary()

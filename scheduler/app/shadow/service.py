@@ -1,7 +1,7 @@
-"""Decides for the pods of another scheduler beside it, and compares; nothing is written.
+"""Decides for the pods of another scheduler beside it, and compares the decisions; writes nothing.
 
-It is the daemon without queue, cycles and lease: the same parts and watches, and the same decision. What the watches
-show goes through `Arrivals`, which brings it in order, to `History`, which makes it and judges what was decided.
+It is the daemon without queue, cycles and lease, with the same parts, watches and decisions. Changes from the watches pass
+through `Arrivals`, which orders them, to `History`, which applies them and evaluates the decisions.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ profiles:
   - name: DefaultPreemption
     args: {minCandidateNodesPercentage: 100}
 """
-"""The default plugins, which look at all nodes, also before they preempt: the other scheduler may have looked at any."""
+"""The default plugins without sampling of nodes, also for preemption: the other scheduler may have looked at any node."""
 
 
 def default_of(scheduler_name: str) -> Configuration:
@@ -66,7 +66,7 @@ def default_of(scheduler_name: str) -> Configuration:
 
 
 def under_the_name(configuration: Configuration, scheduler_name: str) -> Configuration:
-    """Return a configuration with one profile only, of that name: the one that has it, or the first."""
+    """Return a configuration with a single profile of that name: the one that has the name, or the first."""
     profiles = configuration.settings.profiles
     named = next((each for each in profiles if each.scheduler_name == scheduler_name), profiles[0])
     only = replace(named, scheduler_name=scheduler_name)
@@ -74,22 +74,24 @@ def under_the_name(configuration: Configuration, scheduler_name: str) -> Configu
 
 
 class ShadowService:
-    """Judges what another scheduler does.
+    """Evaluates the decisions of another scheduler.
 
     Args:
-        connection: to the API server; the caller closes it. It is only read from.
-        scheduler_name: whose pods.
-        candidate: judges beside the default profile; None has that one judge alone.
+        connection: connection to the API server, only for reads; the caller closes it.
+        scheduler_name: the scheduler whose pods are evaluated.
+        candidate: configuration to evaluate beside the default profile; None for the default profile alone.
         sampling: the other scheduler's percentageOfNodesToScore.
+        clock: the time.
+        random: spreads retries.
 
     Attributes:
-        configuration: what is shown: the candidate, or the default profile.
-        metrics: everything that is counted.
-        parts: the cluster, as it was when the last decision was made that was judged.
-        findings: what came of it.
-        attempts: what we decided of the last pods.
-        arrivals: what was seen and not yet judged.
-        history: what was judged and may be judged anew.
+        configuration: the configuration that is shown: the candidate, or the default profile.
+        metrics: all metrics.
+        parts: the cluster at the time of the last evaluated decision.
+        findings: the results of the comparison.
+        attempts: this scheduler's decisions for the last pods.
+        arrivals: changes that were received and not yet evaluated.
+        history: changes that were evaluated and may be evaluated again.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -142,16 +144,16 @@ class ShadowService:
 
     @property
     def has_synced(self) -> bool:
-        """Whether the cluster was read once, so that decisions are judged."""
+        """Whether the cluster was read once, so that decisions are evaluated."""
         return self.arrivals.is_open
 
     @property
     def frameworks(self) -> Mapping[str, Framework]:
-        """Whose verdict -> profile."""
+        """Name of the evaluating profile -> profile."""
         return {name: each.frameworks[self.scheduler_name] for name, each in self._generations.items()}
 
     def summary(self) -> dict[str, Any]:
-        """Return what came of it so far, as JSON values."""
+        """Return the results so far, as JSON values."""
         return {
             "scheduler": self.scheduler_name,
             "profiles": self.findings.summary(),
@@ -163,7 +165,7 @@ class ShadowService:
         }
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watch and judge until `stop` is set, then judge what is left."""
+        """Watch and evaluate until `stop` is set, then evaluate the rest."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.parts.web.close)
             async with self._tasks:
@@ -210,7 +212,7 @@ class ShadowService:
         await self.history.settle(self._clock.monotonic(), at_the_end=True)
 
     async def _wait(self, stopping: asyncio.Task[Any]) -> None:
-        """Wait for something to do: nothing to look at, or a moment while something may settle."""
+        """Wait for a change, or for a moment while changes are held."""
         self.arrivals.came.clear()
         if len(self.arrivals) or len(self.history):
             await asyncio.wait({stopping}, timeout=_LOOK_SECONDS)
@@ -221,7 +223,7 @@ class ShadowService:
         with suppress(asyncio.CancelledError):
             await coming
 
-    # What came of it.
+    # Results.
 
     def _note(self, entry: Entry, around: Sequence[Entry]) -> None:
         theirs = entry.decision
@@ -243,17 +245,15 @@ class ShadowService:
             self.findings.keep(theirs.pod.key, told)
             ours = verdict.told.get("ours", {}).get("node", "")
             extra = {key: told[key] for key in ("pod", "profile", "decision", "cause")}
-            logger.info(
-                "Would have decided otherwise", extra={**extra, "node": theirs.node_name, "ours": ours}
-            )
+            logger.info("Decision differs", extra={**extra, "node": theirs.node_name, "ours": ours})
         last = entry.verdicts[-1]
         self.attempts.note(last.decision, last.snapshot, number=1, at=self._clock.utc_now())
 
     def _compare_victims(self, entry: Entry, verdict: Verdict, around: Sequence[Entry]) -> None:
-        """Compare the pods that had to leave a node with those that we would have sent away.
+        """Compare the preempted pods of a node with the victims that this scheduler would choose.
 
-        For whom a pod had to leave is written nowhere: where room is made on a node for several pods, it is only seen
-        whether those left that we would have sent away.
+        The pod for which a victim was preempted is not recorded. If several pods preempt on a node, only the preemption of this
+        scheduler's victims is checked.
         """
         assert entry.decision is not None
         node_name, uid = entry.decision.node_name, entry.uid
@@ -289,5 +289,5 @@ def _is_preempted(pod: PodInfo) -> bool:
 
 
 def _importance(pod: PodInfo) -> tuple[int, str]:
-    """Return what decides who leaves first; kube-scheduler tells pods of which that is the same apart by chance."""
+    """Return the criteria for the choice of a victim; kube-scheduler chooses at random among pods with equal ones."""
     return pod.priority, pod.pod.status.start_time

@@ -1,4 +1,4 @@
-"""What a profile says of a decision of another scheduler, on the cluster as it is in the cache."""
+"""Evaluates a decision of another scheduler with a profile, on the cluster in the cache."""
 
 from __future__ import annotations
 
@@ -60,30 +60,30 @@ CAUSES: Final = {
     NOT_PREEMPTED: "it left a pod pending for which we would preempt",
     FAILED: "a plugin of ours failed",
 }
-"""Cause -> what it means."""
+"""Cause -> meaning."""
 
 MILDEST_FIRST: Final = (
     *(WORSE, REFUSED, LEFT_PENDING),
     *(PREEMPTS_ELSEWHERE, OTHER_VICTIMS, NOT_PREEMPTED, PREEMPTED, PLACED, FAILED),
 )
-"""Disagreements, those first that say least."""
+"""Disagreements, the least significant first."""
 
 _FEWEST_CANDIDATES = 100
-"""So many nodes another scheduler looks at in any case before it preempts. Source: kube-scheduler v1.36,
+"""The minimum number of nodes that another scheduler considers for preemption. Source: kube-scheduler v1.36,
 plugins/defaultpreemption/default_preemption.go, calculateNumCandidates, with default arguments."""
-_MOST_NODES = 5  # of our best that are told
+_MOST_NODES = 5  # of the best nodes in a report
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What a profile says of one decision.
+    """A profile's result for one decision.
 
     Attributes:
         cause: one of `CAUSES`.
-        told: both choices, with scores or refusals, as JSON values; of agreement nothing.
-        decision: what we would have decided.
-        snapshot: the cluster it was decided on, of which only the names stay as they are.
-        victims: the pods that we would preempt on the node that was nominated.
+        told: both choices, with scores or rejections, as JSON values; empty for agreement.
+        decision: this scheduler's decision.
+        snapshot: the cluster of the decision; only its names remain valid.
+        victims: the pods that this scheduler would preempt on the nominated node.
     """
 
     cause: str
@@ -94,18 +94,21 @@ class Verdict:
 
     @property
     def agrees(self) -> bool:
-        """Whether it is agreement, or as much as can be known."""
+        """Whether it is agreement, or disagreement cannot be determined."""
         return self.cause in AGREEMENT or self.cause in UNKNOWN
 
 
 class Judge:
-    """Judges by one profile.
+    """Evaluates decisions with one profile.
 
     Args:
+        name: name of the profile in reports.
+        parts: the scheduler's parts.
+        framework: the profile.
         sampling: the other scheduler's percentageOfNodesToScore.
 
     Attributes:
-        name: for people.
+        name: name of the profile in reports.
     """
 
     def __init__(self, name: str, parts: Parts, framework: Framework, sampling: int) -> None:
@@ -115,17 +118,17 @@ class Judge:
         self._sampling = sampling
 
     def verdict(self, theirs: TheirDecision) -> Verdict:
-        """Judge a decision as if it were made now; may raise NeedsTime."""
+        """Evaluate a decision as if it were made now; may raise NeedsTime."""
         verdict: Verdict = self._budget.stretch(self._verdict, theirs)
         return verdict
 
     async def judge(self, theirs: TheirDecision) -> Verdict:
-        """Judge a decision, giving way while plugins need more time than one turn of the event loop."""
+        """Evaluate a decision, yielding to the event loop while plugins need more than one time slice."""
         return await answered_in_turns(partial(self.verdict, theirs))
 
     def _verdict(self, theirs: TheirDecision) -> Verdict:
         snapshot = self._cache.snapshot()
-        _ = snapshot.names  # read now, since nodes may be others when it is told
+        _ = snapshot.names  # read now, since nodes may have changed when the result is reported
         is_placed = theirs.what is Decided.PLACED
         ours = self._decide(theirs, snapshot, makes_room=not is_placed)
         if not (ours.status.is_success or ours.status.is_rejected):
@@ -136,7 +139,7 @@ class Judge:
         verdict = _placed(theirs, ours, snapshot, self._sampling)
         if (
             verdict.cause == WORSE and ours.scores is None
-        ):  # ours was nominated, or the only one: rank it beside theirs
+        ):  # this scheduler did not score: score its node beside the other's
             ours = self._decide(theirs, snapshot, makes_room=False, exhaustive=True)
             verdict.told = _both(theirs.node_name, ours, snapshot)
         return verdict
@@ -170,10 +173,11 @@ def _placed(theirs: TheirDecision, ours: Decision, snapshot: Snapshot, sampling:
 
 
 def _may_have_missed(row: int, ours: Decision, sampling: int) -> bool:
-    """Whether all better nodes may be among those that the other scheduler did not look at.
+    """Return whether all better nodes may be among those that the other scheduler did not look at.
 
-    It stops when it has found enough feasible nodes, its own among them. Scores that it normalised over fewer nodes are
-    others than ours, but in the same order: better for sure is who has more points by some plugin, and fewer by none.
+    It stops after it has found enough feasible nodes, including its own. It normalizes scores over fewer nodes, which changes
+    values but not their order: a node is certainly better if it has a higher score from some plugin and a lower one from
+    none.
     """
     scores = ours.scores
     if scores is None:
@@ -223,7 +227,7 @@ def _best(ours: Decision, snapshot: Snapshot) -> Sequence[int]:
 
 
 def _both(node_name: str, ours: Decision, snapshot: Snapshot) -> dict[str, Any]:
-    """Tell of their node and of our best ones."""
+    """Return a report of the other scheduler's node and of this scheduler's best ones."""
     told: dict[str, Any] = {"theirs": _node(node_name, ours, snapshot)} if node_name else {}
     best = _best(ours, snapshot)
     if not best:

@@ -263,7 +263,7 @@ async def test_an_answer_has_its_most() -> None:
     async with saying(head + bytes(MAX_BYTES)) as url:
         assert len(await get(url)) == MAX_BYTES
     async with saying(head + bytes(MAX_BYTES + 1)) as url:
-        with pytest.raises(OSError, match=f"GET {url}: the answer has more than {MAX_BYTES} bytes"):
+        with pytest.raises(OSError, match=f"GET {url}: the response has more than {MAX_BYTES} bytes"):
             await get(url)
 
 
@@ -273,7 +273,7 @@ async def test_an_answer_that_is_packed_is_refused_for_it_may_be_far_larger_than
     head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(packed)}\r\n\r\n"
     async with saying(head.encode() + packed) as url:
         with pytest.raises(
-            OSError, match=f"GET {url}: the answer is packed with 'gzip', which was not asked for"
+            OSError, match=f"GET {url}: the response is compressed with 'gzip', which was not requested"
         ):
             await get(url)
 

@@ -85,7 +85,7 @@ def test_a_path_that_ends_in_wasm_names_a_guest_called_after_its_file(folder: Pa
 
 def test_a_guest_named_by_its_path_takes_arguments_but_no_url(folder: Path) -> None:
     assert built(folder, profile("even.wasm", "{guestConfig: x}"))
-    assert "profiles[0].pluginConfig[0].args.guestURL: the plugin's name 'even.wasm' says already" in refusal(
+    assert "profiles[0].pluginConfig[0].args.guestURL: the plugin's name 'even.wasm' already is" in refusal(
         folder, profile("even.wasm", "{guestURL: even.wasm}")
     )
 
