@@ -1,4 +1,4 @@
-"""Label rules with very many requirements, judged by the labels that there are: a tenant may write ten thousand."""
+"""Matches label rules with very many requirements by the labels of an object: a tenant may create ten thousand."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     Matcher = Callable[[Mapping[str, str]], bool]
 
 _FEW: Final = 8
-"""So many requirements are asked one by one."""
+"""Up to this number requirements are evaluated one by one."""
 
 
 def matcher(rule: LabelRule) -> Matcher:
-    """Return what says whether a rule matches labels, as `LabelRule.matches` does.
+    """Return a function that matches labels as `LabelRule.matches` does.
 
-    It costs by the requirements or by the labels, whichever are fewer.
+    Its cost depends on the number of requirements or of labels, whichever is smaller.
     """
     requirements = rule.requirements
     return rule.matches if requirements is None or len(requirements) <= _FEW else _Many(requirements)
 
 
 class _Many:
-    """Requirements that must all hold, by the keys of their labels."""
+    """Requirements that must all match, by the keys of their labels."""
 
     __slots__ = ("_by_key", "_needed")
 
@@ -36,7 +36,7 @@ class _Many:
         for requirement in merged(requirements, every=True):
             by_key.setdefault(requirement.key, []).append(requirement)
         self._by_key = by_key
-        # The keys that labels must have.
+        # The keys that an object must have.
         self._needed = {
             key for key, some in by_key.items() if not all(requirement.admits(None) for requirement in some)
         }

@@ -1,4 +1,4 @@
-"""Inter-pod affinity: the terms as written, and as rules that are asked about other pods."""
+"""Inter-pod affinity: the terms as API structs, and as rules that match other pods."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LONG: Final = 16
-"""A pod with more terms has them read anew whenever they are asked for; see `LongTerms`."""
+"""The terms of a pod with more than this are parsed again on each access; see `LongTerms`."""
 
 
 class PodAffinityTerm(ApiStruct, frozen=True):
@@ -56,13 +56,13 @@ class PodAffinity(ApiStruct, frozen=True):
 
 
 class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
-    """Which pods a term means, and what "near" them means.
+    """Which pods a term matches, and its topology.
 
     Attributes:
-        namespaces: where those pods are; the own namespace of the term's pod where it names none.
-        namespace_rule: further namespaces, by their labels.
-        rule: the pods' labels.
-        topology_key: nodes with the same value of this label are near each other.
+        namespaces: the namespaces of those pods; by default the namespace of the term's pod.
+        namespace_rule: selects further namespaces by their labels.
+        rule: selects the pods by their labels.
+        topology_key: nodes with the same value of this label form a domain.
     """
 
     namespaces: frozenset[str]
@@ -71,7 +71,7 @@ class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
     topology_key: str
 
     def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
-        """Return whether the term means a pod.
+        """Return whether the term matches a pod.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/framework/types.go, AffinityTerm.Matches.
@@ -82,11 +82,11 @@ class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
 
 
 class WeightedTerm(msgspec.Struct, frozen=True, gc=False):
-    """A term with what it counts.
+    """A term with its weight.
 
     Attributes:
         term: the term.
-        weight: 1 to 100 of preferred terms, 1 of required ones.
+        weight: 1 to 100 for preferred terms, 1 for required ones.
     """
 
     term: AffinityTerm
@@ -94,15 +94,15 @@ class WeightedTerm(msgspec.Struct, frozen=True, gc=False):
 
 
 class LongTerms(Sequence[WeightedTerm]):
-    """One list of terms of a pod that has very many, without a fault.
+    """One valid list of terms of a pod with very many terms.
 
-    Each term is read from what is written whenever it is asked for: beside that, a list of such objects takes twice the
-    memory. Two lists are equal if the same pods' fields are.
+    Each term is parsed again on each access: a list of parsed terms would take twice the memory in addition. Two lists are
+    equal if they have the same digest.
 
     Args:
-        namespace: of the pod.
+        namespace: the pod's namespace.
         written: the terms.
-        digest: of all that the pod writes about affinity, its namespace, and which of its lists this is.
+        digest: of the pod's affinity and namespace, and which of its lists this is.
     """
 
     __slots__ = ("_digest", "_namespace", "_written")
@@ -117,7 +117,7 @@ class LongTerms(Sequence[WeightedTerm]):
 
     @property
     def topology_keys(self) -> Iterator[str]:
-        """The topology key of each term, without reading the rest."""
+        """The topology key of each term, without parsing the rest."""
         return (
             (each.pod_affinity_term if isinstance(each, WeightedPodAffinityTerm) else each).topology_key
             for each in self._written
@@ -150,12 +150,12 @@ class AffinityTerms:
     """All terms of a pod.
 
     Attributes:
-        required_affinity: it must be near pods that all of these mean.
-        required_anti_affinity: it must not be near pods that any of these means.
-        preferred_affinity: it had better be near these.
-        preferred_anti_affinity: it had better not.
-        faults: what is wrong with lists that could not be read; such a list is empty above.
-        written: of a pod with `LongTerms`, its podAffinity and podAntiAffinity, from which the terms are read.
+        required_affinity: the pod must be near pods that match all of these.
+        required_anti_affinity: the pod must not be near pods that match any of these.
+        preferred_affinity: the pod prefers to be near these.
+        preferred_anti_affinity: the pod prefers not to be near these.
+        faults: the errors of invalid lists; such a list is empty above.
+        written: for a pod with `LongTerms`, the podAffinity and podAntiAffinity from which the terms are parsed.
     """
 
     required_affinity: Sequence[WeightedTerm] = ()
@@ -170,12 +170,12 @@ class AffinityTerms:
 
     @property
     def count(self) -> int:
-        """How many terms there are."""
+        """The number of terms."""
         return sum(map(len, self._lists))
 
     @property
     def requirements(self) -> int:
-        """How many requirements about the labels of pods all terms have together."""
+        """The total number of requirements about the labels of pods."""
         return sum([len(each.term.rule.requirements or ()) for some in self._lists for each in some])
 
     @property
@@ -189,7 +189,7 @@ class AffinityTerms:
 
     def __hash__(self) -> int:
         known = self._hash
-        if known is None:  # asked for whenever a pod with terms comes or goes
+        if known is None:  # the hash is needed whenever a pod with terms is added or removed
             known = hash((self._lists, self.faults))
             object.__setattr__(self, "_hash", known)
         return known
@@ -197,13 +197,13 @@ class AffinityTerms:
 
 NO_TERMS: Final = AffinityTerms()
 
-_KNOWN: Remembered[tuple[str, bytes, bytes], AffinityTerms] = Remembered()  # by namespace and what is written
-_KNOWN_LONG: WeakValueDictionary[bytes, AffinityTerms] = WeakValueDictionary()  # by a digest of these
+_KNOWN: Remembered[tuple[str, bytes, bytes], AffinityTerms] = Remembered()  # by namespace and encoded structs
+_KNOWN_LONG: WeakValueDictionary[bytes, AffinityTerms] = WeakValueDictionary()  # by a digest of the same
 _ENCODER = msgspec.msgpack.Encoder()
 
 
 def has_long_terms(affinity: PodAffinity | None, anti_affinity: PodAffinity | None) -> bool:
-    """Return whether a pod has so many terms that they are read anew whenever they are asked for."""
+    """Return whether a pod has so many terms that they are parsed again on each access."""
     return _count(affinity) + _count(anti_affinity) > _LONG
 
 
@@ -225,7 +225,7 @@ def _count(affinity: PodAffinity | None) -> int:
 def affinity_terms(
     namespace: str, affinity: PodAffinity | None, anti_affinity: PodAffinity | None
 ) -> AffinityTerms:
-    """Return the terms of a pod; pods that write the same share one result.
+    """Return the terms of a pod; pods with equal affinity share one result.
 
     Source:
         kube-scheduler v1.36, framework/types.go, PodInfo.Update.
@@ -268,7 +268,7 @@ def _parse(namespace: str, near: PodAffinity, apart: PodAffinity) -> AffinityTer
 def _parse_long(
     namespace: str, near: PodAffinity | None, apart: PodAffinity | None, digest: bytes
 ) -> AffinityTerms:
-    """Return the terms of a pod that has very many, with what is written in as little memory as it takes."""
+    """Return the terms of a pod that has very many, with the structs in as little memory as possible."""
     near, apart = _slimmed(near), _slimmed(apart)
     faults: list[str] = []
     lists: list[Sequence[WeightedTerm]] = []
@@ -288,7 +288,7 @@ def _parse_long(
 def _lists(
     near: PodAffinity, apart: PodAffinity
 ) -> tuple[tuple[str, tuple[PodAffinityTerm, ...] | tuple[WeightedPodAffinityTerm, ...]], ...]:
-    """Return (upstream's name, the terms written) of the four lists, in the order of `AffinityTerms`."""
+    """Return (upstream's name, the terms) of the four lists, in the order of `AffinityTerms`."""
     return (
         ("requiredAffinityTerms", near.required_during_scheduling_ignored_during_execution),
         ("requiredAntiAffinityTerms", apart.required_during_scheduling_ignored_during_execution),
@@ -322,7 +322,7 @@ _NO_LABELS: Final[dict[str, str]] = {}
 
 
 def _slimmed(affinity: PodAffinity | None) -> PodAffinity | None:
-    """Return the same, with one object for each word and empty part that is written very often."""
+    """Return an equal struct that shares one object for each frequent string and empty part."""
     if affinity is None:
         return None
     return PodAffinity(

@@ -1,7 +1,7 @@
-"""Selectors: label selectors and node selector terms, as written and as rules.
+"""Label selectors and node selector terms, as API structs and as parsed rules.
 
-As written they are structs of the API. `parse_*` turns them into rules, which are what is asked, and finds
-what the API server does not: a bound of Gt that is no number, a value that no label can have.
+`parse_*` turns the structs into rules, which match objects, and detects errors that the API server does not: a bound of
+Gt that is not a number, an invalid label value.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
 METADATA_NAME = "metadata.name"
-"""The one field of nodes that `matchFields` knows."""
+"""The only field of nodes that `matchFields` supports."""
 
 _INTEGER = re.compile("[+-]?[0-9]+")
 
@@ -39,7 +39,7 @@ class Operator(Enum):
     GT = "Gt"
     LT = "Lt"
 
-    __hash__ = object.__hash__  # there is one of each, and hashing the name costs a call
+    __hash__ = object.__hash__  # the members are singletons, and hashing the name costs a call
 
 
 _OPERATORS = tuple(Operator)
@@ -56,7 +56,7 @@ class SelectorRequirement(ApiStruct, frozen=True):
 
 
 class NodeSelectorTerm(ApiStruct, frozen=True):
-    """v1.NodeSelectorTerm: all of its requirements; without any it matches nothing."""
+    """v1.NodeSelectorTerm: all of its requirements must match; without any it matches nothing."""
 
     match_expressions: tuple[SelectorRequirement, ...] = ()
     match_fields: tuple[SelectorRequirement, ...] = ()
@@ -67,7 +67,7 @@ class NodeSelectorTerm(ApiStruct, frozen=True):
 
 
 class NodeSelector(ApiStruct, frozen=True):
-    """v1.NodeSelector: any of its terms."""
+    """v1.NodeSelector: one of its terms must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
@@ -87,14 +87,14 @@ class NodeAffinity(ApiStruct, frozen=True):
 
 
 class LabelSelector(ApiStruct, frozen=True):
-    """metav1.LabelSelector: all of its requirements; without any it matches everything."""
+    """metav1.LabelSelector: all of its requirements must match; without any it matches everything."""
 
     match_labels: dict[str, str] = msgspec.field(default_factory=dict)
     match_expressions: tuple[SelectorRequirement, ...] = ()
 
 
 class SelectorError(SchedulerError):
-    """A selector that is no rule."""
+    """An invalid selector."""
 
     def __init__(self, faults: Iterable[FieldError]) -> None:
         self.faults = tuple(faults)
@@ -107,9 +107,9 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         key: the label's key.
-        operator: how it relates to the values.
-        values: the values written.
-        bound: of GT and LT, the number to compare with.
+        operator: how the label's value must relate to the values.
+        values: the values of the selector.
+        bound: for GT and LT, the number to compare with.
     """
 
     key: str
@@ -118,7 +118,7 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
     bound: int = 0
 
     def admits(self, value: str | None) -> bool:
-        """Return whether the rule holds for a label's value; None is a label that is not there.
+        """Return whether the rule matches a label's value; None is a missing label.
 
         Source:
             kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/labels/selector.go, Requirement.Matches.
@@ -138,24 +138,24 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
 
 
 class LabelRule(msgspec.Struct, frozen=True, gc=False):
-    """What a label selector means.
+    """A parsed label selector.
 
     Attributes:
-        requirements: all must hold; None matches nothing.
+        requirements: all must match; None matches nothing.
     """
 
     requirements: tuple[Requirement, ...] | None
 
     @property
     def length(self) -> int:
-        """About how many characters it was written in."""
+        """The approximate number of characters of its source."""
         requirements = self.requirements or ()
         return sum([32 + len(each.key) + sum(map(len, each.values)) for each in requirements])
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         if self.requirements is None:
             return False
-        # Asked of every pod that comes or goes: a loop takes half the time of all().
+        # This is called for every added or removed pod: a loop takes half the time of all().
         for requirement in self.requirements:  # noqa: SIM110
             if not requirement.admits(labels.get(requirement.key)):
                 return False
@@ -164,11 +164,11 @@ class LabelRule(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class NodeRule:
-    """What a node selector term means: all requirements must hold.
+    """A parsed node selector term: all requirements must match.
 
     Attributes:
-        labels: about the node's labels.
-        fields: about its fields; those but METADATA_NAME read as empty.
+        labels: the requirements about the node's labels.
+        fields: the requirements about its fields; fields other than METADATA_NAME read as empty.
     """
 
     labels: tuple[Requirement, ...] = ()
@@ -183,12 +183,12 @@ class NodeRule:
 
 @dataclass(frozen=True)
 class RequiredNodeAffinity:
-    """What a pod demands of its node, in both ways it can be written.
+    """The required node affinity of a pod, from both fields of its spec.
 
     Attributes:
-        labels: of nodeSelector; all must hold.
-        terms: of required node affinity; any must hold. None where there is none to hold.
-        has_faults: whether there are terms besides that are no rules, such as "zone Gt x": the API server takes them.
+        labels: the requirements of nodeSelector; all must match.
+        terms: the terms of required node affinity; one must match. None without required terms.
+        has_faults: whether there are also invalid terms, such as "zone Gt x", which the API server accepts.
     """
 
     labels: tuple[Requirement, ...] = ()
@@ -201,11 +201,11 @@ class RequiredNodeAffinity:
         )
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a node has what nodeSelector alone demands."""
+        """Return whether a node matches nodeSelector alone."""
         return all(requirement.admits(labels.get(requirement.key)) for requirement in self.labels)
 
     def _near(self, labels: Mapping[str, str]) -> Iterable[NodeRule]:
-        """Return the terms that may hold for a node with these labels: of very many, those that name none of them do not."""
+        """Return the terms that may match a node with these labels; with very many terms, only those that name one of the labels."""
         terms = self.terms or ()
         if len(terms) <= _FEW:
             return terms
@@ -214,7 +214,7 @@ class RequiredNodeAffinity:
 
     @cached_property
     def _by_label(self) -> Mapping[tuple[str, str] | None, Sequence[NodeRule]]:
-        """A label that terms name -> these terms; None -> those that name none, or many."""
+        """A label that terms require -> these terms; None -> the terms that require no label, or one of several."""
         found: dict[tuple[str, str] | None, list[NodeRule]] = {}
         for term in self.terms or ():
             naming = [each for each in term.labels if each.operator is Operator.IN]
@@ -232,7 +232,7 @@ _NO_RULE = Requirement("", Operator.IN)
 
 
 def parse_int64(text: str) -> int | None:
-    """Read a number as Go's strconv.ParseInt does; None where it is none or beyond 64 bits."""
+    """Parse a number as Go's strconv.ParseInt does; return None if it is invalid or exceeds 64 bits."""
     if _INTEGER.fullmatch(text) is None:
         return None
     digits = text.lstrip("+-").lstrip("0")
@@ -243,10 +243,10 @@ def parse_int64(text: str) -> int | None:
 
 
 def parse_label_selector(selector: LabelSelector | None, path: str = "") -> LabelRule:
-    """Return the rule of a label selector; None matches nothing, an empty one everything.
+    """Parse a label selector; None matches nothing, an empty one everything.
 
     Raises:
-        SelectorError: keys, operators or values that are none.
+        SelectorError: a key, operator or value is invalid.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/helpers.go, LabelSelectorAsSelector.
@@ -257,12 +257,12 @@ def parse_label_selector(selector: LabelSelector | None, path: str = "") -> Labe
 
 
 def read_label_selector(selector: LabelSelector, path: str = "") -> Iterator[Requirement | None]:
-    """Yield the requirements of a label selector one by one, until one is not valid.
+    """Yield the requirements of a label selector one by one, until one is invalid.
 
-    Yields None where reading the values of one takes longer than reading a few.
+    Yield None between steps while reading a requirement with many values.
 
     Raises:
-        SelectorError: as of `parse_label_selector`, in the end.
+        SelectorError: as `parse_label_selector`, at the end.
     """
     faults: list[FieldError] = []
     for key, value in selector.match_labels.items():
@@ -279,10 +279,10 @@ def read_label_selector(selector: LabelSelector, path: str = "") -> Iterator[Req
 
 
 def parse_node_term(term: NodeSelectorTerm, path: str = "") -> NodeRule:
-    """Return the rule of a term that is not empty.
+    """Parse a term that is not empty.
 
     Raises:
-        SelectorError: keys, operators or values that are none.
+        SelectorError: a key, operator or value is invalid.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
@@ -298,12 +298,12 @@ def parse_node_term(term: NodeSelectorTerm, path: str = "") -> NodeRule:
 
 
 def read_node_term(term: NodeSelectorTerm, path: str = "") -> Iterator[tuple[bool, Requirement] | None]:
-    """Yield the requirements of a term one by one, each with whether it is about a field, until one is not valid.
+    """Yield the requirements of a term one by one, each with whether it is about a field, until one is invalid.
 
-    Yields None where reading the values of one takes longer than reading a few.
+    Yield None between steps while reading a requirement with many values.
 
     Raises:
-        SelectorError: as of `parse_node_term`, in the end.
+        SelectorError: as `parse_node_term`, at the end.
     """
     faults: list[FieldError] = []
     for index, written in enumerate(term.match_expressions):
@@ -319,11 +319,11 @@ def read_node_term(term: NodeSelectorTerm, path: str = "") -> Iterator[tuple[boo
 
 
 def node_rules(selector: NodeSelector, faulty: list[NodeSelectorTerm] | None = None) -> tuple[NodeRule, ...]:
-    """Return the rules of a selector's terms, any of which is enough; empty and faulty terms match nothing.
+    """Parse the terms of a selector, any of which may match; empty and invalid terms match nothing.
 
     Args:
-        selector: what was written.
-        faulty: to put the faulty terms into.
+        selector: the node selector.
+        faulty: receives the invalid terms.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
@@ -339,11 +339,11 @@ def _parsed(terms: Iterable[NodeSelectorTerm], faulty: list[NodeSelectorTerm]) -
         try:
             yield parse_node_term(term)
         except SelectorError:
-            faulty.append(term)  # the API server took it long ago; the other terms still count
+            faulty.append(term)  # the API server accepted it long ago; the other terms still count
 
 
 def _any_of(rules: Iterable[NodeRule]) -> tuple[NodeRule, ...]:
-    """Return rules any of which is enough, those merged that are about one label or field."""
+    """Return rules any of which may match, with rules about the same label or field merged."""
     about_labels: list[Requirement] = []
     about_fields: list[Requirement] = []
     others: dict[NodeRule, None] = {}
@@ -362,12 +362,12 @@ def _any_of(rules: Iterable[NodeRule]) -> tuple[NodeRule, ...]:
 
 
 def _all_of(requirements: Sequence[Requirement]) -> tuple[Requirement, ...]:
-    """Return requirements that must all hold, likewise."""
+    """Return requirements all of which must match, with requirements about the same label merged."""
     return tuple(requirements if len(requirements) <= _FEW else merged(requirements, every=True))
 
 
 def merged(requirements: Iterable[Requirement], *, every: bool) -> Iterator[Requirement]:
-    """Yield one requirement for each key and operator, which holds where every one, or any, of its kind does."""
+    """Yield one requirement for each key and operator, which matches if all, or any, of that kind match."""
     alike: dict[tuple[str, Operator], list[Requirement]] = {}
     for requirement in requirements:
         alike.setdefault((requirement.key, requirement.operator), []).append(requirement)
@@ -387,7 +387,7 @@ def merged(requirements: Iterable[Requirement], *, every: bool) -> Iterator[Requ
 
 
 _FEW = 16
-"""So many rules or requirements are asked one by one."""
+"""Up to this number rules or requirements are evaluated one by one."""
 _VALUES_A_STEP = 1024
 """How many values of a requirement are checked in one step; it takes about a millisecond."""
 
@@ -395,7 +395,7 @@ _VALUES_A_STEP = 1024
 def required_node_affinity(
     node_selector: Mapping[str, str], affinity: NodeAffinity | None
 ) -> RequiredNodeAffinity:
-    """Return what a pod demands of its node.
+    """Return the required node affinity of a pod.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
@@ -413,7 +413,7 @@ def required_node_affinity(
 def _parse(
     written: SelectorRequirement, path: str, operators: tuple[Operator, ...], faults: list[FieldError]
 ) -> Requirement:
-    """Return the rule; what is wrong is added to the faults."""
+    """Return the requirement; errors are added to the faults."""
     path = path.removeprefix(".")
     _check_key(written, path, faults)
     _check_values(written, path, faults, 0, len(written.values))
@@ -423,7 +423,7 @@ def _parse(
 def _read(
     written: SelectorRequirement, path: str, operators: tuple[Operator, ...], faults: list[FieldError]
 ) -> Generator[None, None, Requirement]:
-    """Return the rule as `_parse` does, with a step after so many values."""
+    """Return the requirement as `_parse` does, in steps of a limited number of values."""
     if len(written.values) <= _VALUES_A_STEP:
         return _parse(written, path, operators, faults)
     path = path.removeprefix(".")
@@ -442,7 +442,7 @@ def _check_key(written: SelectorRequirement, path: str, faults: list[FieldError]
 def _check_values(
     written: SelectorRequirement, path: str, faults: list[FieldError], start: int, end: int
 ) -> None:
-    """Check some of the values, from one place on up to another."""
+    """Check the values in a range of indexes."""
     values = written.values[start:end]
     if not all(map(is_label_value, values)):
         faults.extend(
@@ -455,7 +455,7 @@ def _check_values(
 def _rule(
     written: SelectorRequirement, path: str, operators: tuple[Operator, ...], faults: list[FieldError]
 ) -> Requirement:
-    """Return the rule of a requirement whose key and values are checked."""
+    """Return a requirement whose key and values are checked."""
     operator = _operator(written, path, operators, faults)
     if operator is None:
         return _NO_RULE
@@ -472,7 +472,7 @@ def _rule(
     else:
         bound = parse_int64(written.values[0])
         if bound is None:
-            # The API server takes it, so pods' owners read this: upstream's words.
+            # The API server accepts it, so users see this message: it is upstream's.
             value = json.dumps(written.values[0], ensure_ascii=False)
             problem = f"Invalid value: {value}: for 'Gt', 'Lt' operators, the value must be an integer"
             faults.append(FieldError(f"{path}.values[0]", problem))

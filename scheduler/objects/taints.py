@@ -1,4 +1,4 @@
-"""Taints, tolerations, and the one rule between them."""
+"""Taints, tolerations, and the match between them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Toleration(ApiStruct, frozen=True):
 
 
 class Tolerations:
-    """The tolerations of a pod, found by what they cover: a taint costs the same however many there are."""
+    """The tolerations of a pod, indexed by what they cover: the cost does not depend on their number."""
 
     __slots__ = ("_covered",)
 
     def __init__(self, tolerations: Iterable[Toleration]) -> None:
-        # Key, effect and value, each "" or None where any will do.
+        # Key, effect and value, each "" or None if the toleration covers any.
         self._covered: set[tuple[str, str, str | None]] = set()
         for each in tolerations:
             if each.operator in {"", "Equal"}:
@@ -47,7 +47,7 @@ class Tolerations:
                 self._covered.add((each.key, each.effect, None))
 
     def cover(self, taint: Taint) -> bool:
-        """Return whether any of the tolerations covers a taint.
+        """Return whether a toleration covers a taint.
 
         An empty effect covers every effect, an empty key every key; the operators Lt and Gt belong to a
         feature that is off in 1.36 and cover nothing.

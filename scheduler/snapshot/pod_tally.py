@@ -1,9 +1,9 @@
-"""What the pods on nodes are worth to a pod that has very many terms, or a few with very many requirements.
+"""Weights of the pods on nodes for a pod that has very many terms, or a few with very many requirements.
 
-The terms become conditions (see `term_columns`), so that one look-up says which of them mean the pods of a class. What
-they are worth together is kept by class: it depends on nothing but the labels of the pods and of their namespace. It is
-looked up in steps, and again only for classes that are new, or whose namespace has other labels. Pods that come and go
-within a class change no more than how often its worth is added.
+The terms become conditions (see `term_columns`), so that one look-up returns the terms that match the pods of a class.
+Their total weight is cached by class: it depends only on the labels of the pods and of their namespace. It is computed in
+steps, and again only for new classes and for classes whose namespace has new labels. Pods that are added to or removed
+from a class only change how often its weight is added.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     Worth = tuple[Hashable, Rows, Int64s]
 
 _WORK_A_STEP: Final = 2000
-"""Words that are filed or looked up in one step, about; it takes some two milliseconds."""
+"""The approximate number of words that are indexed or looked up in one step; it takes about two milliseconds."""
 _WORK_OF_TERM: Final = 16
 _WORK_OF_CLASS: Final = 32
 _BYTES_OF_WORD: Final = 256
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""What all tallies may take together, about; the one not asked for the longest goes first."""
+"""The approximate memory limit of all tallies, in bytes; the least recently used one is removed first."""
 
 
 @dataclass(frozen=True, slots=True)
 class TalliedTerm:
-    """A term, and what a pod that it means counts for.
+    """A term, and the weight of a pod that matches it.
 
     Attributes:
-        group: what the worth is added up by, such as the topology key.
-        weight: what one pod is worth.
-        needs: what a pod must meet, in one way of several of which it meets at most one; none if no pod can.
+        group: the key by which weights are added up, such as the topology key.
+        weight: the weight of one pod.
+        needs: the alternative conditions of a pod, of which it meets at most one; none if no pod can match.
     """
 
     group: Hashable
@@ -56,10 +56,10 @@ class TallyTerms(Protocol):
     """The terms of a tally.
 
     Attributes:
-        key: stands for them: two lists of one key are alike in everything.
-        needs_all: whether a pod is worth 1 if all terms mean it, and else nothing; all are of one group.
-        counts_terminating: whether pods that are being deleted count on their nodes.
-        groups_are_labels: whether groups are label keys of nodes: terms of keys that no node has are left out.
+        key: identifies the terms: two lists with the same key are equal.
+        needs_all: whether a pod counts 1 if all terms match it, and else 0; then all terms have one group.
+        counts_terminating: whether terminating pods count.
+        groups_are_labels: whether groups are label keys of nodes: terms with a key that no node has are left out.
     """
 
     @property
@@ -76,43 +76,43 @@ class TallyTerms(Protocol):
 
 
 class NamespaceLabels(Protocol):
-    """The labels of namespaces; another object each time that any namespace changed."""
+    """The labels of namespaces; a new object each time that any namespace changes."""
 
     def of(self, namespace: str) -> Labels: ...
 
 
 class Tally(Protocol):
-    """What pods on nodes are worth to one list of terms; see `Snapshot.tally`."""
+    """The weights of the pods on nodes for one list of terms; see `Snapshot.tally`."""
 
     @property
     def counts_terminating(self) -> bool: ...
     def steps(self, namespaces: NamespaceLabels) -> Generator[None, None, None]:
-        """Find out what is not known yet, in steps of a few milliseconds; pods may come and go between them."""
+        """Compute what is missing, in steps of a few milliseconds; pods may be added or removed between them."""
 
     def worth(self) -> Iterator[Worth]:
-        """Yield group, rows, and what pods there are worth; only after all steps, and before anything changes.
+        """Yield group, rows, and the weights of pods there; only after all steps, and before any change.
 
-        A row comes as often as it likes. Its amounts may add up to 0.
+        A row may occur several times, and its weights may add up to 0.
         """
 
     def worth_of(self, pods: Sequence[Alike], namespaces: NamespaceLabels) -> Iterator[Worth]:
-        """Yield group, places among the pods, and what these are worth, wherever they are; also if they are being deleted.
+        """Yield group, indexes of the pods, and their weights, on any node; terminating pods count too.
 
-        Only groups and pods of which a term means the pod, each pod once a group.
+        Only pods that a term matches, each pod once for each group.
         """
 
 
 class PodTally:
-    """Fulfils `Tally`.
+    """Implements `Tally`.
 
     Args:
         classes: the pods on nodes.
-        terms: the list.
-        has_label: says whether any node has a label key.
+        terms: the list of terms.
+        has_label: returns whether any node has a label key.
 
     Attributes:
-        counts_terminating: as of the terms.
-        is_torn: whether something broke the work off half way, so that there is no telling what was done.
+        counts_terminating: whether terminating pods count.
+        is_torn: whether an exception interrupted the work, so that its state is unknown.
     """
 
     def __init__(self, classes: PodClasses, terms: TallyTerms, has_label: Callable[[str], bool]) -> None:
@@ -123,12 +123,14 @@ class PodTally:
         self._groups: dict[Hashable, int | None] = {}  # group -> its number; None if its terms are left out
         self._counted: list[Hashable] = []  # groups by number
         self._group: Column[np.int32] = Column(np.int32)  # by number of a condition
-        self._weight: Column[np.int64] = Column(np.int64)  # likewise
+        self._weight: Column[np.int64] = Column(np.int64)  # by number of a condition
         self._words = 0
         # By number of a class.
-        self._version: Column[np.int64] = Column(np.int64)  # of the class that was looked up
-        self._worth: Int64s = np.zeros((0, 0), dtype=np.int64)  # by group too
-        self._means: Bools = np.zeros((0, 0), dtype=np.bool_)  # likewise
+        self._version: Column[np.int64] = Column(
+            np.int64
+        )  # the class version for which the weight was computed
+        self._worth: Int64s = np.zeros((0, 0), dtype=np.int64)  # by group, too
+        self._means: Bools = np.zeros((0, 0), dtype=np.bool_)  # by group, too
         self._namespace: Column[np.int32] = Column(np.int32)
         self._namespaces: NamespaceLabels | None = None
         self._labels_of: dict[str, tuple[int, Labels]] = {}  # namespace -> its number, its labels
@@ -136,12 +138,12 @@ class PodTally:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it takes, about."""
+        """The approximate memory, in bytes."""
         return _BYTES_OF_WORD * self._words + self._worth.nbytes + self._means.nbytes
 
     @property
     def is_current(self) -> bool:
-        """Whether nodes have the same topology keys as when the terms were read, and these were read well."""
+        """Whether the topology keys of nodes are those for which the terms were read, and the reading succeeded."""
         return not self.is_torn and all(
             self._counts(group) == (number is not None) for group, number in self._groups.items()
         )
@@ -175,7 +177,7 @@ class PodTally:
             yield
 
     def _file(self, term: TalliedTerm) -> int:
-        """File a term, and return how much work it was."""
+        """Index a term, and return the amount of work."""
         if term.group not in self._groups:
             counts = self._counts(term.group)
             self._groups[term.group] = len(self._counted) if counts else None
@@ -195,7 +197,7 @@ class PodTally:
         return words
 
     def _behind(self, namespaces: NamespaceLabels) -> Rows:
-        """Return the numbers of the classes that are to be looked up."""
+        """Return the numbers of the classes whose weights have to be computed."""
         count = len(self._classes.by_number)
         self._version.reserve(count)
         self._namespace.reserve(count)
@@ -211,7 +213,7 @@ class PodTally:
         return behind
 
     def _forget_namespaces(self, namespaces: NamespaceLabels) -> None:
-        """Forget what was looked up of classes whose namespace has other labels now."""
+        """Remove the weights of classes whose namespace has new labels."""
         changed = []
         for name, (number, labels) in list(self._labels_of.items()):
             newest = namespaces.of(name)
@@ -222,9 +224,9 @@ class PodTally:
             self._version.cells[np.isin(self._namespace.cells, changed)] = 0
 
     def _look_up(self, number: int, namespaces: NamespaceLabels) -> int:
-        """Look up what pods of a class are worth, and return how much work it was."""
+        """Compute the weight of a pod of a class, and return the amount of work."""
         pod = self._classes.by_number[number]
-        assert pod is not None, "it has a version, so it is there"
+        assert pod is not None, "a class with a version has a pod"
         known = self._labels_of.get(pod.namespace)
         if known is None:
             known = self._labels_of[pod.namespace] = len(self._labels_of), namespaces.of(pod.namespace)
@@ -237,7 +239,7 @@ class PodTally:
         return _WORK_OF_CLASS + 2 * (len(pod.labels) + len(known[1]))
 
     def _asked(self, pod: Alike, namespace_labels: Labels) -> tuple[Int64s, Bools]:
-        """Return by group what a pod is worth, and whether any term means it."""
+        """Return by group the weight of a pod, and whether any term matches it."""
         few, many = self._columns.candidates(pod.namespace, pod.labels)
         candidates = np.concatenate([np.array(few, dtype=np.int32), *many])
         groups = len(self._counted)
@@ -248,7 +250,7 @@ class PodTally:
             means = np.full(groups, len(found) == len(self._terms))
             return means.astype(np.int64), means
         group = self._group.cells[found]
-        # Sums of so few digits are exact in 64 bits of floating point.
+        # Such sums are exact in 64-bit floating point.
         worth = np.bincount(group, weights=self._weight.cells[found], minlength=groups).astype(np.int64)
         return worth, np.bincount(group, minlength=groups) > 0
 
@@ -277,7 +279,7 @@ class PodTally:
                 yield group, places, worth[number, places]
 
     def _number_of(self, pod: Alike) -> int:
-        """Return the number of a pod's class; -1 if what it is worth is not kept."""
+        """Return the number of a pod's class; -1 if its weight is not cached."""
         known = self._classes.of(pod)
         if known is None or (known.is_terminating and not self.counts_terminating):
             return -1
@@ -287,11 +289,11 @@ class PodTally:
 
 
 class PodTallies:
-    """The tallies that were asked for lately.
+    """The recently used tallies.
 
     Args:
         classes: the pods on nodes.
-        has_label: says whether any node has a label key.
+        has_label: returns whether any node has a label key.
     """
 
     __slots__ = ("_classes", "_has_label", "_kept")
@@ -314,11 +316,11 @@ class PodTallies:
 
 
 class ChangedTally:
-    """Fulfils `Tally` with some pods exchanged.
+    """Implements `Tally` with some pods added and removed.
 
     Args:
-        base: the tally of the pods that are really there.
-        changes: row, pod, 1 if it came and -1 if it went.
+        base: the tally of the pods in the cache.
+        changes: row, pod, 1 if it was added and -1 if it was removed.
     """
 
     def __init__(self, base: Tally, changes: Sequence[tuple[int, PodInfo, int]]) -> None:
@@ -331,7 +333,7 @@ class ChangedTally:
         yield from self._base.steps(namespaces)
 
     def worth(self) -> Iterator[Worth]:
-        assert self._namespaces is not None, "asked before the steps"
+        assert self._namespaces is not None, "worth() requires steps()"
         yield from self._base.worth()
         counted = [each for each in self._changes if self.counts_terminating or not each[1].is_terminating]
         rows = np.array([row for row, _, _ in counted], dtype=np.intp)
@@ -341,7 +343,7 @@ class ChangedTally:
 
 
 class TakenTally:
-    """Fulfils `Tally` of some of the rows."""
+    """Implements `Tally` for some of the rows."""
 
     def __init__(self, base: Tally, rows: Rows, n_nodes: int) -> None:
         self._base = base

@@ -1,4 +1,4 @@
-"""The pods on nodes that attach storage: where they are, and who attaches what. Most pods attach none."""
+"""The pods on nodes that attach storage, by node and by storage. Most pods attach none."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class StorageInUse(Protocol):
 
     @property
     def index(self) -> StorageIndex | None:
-        """The same of the cluster as it is, whose rows are the same; None where they are others."""
+        """The index of the live cluster with the same rows; None if the rows differ."""
         ...
 
     @property
     def changed_rows(self) -> Collection[int]:
-        """The rows where other pods are than in `index`."""
+        """The rows whose pods differ from those in `index`."""
         ...
 
     def rows(self) -> Collection[int]:
@@ -35,19 +35,19 @@ class StorageInUse(Protocol):
         ...
 
     def pods_on(self, row: int) -> Collection[PodInfo]:
-        """Return such pods on the node in a row, in the order in which they came."""
+        """Return such pods on the node in a row, in the order in which they were added."""
         ...
 
     def holders(self, use: StorageUse) -> Collection[int]:
-        """Return the rows with pods that attach something."""
+        """Return the rows with pods that attach a storage object."""
         ...
 
 
 class StorageIndex:
-    """The pods that attach storage in the cluster as it is; see `StorageInUse`.
+    """The pods of the live cluster that attach storage; see `StorageInUse`.
 
     Attributes:
-        changes: the rows that such a pod came to or left.
+        changes: the rows where such a pod was added or removed.
     """
 
     __slots__ = ("_holders", "_pods", "changes")
@@ -75,7 +75,7 @@ class StorageIndex:
         return self._holders.get(use, _NOWHERE).keys()
 
     def count(self, row: int, pod: PodInfo, sign: int, n_nodes: int) -> None:
-        """Note that a pod that attaches storage came to a row, or left it; `n_nodes` is how many rows there are."""
+        """Add or remove a pod that attaches storage; `n_nodes` is the number of rows."""
         pods = self._pods.setdefault(row, {})
         if sign > 0:
             pods[pod.uid] = pod
@@ -93,19 +93,19 @@ class StorageIndex:
         self.changes.note(row, n_nodes)
 
     def replace(self, row: int, pod: PodInfo) -> None:
-        """Exchange a pod for another version that attaches the same."""
+        """Replace a pod by another version with the same storage."""
         self._pods[row][pod.uid] = pod
 
 
 class ChangedStorage:
-    """The pods that attach storage, with those of some rows exchanged."""
+    """The pods that attach storage, with differences on some rows."""
 
     __slots__ = ("_base", "_pods", "_touched")
 
     def __init__(self, base: StorageInUse) -> None:
         self._base = base
         self._pods: dict[int, dict[str, PodInfo]] = {}  # changed row -> pod uid -> pod
-        self._touched: dict[StorageUse, set[int]] = {}  # rows where pods that attach it came or went
+        self._touched: dict[StorageUse, set[int]] = {}  # rows where pods that attach it were added or removed
 
     @property
     def index(self) -> StorageIndex | None:
@@ -132,7 +132,7 @@ class ChangedStorage:
         return set(held).difference(touched) | now
 
     def count(self, row: int, pod: PodInfo, sign: int) -> None:
-        """Note that a pod that attaches storage came to a row, or left it."""
+        """Add or remove a pod that attaches storage."""
         pods = self._pods.get(row)
         if pods is None:
             pods = self._pods[row] = {each.uid: each for each in self._base.pods_on(row)}
@@ -154,7 +154,7 @@ class TakenStorage:
 
     @property
     def index(self) -> None:
-        """The rows are others than the cluster's."""
+        """The rows differ from those of the live cluster."""
 
     @property
     def changed_rows(self) -> Collection[int]:
