@@ -1,4 +1,4 @@
-"""Plugins made and asked as the runtime would."""
+"""Creates and calls plugins as the runtime does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def made(plugin: type[Any], *, table: ClusterTable | None = None, **args: Any) -> Any:
-    """Make a plugin from arguments in the configuration's spelling; `table` is the cluster that it reads objects of."""
+    """Create a plugin from arguments in the configuration's spelling; `table` is the cluster from which it reads objects."""
     given: dict[str, Any] = {"args": msgspec.convert(args, plugin.Args)}
     if ClusterObjects in constructor_wants(plugin).values():
         given["objects"] = TableObjects(table or ClusterTable())
@@ -46,13 +46,13 @@ def made(plugin: type[Any], *, table: ClusterTable | None = None, **args: Any) -
 
 
 def faults(args: type[PluginArgs], **given: Any) -> list[str]:
-    """What is wrong with arguments in the configuration's spelling."""
+    """The errors of arguments in the configuration's spelling."""
     found: list[FieldError] = list(msgspec.convert(given, args).faults())
     return [str(fault) for fault in found]
 
 
 def reasons(plugin: FilterPlugin, pod: PodInfo, cluster: Cluster) -> dict[str, tuple[str, ...]]:
-    """Node name -> why it is refused, for the nodes that are."""
+    """Node name -> the reasons of its rejection, for rejected nodes."""
     state, snapshot = CycleState(), cluster.snapshot()
     if isinstance(plugin, PreFilterPlugin):
         answer = plugin.pre_filter(state, pod, snapshot)
@@ -68,7 +68,7 @@ def reasons(plugin: FilterPlugin, pod: PodInfo, cluster: Cluster) -> dict[str, t
 
 
 def scores(plugin: ScorePlugin, pod: PodInfo, cluster: Cluster) -> dict[str, int] | None:
-    """Node name -> normalized score; None where PreScore skips."""
+    """Node name -> normalized score; None if PreScore skips."""
     state, snapshot = CycleState(), cluster.snapshot()
     rows = snapshot.all_rows
     if isinstance(plugin, PreScorePlugin) and plugin.pre_score(state, pod, snapshot, rows) is SKIP:
@@ -78,7 +78,7 @@ def scores(plugin: ScorePlugin, pod: PodInfo, cluster: Cluster) -> dict[str, int
 
 
 def hint(plugin: Plugin, resource: EventResource, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
-    """Ask the hint the plugin registered for a kind of object."""
+    """Call the hint that the plugin registered for a kind of object."""
     (registered,) = [each for each in plugin.events() if each.event.resource is resource]
     assert registered.hint is not None
     return registered.hint(pod, old, new)

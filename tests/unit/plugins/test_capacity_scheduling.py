@@ -1,4 +1,4 @@
-"""CapacityScheduling: who is rejected by which quota, who may preempt whom, and what is told."""
+"""CapacityScheduling: which quota rejects a pod, which pods may be preempted, and the messages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def quota(
     name: str = "q",
     created: str = "2026-03-01T08:00:00Z",
 ) -> dict[str, Any]:
-    """An ElasticQuota; a number is of cpus, with plenty of memory."""
+    """An ElasticQuota; a number means cpus, with plenty of memory."""
     spec = {
         key: {"cpu": str(given), **PLENTY} if isinstance(given, int) else given
         for key, given in (("min", min_), ("max", max_))
@@ -67,7 +67,7 @@ def quota(
 
 @dataclass(frozen=True)
 class Started:
-    """What a preemption was begun with."""
+    """The arguments of a started preemption."""
 
     node: str
     victims: Sequence[str]
@@ -119,7 +119,7 @@ class World:
         self.objects[f"{each['metadata']['namespace']}/{each['metadata']['name']}"] = each
 
     def pre_filter(self, incoming: PodInfo) -> str:
-        """Why a pod is rejected, whatever the node; "" if it is not."""
+        """Why a pod is rejected on all nodes; "" if it is not."""
         answer = self.plugin.pre_filter(CycleState(), incoming, self.cache.snapshot())
         if answer is None:
             return ""

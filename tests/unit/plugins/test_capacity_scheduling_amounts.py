@@ -1,4 +1,4 @@
-"""The arithmetic of quotas, and what is counted, against the same written slowly."""
+"""The arithmetic of quotas, and the counted amounts, compared with a slow implementation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AMOUNTS = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3))
 def slowly_over(
     asked: Mapping[str, int], used: Mapping[str, int], limit: Mapping[str, int], *, unlisted: float
 ) -> bool:
-    """scheduler-plugins' cmp2: three fields, 0 where nothing is said; then the other resources of the first list."""
+    """scheduler-plugins' cmp2: three fields, 0 for missing ones; then the other resources of the first list."""
     for name in NAMES:
         amount = asked.get(name, 0) + used.get(name, 0)
         if name in NATIVE:
@@ -68,7 +68,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_what_is_counted_follows_whatever_happens(steps: list[tuple[str, int, int]]) -> None:
-    """Pod number i lives in namespace i % 3 and asks for i cpus; a node that nobody knows counts nothing."""
+    """Pod number i is in namespace i % 3 and requests i cpus; pods on unknown nodes do not count."""
     cache, usage, there = Cache(), Usage(), dict[int, str]()
     nodes: set[str] = set()
     with_quota: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Coscheduling's rules, one by one; whole groups are in the integration tests."""
+"""The rules of Coscheduling; whole groups are in the integration tests."""
 
 from __future__ import annotations
 

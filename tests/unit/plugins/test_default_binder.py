@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Binder:
-    """Takes bindings down, or fails."""
+    """Records bindings, or fails."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.bound: list[tuple[str, str]] = []

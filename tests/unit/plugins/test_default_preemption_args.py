@@ -1,4 +1,4 @@
-"""How many candidates are enough, and which settings are none."""
+"""How many candidates are enough, and which settings are invalid."""
 
 from __future__ import annotations
 

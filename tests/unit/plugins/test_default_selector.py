@@ -53,7 +53,7 @@ def service(selector: Any) -> dict[str, Any]:
 
 
 def found(selectors: DefaultSelectors, each: PodInfo) -> dict[str, tuple[str, set[str]]]:
-    """Key -> operator and values of what the pod is spread with."""
+    """Key -> operator and values of the rule of the pod."""
     rule = selectors.of(each)
     assert rule.requirements is not None
     return {

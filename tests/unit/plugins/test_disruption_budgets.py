@@ -1,4 +1,4 @@
-"""Whose eviction breaks a disruption budget."""
+"""Which evictions violate a disruption budget."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_budget_that_changes_is_read_again() -> None:
 
 
 class Reading:
-    """Counts the budgets that are read, and has time for a number of them."""
+    """Counts the budgets that are read, with time for a limited number."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.read = 0

@@ -1,4 +1,4 @@
-"""FairQueues: who is kept back by which queue, who may preempt whom, and whose turn it is."""
+"""FairQueues: which queue keeps a pod back, which pods may be preempted, and the order of waiting pods."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Noted(NoPreemptions):
 
 @dataclass
 class World:
-    """A cluster with queues, one for each namespace unless said otherwise, and the plugin beside NodeResourcesFit."""
+    """A cluster with queues, by default one for each namespace, and the plugin beside NodeResourcesFit."""
 
     queues: dict[str, dict[str, Any]]
     pods: Sequence[PodInfo] = ()
@@ -102,7 +102,7 @@ class World:
         self.objects[name] = {"metadata": {"name": name}, "spec": {**claims, **spec}}
 
     def wait(self, *pods: PodInfo) -> None:
-        """Let pods enter the queue now."""
+        """Add pods to the queue now."""
         for each in pods:
             self.fakes.queued.put(each, since=self.fakes.clock.monotonic())
             assert self.plugin.pre_enqueue(each) is None
@@ -118,7 +118,7 @@ class World:
         return answer.message
 
     def attempt(self, incoming: PodInfo) -> Status:
-        """Try a pod that fits nowhere, PostFilter included."""
+        """Try a pod that fits nowhere, including PostFilter."""
         snapshot, state = self.cache.snapshot(), CycleState()
         diagnosis = Diagnosis.blank(snapshot.n_nodes)
         status = self.filtering.run_pre_filter(state, incoming, snapshot, diagnosis)
@@ -130,7 +130,7 @@ class World:
         return virtual_time.run(self.plugin.post_filter(state, incoming, snapshot, diagnosis)).status
 
     def refresh(self) -> list[str]:
-        """The pods that are woken once a second."""
+        """The pods that the periodic check activates."""
         self.fakes.activator.activated.clear()
         virtual_time.run(self.plugin.refresh())
         return [uid.removeprefix("uid-of-") for uid in self.fakes.activator.activated]
@@ -347,7 +347,7 @@ def test_what_is_leaving_already_is_not_taken_once_more() -> None:
     world.plugin._pending.drop(first.uid)
     assert not world.attempt(second).is_success
     assert len(world.preemptions.started) == 1
-    world.preemptions.started.clear()  # they were told, or it failed
+    world.preemptions.started.clear()  # the victims were deleted, or that failed
     world.refresh()
     assert world.attempt(second).is_success
 
@@ -391,7 +391,7 @@ def test_pods_of_a_unit_leave_together_or_not_at_all() -> None:
     assert isinstance(whole, Status)
 
 
-# Turns.
+# The order of waiting pods.
 
 
 def overdue(world: World) -> None:
@@ -471,7 +471,7 @@ def test_who_could_run_nowhere_and_goes_leaves_the_demand_of_others_as_it_is() -
     assert world.pre_filter(wanted) == "queue a has 6 of its fair 6 cpu, the pod requests 1"
 
 
-# What wakes, and what is told.
+# Requeueing and reports.
 
 
 @pytest.mark.parametrize(

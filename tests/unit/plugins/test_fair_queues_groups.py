@@ -1,4 +1,4 @@
-"""FairQueues and groups: what a whole group may take back."""
+"""FairQueues and groups: what a whole group may reclaim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How queues stand, kept up to date in steps, against counting everything anew over random histories; and what a step costs."""
+"""The state of queues, updated in steps, compared with a full recount over random histories; and the cost of a step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def queue(name: str, parent: str = "", **spec: Any) -> dict[str, Any]:
 
 
 class Cluster:
-    """Nodes, and queues of a namespace each below some others."""
+    """Nodes, and queues of one namespace each, some of them with a parent."""
 
     def __init__(self, n_queues: int, n_parents: int) -> None:
         self.cache = Cache()

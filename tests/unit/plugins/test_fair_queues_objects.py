@@ -1,4 +1,4 @@
-"""Queues: which are in force, what is told of the others, and whose a pod is."""
+"""Queues: which are active, the faults of the others, and the queue of a pod."""
 
 from __future__ import annotations
 

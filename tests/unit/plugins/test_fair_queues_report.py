@@ -1,4 +1,4 @@
-"""What FairQueues tells of queues to people."""
+"""The reports of FairQueues about queues."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_longest_wait_is_that_of_a_pod_that_some_node_could_run() -> None:
     world = World(TREE, running("shop", 12, priority=10))
     at_once(world.plugin.report())  # the queues are read
     world.wait(incoming("nlp", "100", name="huge"))
-    world.fakes.clock.advance(70)  # overdue: its share is in its way no more
+    world.fakes.clock.advance(70)  # overdue: the share does not keep it back any more
     world.wait(incoming("nlp", "1", name="first"))
     world.fakes.clock.advance(10)
     world.wait(incoming("vision", "1", name="second"))

@@ -1,4 +1,4 @@
-"""Fair shares: what siblings get of what there is, and the same found slowly, by trying ever finer levels."""
+"""Fair shares of siblings, compared with a slow search by ever finer levels."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_what_there_is_is_divided(
 def slowly(
     room: Sequence[float], wanted: Sequence[Row], sure: Sequence[Row], weights: Sequence[int]
 ) -> list[list[float]]:
-    """Let all grow together; whenever that overfills a resource, find the level by halving, and who must stop there."""
+    """Let all shares grow together; if that exceeds a resource, find the level by bisection, and the queues that stop."""
     n, columns = len(wanted), range(len(room))
     whole = [max(each, 1) for each in room]
     floor = [[float(min(s, w)) for s, w in zip(sure[i], wanted[i], strict=True)] for i in range(n)]

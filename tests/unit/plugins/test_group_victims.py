@@ -1,4 +1,4 @@
-"""Who has to leave for a group, against giving units back one after another."""
+"""The victims for a group, compared with reprieving units one by one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def test_those_leave_who_cannot_be_given_back_one_by_one(
     priorities: list[int], enough: list[frozenset[int]]
 ) -> None:
-    """The group fits where one of some sets of pods has left, whoever else has left too."""
+    """The group fits if one of some sets of pods has left, whichever other pods have left too."""
     pods = [pod(f"v{number}", priority=each, node="n") for number, each in enumerate(priorities)]
     units = sorted((Unit((each,), each.priority) for each in pods), key=lambda unit: unit.importance)
 
@@ -49,7 +49,7 @@ def test_those_leave_who_cannot_be_given_back_one_by_one(
         assert found.message == (STILL_UNSCHEDULABLE if units else NO_VICTIMS)
         return
     left = list(units)
-    for unit in units:  # the most important is given back first
+    for unit in units:  # the most important unit is reprieved first
         others = [each for each in left if each is not unit]
         if fits([each.pods[0] for each in others]):
             left = others

@@ -33,7 +33,7 @@ def running(*images: str, **fields: Any) -> Any:
 def test_the_larger_the_images_that_are_there_the_better():
     nodes = cluster(having("both", a=500, b=1000), having("small", a=500, x=9999), having("none"))
 
-    # Of 3 nodes, 2 have a and 1 has b; 23 MiB are worth nothing, 2 * 1000 MiB everything.
+    # Of 3 nodes, 2 have a and 1 has b; 23 MiB score nothing, 2 * 1000 MiB the maximum.
     assert scores(ImageLocality(), running("a", "b"), nodes) == {
         "both": (500 * 2 // 3 + 1000 // 3 - 23) * 100 // (2000 - 23),
         "small": (500 * 2 // 3 - 23) * 100 // (2000 - 23),
@@ -101,7 +101,7 @@ def test_an_image_counts_with_the_size_on_the_node_that_had_it_first_though_anot
     cache = Cache()
     cache.add_node(having("early"))
     cache.add_node(having("late", a=500))
-    cache.snapshot().image("other:latest")  # from here on images are followed
+    cache.snapshot().image("other:latest")  # from here on the columns of the image are kept
     cache.add_node(having("early", a=900))
 
     assert scored(cache) == dict.fromkeys(("early", "late"), (500 - 23) * 100 // (1000 - 23))

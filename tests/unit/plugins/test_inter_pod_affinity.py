@@ -175,7 +175,7 @@ class TestFirstOfASeries:
 
 class TestNamespaces:
     def asked(self, wanted: PodInfo, cluster: Cluster, **namespaces: dict[str, str]) -> set[str]:
-        """Return the nodes that are refused, with namespaces of these labels."""
+        """Return the nodes that are rejected, with these labels of namespaces."""
         table = cluster.table()
         store = table.watch_kind("v1/namespaces")
         for name, labels in namespaces.items():
@@ -213,7 +213,7 @@ class TestNamespaces:
         ],
     )
     def test_the_pods_meant_are_of_these_namespaces(self, more: dict[str, Any], refused: str):
-        # One node for each namespace; `unknown` has pods but is not known.
+        # One node for each namespace; `unknown` has pods, but there is no such Namespace object.
         nodes = [node(name) for name in "dsbu"]
         pods = [
             on(name, namespace=space)
@@ -308,7 +308,7 @@ def test_filter_is_skipped_where_neither_the_pod_nor_others_demand_anything():
 
 class TestWhatIf:
     def verdicts(self, wanted: PodInfo, there: Cluster, **changes: list[tuple[int, PodInfo]]) -> list[bool]:
-        """Return which rows pass when pods come and go, each row by itself; and that the state is as before."""
+        """Return which rows pass after pods are added and removed, each row by itself; check that the state is restored."""
         snapshot, state, inter_pod_affinity = there.snapshot(), CycleState(), plugin()
         assert inter_pod_affinity.pre_filter(state, wanted, snapshot) is None
         before = inter_pod_affinity.filter(state, wanted, snapshot, snapshot.all_rows).passing.tolist()
@@ -325,7 +325,7 @@ class TestWhatIf:
 
         gone = [(0, pods[0]), (2, pods[1])]
 
-        # b shares a's zone and still sees the pod that is not its own.
+        # b shares a's zone and still sees the removed pod.
         assert self.verdicts(asking(apart(term())), zones(*pods), gone=gone) == [True, False, True, True]
 
     def test_a_row_is_not_free_while_its_neighbour_in_the_domain_holds_pods(self):
@@ -379,9 +379,9 @@ class TestWhatIf:
         last = on("c")
         wanted = asking(near(term()), labels=WEB)
 
-        # Without the pod on c no pod matches, but only c sees it go; elsewhere it is still there.
+        # Without the pod on c no pod matches, but only c sees its removal; elsewhere it still counts.
         assert self.verdicts(wanted, zones(last), gone=[(2, last)]) == [False, False, True, False]
-        # Where others are left, the row is near nobody and not the first either.
+        # If other pods match, the row satisfies no affinity, and its pod is not the first of a series either.
         both = zones(last, on("a"))
         assert self.verdicts(wanted, both, gone=[(2, last)]) == [True, True, False, False]
 

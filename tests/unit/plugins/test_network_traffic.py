@@ -1,4 +1,4 @@
-"""NetworkTraffic: what is asked, understood and made of it."""
+"""NetworkTraffic: its queries, the responses, and the scores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def faults(**given: Any) -> list[str]:
 
 
 class Fixture:
-    """A plugin that has asked once, and the cluster it is asked about."""
+    """A plugin that has queried once, and a cluster."""
 
     def __init__(self, series: dict[str, object] | None, *names: str, **given: Any) -> None:
         self.clock, self.web = ManualClock(), FakePrometheus(series)

@@ -250,7 +250,7 @@ def test_it_registers_for_upstreams_events():
 
 
 class TestVeryManyTerms:
-    """A tenant may write thousands of terms: they are judged in steps, and queueing hints do not read them."""
+    """A tenant may create thousands of terms: they are evaluated in steps, and queueing hints do not read them."""
 
     many = required(*[labels(expression("zone", "Gt", str(number))) for number in range(5000, 4000, -1)])
     liked = preferred(*[(2, labels(expression("zone", "Gt", str(number)))) for number in range(1000)])

@@ -1,4 +1,4 @@
-"""NodeLoad: what is in use on nodes, from either source."""
+"""NodeLoad: the usage of nodes, from either source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TINY = pod("tiny", cpu="0", memory="0")
 
 
 class Fixture:
-    """A plugin with both sources, and the cluster it is asked about."""
+    """A plugin with both sources, and a cluster."""
 
     def __init__(self, usage: dict[str, dict[str, str]] | None, nodes: Cluster = NODES, **given: Any) -> None:
         self.clock, self.web, self.api = ManualClock(), FakePrometheus(), FakeMetricsApi(usage)

@@ -1,4 +1,4 @@
-"""What is measured on nodes from outside, and what was placed since."""
+"""Measurements of nodes, and the placements since."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_placement_fades_while_the_data_begin_to_show_it() -> None:
         measurement.learn({"a": 0.0}, at)
         shown.append(expected(measurement, "a", now=at))
 
-    # Placed some time before 10, so in full then; of 20 seconds a quarter has passed at 15.
+    # Placed some time before 10, so it counts in full then; of 20 seconds a quarter has passed at 15.
     assert shown == [[8.0], [6.0], [4.0], [0.0], [0.0]]
 
 

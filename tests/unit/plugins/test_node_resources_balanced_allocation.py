@@ -60,7 +60,7 @@ def test_three_resources_are_balanced_by_their_standard_deviation():
 
 @pytest.mark.parametrize("adds_up", [sum, math.fsum], ids=["as it is", "as since Python 3.12"])
 def test_one_node_is_scored_as_all_are_to_the_last_digit(adds_up: Any, monkeypatch: pytest.MonkeyPatch):
-    """Go rounds at each step; the built-in sum() does not, from some version of Python on."""
+    """Go rounds at each step; the built-in sum() does not, since some version of Python."""
     monkeypatch.setattr(balanced_allocation, "sum", adds_up, raising=False)
     amounts = {"a": (6, 10), "b": (7, 10), "c": (90, 100), "d": (8, 10), "e": (75, 100)}
     names = {short: f"example.com/{short}" for short in amounts}

@@ -120,7 +120,7 @@ def test_a_node_with_less_than_nothing_in_use_is_not_hopeless_for_what_it_gives(
     odd = node("odd", cpu="1", memory="1Gi")
     nodes = cluster(odd, node("small", cpu="1"), pods=[pod("gives", cpu="-5", memory="1Gi", node="odd")])
 
-    # What the small node lacks must not make the odd one hopeless: it lacks memory only.
+    # What the small node lacks must not make the odd one unresolvable: it lacks memory only.
     assert codes(pod("p", cpu="2", memory="1Gi"), nodes) == [
         Code.UNSCHEDULABLE,
         Code.UNSCHEDULABLE_AND_UNRESOLVABLE,

@@ -1,4 +1,4 @@
-"""NodeResourcesFit and NodeResourcesBalancedAllocation where devices stand for an extended resource."""
+"""NodeResourcesFit and NodeResourcesBalancedAllocation if devices provide an extended resource."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class WithDevices(Cluster):
 
 
 def with_devices(*nodes: NodeObject, devices: Mapping[str, int], taken: int = 0) -> WithDevices:
-    """A cluster, and how many devices of a class for GPU each node has; `taken` of those of the first are held."""
+    """A cluster where each node has a number of devices of a class for GPU; `taken` of the first node's are allocated."""
     held = [
         resource_claim(f"held-{number}", allocated=allocation(f"gpu-{number}", node=next(iter(devices))))
         for number in range(taken)

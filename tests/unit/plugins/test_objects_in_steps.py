@@ -1,4 +1,4 @@
-"""Thousands of Queues and ElasticQuotas are read in steps, and decided by only as a whole."""
+"""Thousands of Queues and ElasticQuotas are read in steps, and take effect only together."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def meaning(known: ObjectsInSteps) -> object:
-    """Return what is decided by."""
+    """Return the combined result."""
     return known.tree if isinstance(known, Queues) else known.by_namespace  # type: ignore[attr-defined]
 
 
 def said_of(known: Any, number: int) -> object:
-    """Return what the objects say of a namespace's cpus; None where they do not know it."""
+    """Return the cpu limits of a namespace; None if it is unknown."""
     if isinstance(known, Quotas):
         found = known.by_namespace.get(f"ns{number}")
         return None if found is None or found.max is None else found.max["cpu"]

@@ -331,7 +331,7 @@ class TestDefaults:
         found = ranked(pod("p", labels=WEB), snapshot)
 
         assert found is not None
-        assert found[0] < found[1] < found[2]  # a node without a zone is not left out
+        assert found[0] < found[1] < found[2]  # a node without a zone is compared too
 
     def test_a_pod_that_nothing_selects_is_not(self):
         snapshot = with_service(cluster(*self.NODES, pods=on("a", 4)), {"app": "db"})

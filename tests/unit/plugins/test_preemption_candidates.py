@@ -1,4 +1,4 @@
-"""Who may preempt, and where the search for candidates ends."""
+"""Which pods may preempt, and where the search for candidates ends."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_pod_waits_for_victims_that_preemption_sent_away(reason: str, told: st
 
 
 def test_all_nodes_where_nobody_has_to_leave_are_named() -> None:
-    """As after an extender refused nodes where the pod fits anyway."""
+    """This happens after an extender rejected nodes where the pod fits anyway."""
     victims = [pod(f"v{name}", cpu="1", node=name, priority=1) for name in ("a", "b")]
     found = searched(snapshot_of(node("a", cpu="4"), node("b", cpu="4"), pods=victims), [0, 1], 9)
 

@@ -1,4 +1,4 @@
-"""Which victims matter more, and where preempting does the least harm."""
+"""The importance of victims, and the candidate with the least harm."""
 
 from __future__ import annotations
 

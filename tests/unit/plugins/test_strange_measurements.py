@@ -1,4 +1,4 @@
-"""Answers of Prometheus and of the metrics API that nobody should give: numbers of nodes come of them, or an OSError."""
+"""Invalid responses of Prometheus and of the metrics API lead to numbers by node, or to an OSError."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NUMBERS = (
 
 
 class Answers:
-    """Fulfils HttpGet and ApiGet with one body."""
+    """Implements HttpGet and ApiGet with one body."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -74,7 +74,7 @@ async def of_metrics_api(body: bytes) -> Mapping[str, float]:
 
 
 def judge(ask: Callable[[bytes], Awaitable[Mapping[str, float]]], body: bytes) -> None:
-    """Ask; there is no third way beside numbers and an OSError in few words."""
+    """Call; every result is either numbers or an OSError with a short message."""
     found: Mapping[str, float] | OSError
     try:
         found = asyncio.run(_awaited(ask(body)))
@@ -91,7 +91,7 @@ async def _awaited(answer: Awaitable[Mapping[str, float]]) -> Mapping[str, float
 
 
 def anything(good: dict[str, Any]) -> st.SearchStrategy[bytes]:
-    """JSON of any kind, the right answer with something else in one place, or its bytes with some changed."""
+    """JSON of any kind, the right response with one value replaced, or its bytes with some changed."""
     leaves = (
         st.none()
         | st.booleans()
@@ -207,4 +207,4 @@ def test_the_largest_answer_holds_the_loop_for_less_than_a_second(
     found = asyncio.run(_awaited(ask(body)))
 
     assert len(found) >= count
-    assert time.perf_counter() - begin < 5  # a tenth of it on a machine with nothing else to do
+    assert time.perf_counter() - begin < 5  # it takes a tenth of that on an idle machine

@@ -1,4 +1,4 @@
-"""Pending pods with very many affinity terms or spread requirements: the same answers, for work that is counted."""
+"""Pending pods with very many affinity terms or spread requirements: equal results, for a counted amount of work."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SPREAD_SHAPES: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 def cluster(classes: int = 30) -> ClusterTable:
-    """Return nodes with pods no two alike, in several namespaces; some are being deleted, some nodes lack a zone."""
+    """Return nodes with pods that all differ, in several namespaces; some are terminating, some nodes lack a zone."""
     table = ClusterTable()
     namespaces = table.watch_kind(NAMESPACES)
     for name, team in (("shop", "blue"), ("bank", "red"), ("lab", "")):
@@ -101,7 +101,7 @@ def spreading(
 
 
 def answers(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> list[Any]:
-    """Return all that a plugin says of a pod: of the nodes as they are, and with pods taken away on each."""
+    """Return all results of a plugin for a pod: on the nodes as they are, and with pods removed from each."""
     state, rows = CycleState(), snapshot.all_rows
     told: list[Any] = []
     skipped = plugin.pre_filter(state, pod, snapshot) is SKIP
@@ -120,7 +120,7 @@ def answers(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> list[Any]:
 
 
 def snapshots(table: ClusterTable) -> list[Snapshot]:
-    """Return the cluster as it is, some of its nodes, and with other pods on them."""
+    """Return the live cluster, some of its nodes, and the cluster with other pods."""
     snapshot = table.snapshot()
     gone = [(row, each) for row in range(NODES) for each in list(snapshot.pods_on(row))[::3]]
     new = [(1, bound(50)), (1, bound(52)), (4, bound(3, uid="another"))]
@@ -130,7 +130,7 @@ def snapshots(table: ClusterTable) -> list[Snapshot]:
 
 
 class Work:
-    """Counts the look-ups of classes, the terms that are read, and the requirements that are asked one by one."""
+    """Counts the look-ups of classes, the terms that are read, and the requirements that are evaluated one by one."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.classes = self.terms = self.requirements = 0
@@ -214,7 +214,7 @@ def test_pods_no_two_alike_are_looked_up_once_each_whatever_the_number_of_terms(
     table, plugin = cluster(40), made(InterPodAffinity)
     terms = [selecting(requirement("app", "NotIn", f"evil-{place}")) for place in range(300)]
     pod = pending((TermKind.PREFERRED_AFFINITY, terms))
-    pod.affinity_terms  # noqa: B018  # read before anything is counted
+    pod.affinity_terms  # noqa: B018  # parsed before anything is counted
     work.begin()
 
     assert plugin.pre_score(CycleState(), pod, table.snapshot(), table.snapshot().all_rows) is None
@@ -238,7 +238,7 @@ def test_requirements_of_a_constraint_are_looked_up_once_for_a_class(work: Work)
     assert plugin.pre_filter(state, pod, table.snapshot()) is None
     plugin.filter(state, pod, table.snapshot(), table.snapshot().all_rows)
 
-    assert work.classes <= 40 + 1  # the pod that is to be placed as well
+    assert work.classes <= 40 + 1  # one more for the pod to place
     assert work.requirements == 0
 
 
@@ -284,7 +284,7 @@ def test_terms_of_a_topology_key_count_from_the_first_node_that_has_it(work: Wor
 
 
 def impatient(plugin: type[Any]) -> Any:
-    """Return a plugin of which each call and each step is over at once."""
+    """Return a plugin whose time slice always ends at once."""
     limit = FakeTurnLimit()
     limit.slice_seconds, limit.each_reading = 1.0, 1.0
     return plugin(args=plugin.Args(), turn_limit=limit)
@@ -310,7 +310,7 @@ def test_what_takes_longer_than_a_call_may_is_done_in_short_steps_and_then_answe
                 assert work.classes <= 100
                 assert work.terms <= 2 * 110
                 work.begin()
-                if steps % 5 == 0 and asked < 4:  # the cluster does not stand still meanwhile
+                if steps % 5 == 0 and asked < 4:  # the cluster changes meanwhile
                     table.add_pod(0, bound(1000 + steps))
         else:
             break
@@ -399,7 +399,7 @@ class TestHints:
 
 
 class TestLongConstraints:
-    """Topology spread constraints of thousands of requirements are read in steps, and not by queueing hints."""
+    """Topology spread constraints with thousands of requirements are read in steps, and not by queueing hints."""
 
     def test_they_are_read_in_steps_and_then_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
         read = []

@@ -1,4 +1,4 @@
-"""Hundreds of pods may wait to be bound, each with what the plugins told themselves of it."""
+"""Hundreds of pods may wait to be bound, each with the cycle state of the plugins."""
 
 from __future__ import annotations
 

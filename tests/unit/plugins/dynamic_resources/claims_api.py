@@ -1,4 +1,4 @@
-"""An API server that knows ResourceClaims only, and may refuse, forget to answer, or be changed by others meanwhile."""
+"""An API server with ResourceClaims only, which may reject writes, lose responses, or contain changes by other clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFLICT = ApiError(409, "Conflict", "the object has been modified")
 
 
 class Write(NamedTuple):
-    """One request as it came."""
+    """One request as received."""
 
     method: str
     path: str
@@ -29,12 +29,12 @@ class ClaimsApi:
 
     Attributes:
         claims: `namespace/name` -> object.
-        writes: what came, refused or not.
+        writes: the received writes, rejected or not.
         reads: the paths that were read.
-        refusals: raised by the next writes instead of doing anything; None lets one through.
-        lost: whether the answers of the next writes get lost, each after it was done; None answers.
+        refusals: raised by the next writes before they have an effect; None accepts one.
+        lost: whether the responses of the next writes get lost after they took effect; None responds.
         unread: raised by the next reads.
-        meanwhile: called before the next writes, one each.
+        meanwhile: called before the next writes, one for each.
     """
 
     def __init__(self, *claims: Mapping[str, Any]) -> None:
@@ -48,7 +48,7 @@ class ClaimsApi:
         self._version = 100
 
     def change(self, key: str, **status: Any) -> None:
-        """Change a claim's status as somebody else would."""
+        """Change a claim's status as another client would."""
         self.claims[key].setdefault("status", {}).update(status)
         self._touch(self.claims[key])
 

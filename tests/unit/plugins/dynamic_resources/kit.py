@@ -1,4 +1,4 @@
-"""The plugin on a small cluster: nodes, devices and claims in a table, an API server, and stand-ins for the rest."""
+"""The plugin on a small cluster: nodes, devices and claims in a table, an API server, and fakes for the rest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PatientBackground(FakeBackground):
-    """Does not mind work that a test never carries out."""
+    """Tolerates work that a test never runs."""
 
     def __del__(self) -> None:
         for work in self.started:
@@ -36,8 +36,8 @@ class Kit:
     """One cluster, and the plugin of one or more profiles on it.
 
     Args:
-        objects: nodes, and objects of resource.k8s.io; the claims among them are in the API server too.
-        args: the plugin's, in the configuration's spelling.
+        objects: nodes, and objects of resource.k8s.io; their claims are in the API server too.
+        args: the arguments of the plugin, in the configuration's spelling.
     """
 
     def __init__(self, *objects: NodeObject | Mapping[str, Any], **args: Any) -> None:
@@ -53,7 +53,7 @@ class Kit:
         self.plugin = self.another(**args)
 
     def another(self, **args: Any) -> DynamicResources:
-        """Return the plugin of another profile."""
+        """Return the plugin instance of another profile."""
         fakes = self.fakes
         return DynamicResources(
             args=decode_args(DynamicResources.Args, args, plugin="DynamicResources", path="args"),
@@ -72,11 +72,11 @@ class Kit:
         )
 
     def begin(self, pod: PodInfo, group: PodGroup | None = None) -> Attempt:
-        """Begin an attempt, at a pod or at a group: PreFilter."""
+        """Begin an attempt at a pod or at a group with PreFilter."""
         return Attempt(self, pod, group)
 
     def watch_shows(self, *keys: str) -> None:
-        """Let the watch show claims as the API server has them; one that is not there is gone."""
+        """Update the watched claims from the API server; a claim that does not exist there is deleted."""
         store = self.table.watch_kind("resource.k8s.io/v1/resourceclaims")
         for key in keys:
             if key in self.api.claims:
@@ -86,11 +86,11 @@ class Kit:
 
 
 class Attempt:
-    """One attempt at a pod, point by point.
+    """One attempt at a pod, by extension points.
 
     Attributes:
-        state: of the cycle.
-        pre_filter: what PreFilter said.
+        state: the cycle's state.
+        pre_filter: the result of PreFilter.
     """
 
     def __init__(self, kit: Kit, pod: PodInfo, group: PodGroup | None = None) -> None:
@@ -101,13 +101,13 @@ class Attempt:
         self.pre_filter: Status | None = kit.plugin.pre_filter(self.state, pod, kit.table.snapshot())
 
     def filter(self) -> dict[str, Outcome]:
-        """Return node -> what Filter says."""
+        """Return node -> the result of Filter."""
         snapshot = self.kit.table.snapshot()
         outcomes = outcomes_of(self.kit.plugin, self.state, self.pod, snapshot, snapshot.all_rows)
         return {name: outcomes.of(row) for row, name in enumerate(snapshot.names)}
 
     def reasons(self) -> dict[str, str]:
-        """Return node -> why Filter refuses it, for those that it refuses."""
+        """Return node -> the reason of its rejection, for rejected nodes."""
         return {name: outcome.reasons[0] for name, outcome in self.filter().items() if outcome.reasons}
 
     def scores(self) -> dict[str, int]:
@@ -134,7 +134,7 @@ class Attempt:
 
 
 def placed(kit: Kit, pod: PodInfo, node: str, group: PodGroup | None = None) -> Attempt:
-    """Take a pod to the end of Reserve."""
+    """Run the attempt at a pod up to the end of Reserve."""
     attempt = kit.begin(pod, group)
     assert attempt.pre_filter is None, attempt.pre_filter
     assert node not in attempt.reasons()

@@ -1,4 +1,4 @@
-"""When the devices of a claim are ready, when they failed, and until when they may take."""
+"""When the devices of a claim are ready, when they have failed, and the deadline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WANTED = {"bindingConditions": ["Ready", "Attached"], "bindingFailureConditions"
 
 
 def said(*conditions: str, device: str = "gpu-0") -> dict[str, Any]:
-    """What a driver says of a device: `Ready`, `!Ready` for one that is not met."""
+    """The conditions of a device by its driver: `Ready`, `!Ready` for one that is not met."""
     told = [
         {"type": each.lstrip("!"), "status": "False" if each[0] == "!" else "True", "reason": "Why", "message": 'so "it" is'}
         for each in conditions

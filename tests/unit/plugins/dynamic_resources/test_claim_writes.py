@@ -1,4 +1,4 @@
-"""What is written about claims, whatever the API server answers."""
+"""Writes to claims, for all responses of the API server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def given() -> AllocationResult:
 
 
 class Writing:
-    """An API server with one claim, and who writes it."""
+    """An API server with one claim, and the writer of the claim."""
 
     def __init__(self, claim: dict[str, Any]) -> None:
         self.api = ClaimsApi(claim)

@@ -1,4 +1,4 @@
-"""Who has which device: kept change by change, judged by looking at all claims each time."""
+"""The allocated devices, updated change by change, compared with a scan of all claims after each change."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def claim(name: str, device: str | None, number: int) -> dict[str, Any]:
 
 
 class Story:
-    """What happens to claims, and what follows for devices."""
+    """A random history of claims, and the expected devices."""
 
     def __init__(self) -> None:
         table = ClusterTable()
@@ -62,7 +62,7 @@ class Story:
         self.store.pop(f"default/{name}", None)
 
     def begin(self, name: str, device: str, number: int) -> None:
-        """Only a claim that has nothing is given something."""
+        """Allocate a device to a claim without one."""
         if not self._held_by(f"{name}-{number}"):
             self.in_flight[f"{name}-{number}"] = device
             given = msgspec.convert(allocation(device, node="n"), AllocationResult)
@@ -73,12 +73,12 @@ class Story:
         self.kept.end(msgspec.convert(claim(name, None, number), ResourceClaim), WEB)
 
     def many(self) -> None:
-        """So much that it is not remembered one by one."""
+        """Make more changes than the log holds."""
         for _ in range(5000):
             self.store["default/z"] = resource_claim("z")
 
     def look(self) -> None:
-        """What the API server says of a claim is the last word; of others, what they were given."""
+        """Compare: the API server's state of a claim counts; without one, the allocation in flight."""
         taken = {device for uid, device in self.in_flight.items() if not self._held_by(uid)}
         taken |= {device for each in self.store.values() for device in _devices(each)}
         kept = self.kept.allocated

@@ -1,4 +1,4 @@
-"""What DynamicResources tells people of its refusals."""
+"""The explanations of rejections by DynamicResources."""
 
 from __future__ import annotations
 

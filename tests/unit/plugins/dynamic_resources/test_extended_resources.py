@@ -1,4 +1,4 @@
-"""Extended resources that device classes stand for: which class it is, and what a pod's containers ask of it.
+"""Extended resources that device classes provide: the class of each, and the requests of a pod's containers.
 
 The cases of requests and their mappings follow createRequestsAndMappings of kube-scheduler v1.36.
 """
@@ -75,7 +75,7 @@ def test_what_stands_for_what_follows_the_classes():
 
 
 def container(name: str, *, always: bool = False, **amounts: Any) -> dict[str, Any]:
-    """A container that asks for so many of `gpu` and `nic`, beside a cpu."""
+    """A container that requests amounts of `gpu` and `nic`, and a cpu."""
     requests = {"cpu": "1", **{f"example.com/{each}": amount for each, amount in amounts.items()}}
     restart = {"restartPolicy": "Always"} if always else {}
     return {"name": name, "resources": {"requests": requests}, **restart}

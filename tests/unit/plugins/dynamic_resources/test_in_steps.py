@@ -1,4 +1,4 @@
-"""What takes longer than one turn of the event loop is done in steps between attempts at other pods."""
+"""Work that takes longer than one time slice is done in steps between attempts at other pods."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FOUND_LATE = [device("gpu-98", row=9, column=9), device("gpu-99", row=9, column=
 
 
 def hurried(*objects: Any, **args: Any) -> Kit:
-    """Return a cluster where a slice of time is over after one step, and searches take as long as they take."""
+    """Return a cluster where a time slice ends after one step, and searches have no time limit."""
     kit = Kit(*objects, **{"filterTimeout": "0s", **args})
     kit.fakes.turn_limit.slice_seconds = 1.0
     kit.fakes.turn_limit.each_reading = 1.0
@@ -46,11 +46,11 @@ def hurried(*objects: Any, **args: Any) -> Kit:
 
 
 class Tries:
-    """Attempts at a pod until one has a verdict.
+    """Attempts at a pod until one has a result.
 
     Attributes:
         attempts: all of them.
-        steps: how many steps were made between them.
+        steps: how many steps ran between them.
     """
 
     def __init__(self, kit: Kit, pod_: Any = WEB) -> None:
@@ -62,7 +62,7 @@ class Tries:
     def until_done(
         self, ask: Callable[[Attempt], Any], *, meanwhile: Callable[[], None] = lambda: None
     ) -> Any:
-        """Return an attempt's answer; `meanwhile` happens between two steps."""
+        """Return the result of an attempt; `meanwhile` runs between two steps."""
         while len(self.attempts) < 50:
             try:
                 attempt = self.kit.begin(self.pod)
@@ -150,7 +150,7 @@ def test_a_search_begins_again_when_its_devices_are_taken_and_not_when_others_ar
         done[0] += 1
         if done[0] == 20:
             take(kit, "gpu-98", name="taken", on="a")
-            kit.plugin._devices.allocated  # noqa: B018  # another attempt looks
+            kit.plugin._devices.allocated  # noqa: B018  # another attempt updates them
 
     assert tries.until_done(Attempt.reasons, meanwhile=meanwhile) == {"a": NO_ROOM}
 

@@ -1,4 +1,4 @@
-"""Which nodes can give a pod its devices, which of them is best, and what is done where none can."""
+"""Which nodes can provide devices for a pod, which of them is best, and what PostFilter does if there are none."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_an_alternative_that_was_allocated_before_counts_beside_a_new_claim():
     assert alone.scores() == {"a": 0}, "upstream looks only where something was to be allocated"
 
 
-# What can be done where no node is left.
+# PostFilter, if no node is left.
 
 
 def test_a_claim_in_the_wrong_place_gives_its_devices_back():

@@ -1,4 +1,4 @@
-"""From Reserve to PreBind and back: who has which device meanwhile, what is written, and what becomes of it."""
+"""From Reserve to PreBind and back: allocations in flight, the writes, and their results."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def failed(status: Status | None) -> str:
     return status.message
 
 
-# Who has which device.
+# Allocations in flight.
 
 
 def test_a_device_is_taken_from_reserve_on_for_all_profiles():
@@ -266,7 +266,7 @@ async def test_a_write_whose_answer_is_lost_keeps_its_device_until_it_is_known()
 
 
 class Hanging:
-    """An API server that answers a write only when it is told to."""
+    """An API server that responds to a write only on request."""
 
     def __init__(self, it: Kit) -> None:
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
@@ -417,7 +417,7 @@ WAITING = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"
 
 
 def said(kind: str, *, version: int = 900) -> dict[str, Any]:
-    """The claim as the driver's word makes it."""
+    """The claim with the driver's condition."""
     conditions = [{"type": kind, "status": "True", "reason": "Burnt", "message": "out"}]
     given = allocation("gpu-0", node="a", timestamp="2026-03-01T08:00:00Z", **WAITING)
     status = [{"driver": DRIVER, "pool": "a", "device": "gpu-0", "conditions": conditions}]
@@ -435,7 +435,7 @@ def to_be_made_ready(**args: Any) -> Kit:
 
 
 def when_asked(it: Kit, *changes: dict[str, Any] | None) -> list[float]:
-    """Let a wait end with a change of the claim, or, with None, with its time; return the times."""
+    """End a wait with a change of the claim, or, with None, with its timeout; return the times."""
     times: list[float] = []
     coming = iter(changes)
 

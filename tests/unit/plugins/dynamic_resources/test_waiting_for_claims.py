@@ -1,4 +1,4 @@
-"""Why a pod has to wait for its claims, before any node is looked at; and what ends the wait."""
+"""Why a pod has to wait for its claims before Filter, and which events end the wait."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_it_listens_to_all_that_brings_devices():
     }
 
 
-# Who costs nothing.
+# Pods without claims cost nothing.
 
 
 def test_pods_that_need_no_devices_are_all_alike():

@@ -1,4 +1,4 @@
-"""Nodes and pods with GPUs, and a cluster on which plugins reserve."""
+"""Nodes and pods with GPUs, and a cluster where plugins reserve GPUs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def gpu_pod(
 
 
 class GpuCluster:
-    """A table, and what plugins made for it know."""
+    """A table, and the state that its plugins share."""
 
     def __init__(
         self, nodes: Iterable[NodeObject], pods: Mapping[str, Sequence[PodInfo]] | None = None
@@ -60,7 +60,7 @@ class GpuCluster:
         return plugin(**given)
 
     def place(self, plugin: Any, wanted: PodInfo, node_name: str) -> PodInfo:
-        """Have a pod on a node, as the cycle would: counted first, then reserved."""
+        """Place a pod on a node as the cycle does: add it first, then reserve."""
         row = self.table.row_of(node_name)
         assert row is not None
         placed = wanted.placed_on(node_name)

@@ -20,7 +20,7 @@ SIZES = (100, 300, 500, 700, 1000)
 
 
 def lost(cpu: int, left: list[int], model: str, typical: list[dict[str, Any]]) -> float:
-    """What is a fragment of one node, pod by pod and GPU by GPU."""
+    """The fragments of one node, computed pod by pod and GPU by GPU."""
     total = 0.0
     for kind in typical:
         fitting = [each for each in left if each >= kind["gpuMilli"]]

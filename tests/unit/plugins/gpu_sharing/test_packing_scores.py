@@ -22,14 +22,14 @@ THERE = {"shared": [gpu_pod("a", 300, gpus="0")], "whole": [gpu_pod("b", 1000, 2
 @pytest.mark.parametrize(
     ("plugin", "wanted", "expected"),
     [
-        # (1 - 0.5 * (cpu left - 1)/128 - 0.5 * (gpu left - 0.5)/8) * 100, cut off
+        # (1 - 0.5 * (cpu left - 1)/128 - 0.5 * (gpu left - 0.5)/8) * 100, truncated
         pytest.param(GpuShareBestFit, gpu_pod("p", 500), [28, 68, 66], id="best fit"),
-        # (1 - (cpu left/128 * 64/128 + gpu left/8 * 0.5/8) / 2) * 100, cut off
+        # (1 - (cpu left/128 * 64/128 + gpu left/8 * 0.5/8) / 2) * 100, truncated
         pytest.param(GpuShareDotProduct, gpu_pod("p", 500, cpu="60"), [85, 87, 87], id="dot product"),
         pytest.param(GpuSharePacking, gpu_pod("p", 500), [25, 93, 49], id="packing a share"),
         pytest.param(GpuSharePacking, gpu_pod("p", 1000), [25, 49, 49], id="packing a whole one"),
         pytest.param(GpuSharePacking, pod("p", cpu="1"), [0, 0, 0], id="packing without GPUs"),
-        # 25 for each of: alone of its kind 3, among others 2, unused 1; and 25 * used / 8
+        # 25 for each of: the only pod of its kind 3, among others 2, unused 1; and 25 * used / 8
         pytest.param(GpuShareClustering, gpu_pod("p", 500), [25, 94, 18], id="clustering of shares"),
         pytest.param(GpuShareClustering, gpu_pod("p", 1000, 2), [25, 19, 93], id="clustering of pairs"),
         pytest.param(GpuShareClustering, pod("p", cpu="1"), [0, 0, 0], id="clustering without GPUs"),

@@ -1,4 +1,4 @@
-"""VolumeBinding on a small cluster, with the objects that a test gives it."""
+"""VolumeBinding on a small cluster with given objects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Stage:
 
     Attributes:
         table: the cluster.
-        limit: how long its calls may take.
+        limit: the time slice of its calls.
         plugin: VolumeBinding, which writes to `api`.
     """
 
@@ -55,14 +55,14 @@ class Stage:
         self.plugin = VolumeBinding(args=args, objects=TableObjects(self.table), **given | capabilities)
 
     def show(self, *objects: dict[str, Any]) -> None:
-        """Let the API server show objects."""
+        """Add objects to the API server."""
         watch_storage(self.table, *objects)
 
     def shown(self, kind: str, key: str) -> Any:
         return self.table.watch_kind(kind).get(key)
 
     def judged(self, waiting: PodInfo) -> tuple[CycleState, Status | None]:
-        """Run PreFilter, and Filter where it lets go on."""
+        """Run PreFilter, and Filter if PreFilter passes."""
         state, snapshot = CycleState(), self.table.snapshot()
         answer = answered_at_once(lambda: self.plugin.pre_filter(state, waiting, snapshot))
         assert answer is None or isinstance(answer, Status)
@@ -74,7 +74,7 @@ class Stage:
         return self.judged(waiting)[1]
 
     def refusals(self, waiting: PodInfo) -> Mapping[str, tuple[str, tuple[str, ...]]]:
-        """Return node -> code and reasons, of those that are refused."""
+        """Return node -> code and reasons, for rejected nodes."""
         state, answer = self.judged(waiting)
         assert answer is None, answer
         outcomes = state.read("VolumeBinding", NodeVolumes).outcomes
@@ -89,7 +89,7 @@ class Stage:
         return {each.name for each in self.table.nodes} - self.refusals(waiting).keys()
 
     def on(self, waiting: PodInfo, node_name: str) -> tuple[list[str], list[str]]:
-        """Return what would be done on a node: `claim -> volume`, and claims to provision."""
+        """Return the changes on a node: `claim -> volume`, and claims to provision."""
         state, _ = self.judged(waiting)
         found: VolumesOnNode | None = state.read("VolumeBinding", NodeVolumes).on(node_name)
         assert found is not None
@@ -106,7 +106,7 @@ class Stage:
         return [f"{claim.metadata.name} -> {volume}" for claim, volume in found.bindings]
 
     def reserved(self, waiting: PodInfo, node_name: str) -> CycleState:
-        """Judge a pod, count it on a node, and reserve its volumes there."""
+        """Evaluate a pod, add it to a node, and reserve its volumes there."""
         state, answer = self.judged(waiting)
         assert answer is None, answer
         row = self.table.row_of(node_name)

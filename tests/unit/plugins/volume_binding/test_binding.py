@@ -1,4 +1,4 @@
-"""What is assumed, written and waited for once a pod has a node, and what ends that."""
+"""What is assumed, written and awaited once a pod has a node, and how that ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def versioned(obj: dict[str, Any], version: int, **metadata: Any) -> dict[str, A
 
 
 def local(name: str, host: str, version: int = 1, **spec: Any) -> dict[str, Any]:
-    """Return a volume as the API server shows it, with fields that scheduling knows nothing of."""
+    """Return a volume as the API server returns it, with fields that scheduling does not read."""
     found = volume(
         name,
         phase="Available",
@@ -97,7 +97,9 @@ def test_a_volume_that_one_pod_reserved_is_none_for_the_next():
 def test_what_another_pod_has_reserved_by_then_is_not_given_back():
     stage = Stage(*CLASSES, OLD, to_bind("other"), PV)
     first = stage.reserved(using("old", name="first"), "n1")
-    stage.show({**PV, "metadata": {**PV["metadata"], "resourceVersion": "9"}})  # the watch knows better
+    stage.show(
+        {**PV, "metadata": {**PV["metadata"], "resourceVersion": "9"}}
+    )  # the watch has a newer version
     second = using("other", name="second")
     stage.reserved(second, "n1")
     stage.plugin.unreserve(first, pod("first"), "n1")
@@ -153,7 +155,7 @@ def test_a_pod_whose_nodes_were_never_judged_is_let_go():
 
 
 class Writes(FakeApi):
-    """Writes that get a version each, as the API server gives it; `before_answering` happens meanwhile."""
+    """Writes that get a version each, as the API server assigns it; `before_answering` runs meanwhile."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,11 +174,11 @@ class Writes(FakeApi):
 
 
 class Live:
-    """A pod being bound: `db` with claims `old`, for which there is a volume, and `new`, on node n1.
+    """A pod in its binding cycle: `db` with claims `old`, for which there is a volume, and `new`, on node n1.
 
     Attributes:
-        bus: who spreads events.
-        answers: what the API server has answered, by name.
+        bus: distributes events.
+        answers: the responses of the API server, by name.
     """
 
     def __init__(self, *objects: dict[str, Any], waiting: Any = DB, bind_timeout_seconds: int = 600) -> None:
@@ -194,7 +196,7 @@ class Live:
         self.task = asyncio.ensure_future(self.stage.plugin.pre_bind(self.state, waiting, "n1"))
 
     def show(self, obj: dict[str, Any]) -> None:
-        """Let the watch show an object."""
+        """Deliver an object by the watch."""
         self.stage.show(obj)
         resource = EventResource(
             obj["kind"] if obj["apiVersion"] == "v1" else f"storage.k8s.io/{obj['kind']}"
@@ -207,7 +209,7 @@ class Live:
         self.bus.happened(ClusterEvent(resource, ActionType.DELETE), gone, None)
 
     async def written(self) -> None:
-        """Wait until all is written."""
+        """Wait until everything is written."""
         await asyncio.sleep(1)
         assert not self.task.done()
 
@@ -222,13 +224,13 @@ def bound_claim(name: str, volume_name: str, version: int, **annotations: str) -
 
 
 def claimed(version: int = 101, **reference: Any) -> dict[str, Any]:
-    """Return the volume as it is once it names its claim."""
+    """Return the volume after it names its claim."""
     wanted = {"namespace": "default", "name": "old", "uid": "uid-of-claim-old", **reference}
     return local("pv", "n1", version, claimRef=wanted)
 
 
 def placed(version: int = 102, **fields: Any) -> dict[str, Any]:
-    """Return the other claim as it is once it names its node."""
+    """Return the other claim after it names its node."""
     made = claim("new", class_name="made", annotations={SELECTED_NODE: "n1"}, **fields)
     return versioned(made, version)
 
@@ -514,7 +516,7 @@ async def test_another_pods_assumption_about_a_shared_claim_is_no_news_for_the_f
     await live.written()
     second = using("new", name="second")
     state = live.stage.reserved(second, "n1")
-    live.stage.plugin.unreserve(state, second, "n1")  # which shows what the watch has shown: nothing yet
+    live.stage.plugin.unreserve(state, second, "n1")  # restores what the watch has shown: nothing yet
     live.show(versioned(csi_node("n1", {}), 500))
     await asyncio.sleep(10)
     assert not live.task.done()

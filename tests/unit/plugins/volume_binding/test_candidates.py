@@ -1,4 +1,4 @@
-"""What would do for a demand is kept, and looked at again only where something changed."""
+"""Candidates for a demand are cached, and updated only where something changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def offered(name: str, host: str, size: str = "1Gi", **spec: Any) -> dict[str, A
 
 
 class Shelf:
-    """Candidates for one demand on nodes n1 and n2; counts how often a volume is looked at."""
+    """Candidates for one demand on nodes n1 and n2; counts how often a volume is read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.table, self.kept, self.looked_at = ClusterTable(), KeptCandidates(), 0
@@ -51,7 +51,7 @@ class Shelf:
         watch_storage(self.table, *volumes)
 
     def best(self, size: str = "1Gi") -> list[str]:
-        """Look, and return the best volume of each node; "" for none."""
+        """Update, and return the best volume of each node; "" for none."""
         self.looked_at = 0
         wanted = demand(size)
         found = self.volumes(wanted.class_name)

@@ -1,4 +1,4 @@
-"""What VolumeBinding tells people of its refusals."""
+"""The explanations of rejections by VolumeBinding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes can have a pod's volumes, and in which words the others are refused."""
+"""Which nodes can have a pod's volumes, and the reasons of rejections."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_class_that_nobody_defaulted_is_an_error():
     assert status.message == 'VolumeBindingMode not set for StorageClass "local"'
 
 
-# Claims that are bound.
+# Bound claims.
 
 TWO_TERMS = (
     only_on(HOST, "n1")["required"]["nodeSelectorTerms"]
@@ -240,7 +240,7 @@ def test_of_two_such_volumes_the_first_is_told():
     assert "aws://first" in stage.refusals(using("data", "more"))["n1"][1][0]
 
 
-# Claims that take a volume that is there.
+# Claims that are bound to an existing volume.
 
 FITS = [
     pytest.param({}, {}, True, id="alike"),
@@ -381,7 +381,7 @@ def test_a_selector_that_is_none_is_an_error_on_every_node():
     assert refusals["n1"][1][0].startswith("error creating internal label selector for claim: default/data: ")
 
 
-# Claims that have a volume made.
+# Claims whose volume is provisioned.
 
 
 def test_a_volume_is_made_where_the_class_allows_it_and_none_is_ready():
@@ -522,7 +522,7 @@ def test_room_that_grew_or_went_is_seen_by_the_next_pod():
     assert not stage.feasible(using("data"))
 
 
-# Scores, and what is judged without nodes.
+# Scores, and results without nodes.
 
 
 def test_nodes_are_not_scored_by_their_storage():

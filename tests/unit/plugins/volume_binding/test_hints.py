@@ -1,4 +1,4 @@
-"""Which events wake a pod that VolumeBinding rejected."""
+"""Which events requeue a pod that VolumeBinding rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes longer than a call may is done in short steps, and kept: the work is counted."""
+"""Work that takes longer than one time slice is done in short steps, and cached: the work is counted."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def offered(number: int, host: str = "n1", **more: Any) -> dict[str, Any]:
 
 
 def selecting(number: int) -> dict[str, Any]:
-    """Return a claim for any volume but the one with a label."""
+    """Return a claim for any volume without a certain label."""
     others = [{"key": "number", "operator": "NotIn", "values": [f"{number}"]}]
     return claim(f"c{number}", class_name="local", selector={"matchExpressions": others})
 
 
 class Counted:
-    """Work since `begin`: objects converted and looked at, traits compared, rules asked of nodes, claims matched."""
+    """Work since `begin`: objects decoded and read, traits compared, rules evaluated on nodes, claims matched."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.work = self.total = self.searches = 0
@@ -74,7 +74,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
 
 def impatient(*objects: dict[str, Any]) -> Stage:
-    """Return a stage where each call and each step is over at once."""
+    """Return a stage whose time slices always end at once."""
     limit = FakeTurnLimit()
     limit.slice_seconds, limit.each_reading = 1.0, 1.0
     return Stage(LOCAL_CLASS, *objects, turn_limit=limit)
@@ -83,7 +83,7 @@ def impatient(*objects: dict[str, Any]) -> Stage:
 def judged_in_steps(
     stage: Stage, waiting: Any, counted: Counted, most: int = 64, between: Any = None
 ) -> tuple[list[bool], list[str]]:
-    """Judge a pod as often as it takes; no step may do more than so much work.
+    """Evaluate a pod in as many attempts as needed; no step may exceed a limit of work.
 
     Returns:
         Which nodes pass, and `claim -> volume` on node n1.

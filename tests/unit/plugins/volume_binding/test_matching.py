@@ -1,4 +1,4 @@
-"""Claims take volumes as they would one by one on each node, and cost little however many there are."""
+"""Claims get the volumes that a match one by one on each node gives, at a cost independent of their number."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def asked(random: Random, name: str) -> dict[str, Any]:
 
 
 def one_by_one(claims: list[dict[str, Any]], volumes: list[dict[str, Any]], labels: Any) -> list[str | None]:
-    """What each claim takes on a node with these labels, the smallest claim first."""
+    """The volume of each claim on a node with these labels, the smallest claim first."""
     taken: list[str | None] = []
     for each in sorted(claims, key=lambda each: each["spec"]["resources"]["requests"]["storage"]):
         spec = each["spec"]
@@ -94,7 +94,7 @@ def test_claims_of_all_kinds_take_on_each_node_what_they_would_one_by_one(seed: 
 
 
 class Counted:
-    """How often volumes are looked for, and nodes compared with where something can be reached."""
+    """Counts searches for volumes, and comparisons of nodes with reaches."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.searches = self.comparisons = 0

@@ -1,4 +1,4 @@
-"""Things are filed by the nodes that reach them, and nodes find theirs however both change."""
+"""The index returns the objects that each node reaches after any change of objects and nodes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def first(places: Places, snapshot: Snapshot, fitting: Bools, numbers: Any = 0) 
 
 
 def reached(table: ClusterTable, filed: dict[int, Reach]) -> list[list[int]]:
-    """By row, the numbers of what the node reaches, ascending."""
+    """By row, the ascending numbers of the objects that the node reaches."""
     return [
         sorted(number for number, reach in filed.items() if reaches(reach, each.labels))
         for each in table.nodes

@@ -31,7 +31,7 @@ def cluster_of(
 
 
 def judged(plugin: Any, pod: PodInfo, table: ClusterTable) -> Any:
-    """SKIP, what PreFilter refuses with, or node name -> what Filter refuses with."""
+    """SKIP, the refusal of PreFilter, or node name -> the refusal of Filter."""
     state, snapshot = CycleState(), table.snapshot()
     answer = plugin.pre_filter(state, pod, snapshot)
     if answer is SKIP:
@@ -42,7 +42,7 @@ def judged(plugin: Any, pod: PodInfo, table: ClusterTable) -> Any:
 
 
 def refusals(plugin: Any, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> dict[str, str]:
-    """Node name -> code and reasons, of the nodes that Filter refuses."""
+    """Node name -> code and reasons, for the nodes that Filter rejects."""
     outcomes = plugin.filter(state, pod, snapshot, snapshot.all_rows)
     found = {snapshot.name_of(row): outcomes.of(row) for row in snapshot.all_rows.tolist()}
     return {name: refusal(outcome) for name, outcome in found.items() if outcome.reasons}
@@ -55,7 +55,7 @@ def refusal(answer: Any) -> str:
 def asked(
     plugin: Any, resource: EventResource, action: Any, pod: PodInfo, old: Any, new: Any
 ) -> QueueingHint | None:
-    """What the hint for an event says; None where there is no hint, so that the event always wakes."""
+    """The result of the hint for an event; None without a hint, so that the event always requeues."""
     (registered,) = [
         each for each in plugin.events() if each.event.resource is resource and each.event.action & action
     ]

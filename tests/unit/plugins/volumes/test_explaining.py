@@ -1,4 +1,4 @@
-"""What the small plugins of volumes tell people of their refusals."""
+"""The explanations of rejections by VolumeRestrictions, VolumeZone and NodeVolumeLimits."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ EBS, GCE = "ebs.csi.aws.com", "pd.csi.storage.gke.io"
 
 
 def bound(*names: str) -> list[Any]:
-    """Claims, each bound to a volume of its name."""
+    """Claims, each bound to a volume with its name."""
     return [each for name in names for each in (claim(name, name), volume(name))]
 
 
@@ -133,7 +133,7 @@ def test_a_volume_that_is_attached_for_a_pod_counts_once():
 
 
 def test_the_attachment_of_the_pods_own_volume_takes_a_place_all_the_same():
-    """As upstream: only volumes of pods are taken off what the new pod needs."""
+    """As upstream: only volumes of pods are subtracted from what the new pod needs."""
     objects = [*bound("x"), csi_node("a", {DRIVER: 1}), volume_attachment("v", node="a", volume="x")]
 
     assert judged(
@@ -306,7 +306,7 @@ def test_a_claim_that_a_pod_on_a_node_has_lost_does_not_count():
     assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x")), table) == {}
 
 
-# Nodes are counted again only where something changed.
+# Nodes are recounted only where something changed.
 
 
 OWNER = pod("w", node="c", volumes=[{"name": "s", "ephemeral": {}}])
@@ -397,7 +397,7 @@ def test_after_more_changes_than_are_remembered_all_is_counted_again():
 
 
 class Looks:
-    """How often a volume of a pod, or a VolumeAttachment, is looked at."""
+    """Counts how often a volume of a pod, or a VolumeAttachment, is read."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.number = 0
@@ -468,7 +468,7 @@ def test_volumes_of_pods_are_looked_at_in_steps(looks: Looks):
     for step, _ in enumerate(needs.value.steps):
         assert looks.number <= 16
         looks.begin()
-        if step % 5 == 0:  # the cluster does not stand still meanwhile
+        if step % 5 == 0:  # the cluster changes meanwhile
             table.add_pod(0, on_a(f"new-{step}", "f1"))
         if step == 11:
             table.remove_pod(0, on_a("heavy").uid)

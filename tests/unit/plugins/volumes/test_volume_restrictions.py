@@ -156,7 +156,7 @@ def test_the_node_whose_pod_leaves_with_the_claim_is_free():
 
 
 def test_pods_that_come_and_go_are_counted_by_the_claims_name_whatever_their_namespace():
-    """Upstream compares names alone there; so one that goes frees the claim of another namespace."""
+    """Upstream compares names only; so a deleted pod frees the claim of another namespace."""
     user, other = (
         pod(name, node="a", namespace=namespace, volumes=mounted("data"))
         for name, namespace in (("user", "default"), ("other", "x"))

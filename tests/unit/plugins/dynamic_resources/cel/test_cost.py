@@ -1,4 +1,4 @@
-"""No expression that the API server lets through takes long: it is cheap, or it is refused with a reason."""
+"""No expression that the API server accepts takes long: it is cheap, or it is rejected with a reason."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def text(length: int, character: str = "a") -> str:
 
 
 def bound(times: int, doubled: str, first: str, result: str) -> str:
-    """Name a value, then what doubles it, so many times."""
+    """Name a value, then expressions that double it, `times` times."""
     return f"cel.bind(a, {first}, " + f"cel.bind(a, {doubled}, " * times + result + ")" * (times + 1)
 
 
@@ -130,7 +130,7 @@ WORST = {
 
 
 def cpu_seconds(expression: str) -> float:
-    """Return how long it takes to compile an expression and to evaluate it once."""
+    """Return the time to compile an expression and to evaluate it once."""
     selector.cache_clear()
     _module()._COMPILED.clear()
     started = time.thread_time()
@@ -147,7 +147,7 @@ def _module() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def ordinary() -> float:
-    """How long 1000 plain comparisons take: a few milliseconds."""
+    """The time of 1000 plain comparisons: a few milliseconds."""
     compiled = selector(f'{MODEL} == "h100"')
     assert not isinstance(compiled, CELError)
     subject = Subject(DRIVER, DEVICE)
@@ -164,7 +164,7 @@ def test_no_expression_takes_long(name: str, ordinary: float):
 
 
 def estimated(expression: str) -> int:
-    """Return what an expression may cost."""
+    """Return the estimated cost of an expression."""
     compiled = environment().compile(expression)
     estimate = cost._Estimate()
     estimate.of(dict(cost._fields(dict(cost._fields(compiled.serialize()))[2]))[4], cost._VARIABLES)

@@ -1,4 +1,4 @@
-"""What an expression looks at, by its text."""
+"""Which fields an expression reads, by its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions that Kubernetes adds to the language. The expected answers are those of kube-scheduler 1.36's library."""
+"""The functions that Kubernetes adds to the language. The expected results are those of kube-scheduler 1.36's library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What expressions say of a device. The expected answers are those of kube-scheduler 1.36's own library."""
+"""Results of expressions for a device. The expected results are those of kube-scheduler 1.36's own library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An allocator on a few devices, asked about nodes."""
+"""An allocator for a few devices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 
 class Search:
-    """Devices, classes and claims; claims that are allocated hold their devices, the others are asked for.
+    """Devices, classes and claims; allocated claims hold their devices, the others are requested.
 
     Attributes:
         steps: how many steps searches have made so far.
@@ -49,7 +49,7 @@ class Search:
             self.add(each)
 
     def add(self, obj: Mapping[str, Any]) -> None:
-        """Take in an object, or a new version of one."""
+        """Add an object, or a new version of one."""
         key = object_key(obj)
         if obj["kind"] == "ResourceSlice":
             self.slices[key] = obj
@@ -83,12 +83,12 @@ class Search:
         return made
 
     def results(self, node: NodeObject) -> list[Json] | None:
-        """Return what the claims are given on a node, as it is written."""
+        """Return the allocations of the claims on a node, as JSON."""
         found = self.allocator().allocate(node, self.claims)
         return None if found is None else msgspec.json.decode(msgspec.json.encode(found))
 
     def devices(self, node: NodeObject) -> str | list[list[str]]:
-        """Return the names of the devices that each claim is given, or why there are none."""
+        """Return the names of the devices of each claim, or why there are none."""
         try:
             found = self.allocator().allocate(node, self.claims)
         except (AllocationError, InvalidPoolsError) as error:
@@ -98,7 +98,7 @@ class Search:
         return [[result.device for result in each.devices.results] for each in found]
 
     def judge(self, snapshot: Snapshot) -> dict[str, str]:
-        """Return what is said of each node; "" is yes."""
+        """Return the result of each node; "" is yes."""
         index, table = self.allocator().judge(snapshot, snapshot.all_rows, self.claims)
         said = [table[place] for place in index]
         return {
@@ -108,7 +108,7 @@ class Search:
 
 
 def claim(name: str, *requests: Json, constraints: Sequence[Json] = (), config: Sequence[Json] = ()) -> Json:
-    """Return a claim that is not allocated."""
+    """Return a claim without an allocation."""
     found = resource_claim(name, *requests)
     found["spec"]["devices"] |= {"constraints": list(constraints), "config": list(config)}
     return found
@@ -148,9 +148,9 @@ def selecting(expression: str) -> list[Json]:
 
 
 def long_search(name: str = "one") -> tuple[list[Json], Json]:
-    """Return devices, and a claim to four of them that no four meet, which takes thousands of steps to find out.
+    """Return devices, and a claim to four of them that cannot be satisfied, which takes thousands of steps to find out.
 
-    Each of the claim's conditions alone could be met.
+    Each of the claim's conditions alone can be satisfied.
     """
     devices = [device(f"gpu-{n:02}", row=n // 4, column=n % 4) for n in range(16)]
     same = [{"matchAttribute": f"{DRIVER}/{name}", "requests": ["pair"]} for name in ("row", "column")]

@@ -1,4 +1,4 @@
-"""Which devices are taken."""
+"""The allocated devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices that are given in shares, and how much of them a request takes."""
+"""Devices that are allocated in shares, and how much of them a request consumes."""
 
 from __future__ import annotations
 

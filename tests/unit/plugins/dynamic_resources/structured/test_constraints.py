@@ -1,4 +1,4 @@
-"""What the devices of a claim must have in common, or must not."""
+"""Constraints between the devices of a claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices that take of what their pool has: partitions of one piece of hardware."""
+"""Devices that consume counters of their pool: partitions of one piece of hardware."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def partition(name: str, memory: int, **more: Any):
 
 
 def card(*devices: Any, memory: int = 4, driver: str = DRIVER, node_name: str = "here", pool: str = "here"):
-    """Return the slices of a pool that has one card of so much memory."""
+    """Return the slices of a pool that has one card with an amount of memory."""
     shared = [{"name": "card", "counters": {"memory": {"value": f"{memory}Gi"}}}]
     return (
         part(f"{pool}-{driver}-card", 2, [], node=node_name, pool=pool, driver=driver, sharedCounters=shared),

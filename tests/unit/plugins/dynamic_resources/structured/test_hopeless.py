@@ -1,4 +1,4 @@
-"""A search that counting shows to be hopeless is refused, and no other; nor does that change what a search finds."""
+"""Counting rejects searches that cannot succeed, and no others; it does not change the result of a search."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def worlds(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 def found_after(steps: int, objects: list[dict[str, Any]]) -> str | list[list[str]]:
-    """Return what a search finds that asks after so many steps whether it is hopeless."""
+    """Return the result of a search that is checked for hopelessness after a number of steps."""
     before = searching_module.HOPELESS_AFTER
     searching_module.HOPELESS_AFTER = steps
     try:

@@ -1,4 +1,4 @@
-"""What is found out of one pool holds of those that are alike, and of no other."""
+"""The result for one pool holds for equivalent pools, and for no others."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _ask(search: Search, random: Random) -> None:
 
 
 def _one_by_one(search: Search, nodes: list[Any]) -> Mapping[str, str]:
-    """Node -> what a search there alone comes to."""
+    """Node -> the result of a separate search there."""
     found = {}
     for each in nodes:
         try:
@@ -128,7 +128,7 @@ def test_all_nodes_are_judged_as_each_would_be_alone(seed: int):
 
 
 def alike(*devices: dict[str, Any], expression: str = "true", **more: Any) -> int:
-    """How many kinds of nodes there are, as the steps of searches tell, if each of them has one of these devices."""
+    """The number of equivalence classes of nodes, by the steps of searches, if each node has one of these devices."""
     search = Search(device_class(), claim("c", exactly(selectors=selecting(expression)), **more))
     for number, each in enumerate(devices):
         search.add(resource_slice(f"n{number}", [each]))

@@ -1,4 +1,4 @@
-"""Which devices a node sees, and in what order they are given."""
+"""Which devices a node sees, and the order of their allocation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What claims ask for, and which devices they are given."""
+"""The requests of claims, and the devices that they get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written into the status of a claim."""
+"""The allocation in the status of a claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of many nodes is found out once, and again when something changed that matters."""
+"""The results of many nodes are computed once, and again after a change that matters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def searching(*slices: Any) -> Search:
 
 
 def steps(search: Search, cache: Any) -> int:
-    """Return how many steps it takes to judge all nodes."""
+    """Return how many steps it takes to evaluate all nodes."""
     before = search.steps
     search.judge(cache.snapshot())
     return search.steps - before
@@ -41,7 +41,7 @@ def of_nodes():
 
 
 def each_for_itself():
-    """Devices that several may have, so that no node is like another."""
+    """Devices that several claims may share, so that no two nodes are equivalent."""
     return [
         resource_slice(each.name, [{"name": "gpu-0", "allowMultipleAllocations": True}]) for each in NODES
     ]
@@ -140,7 +140,7 @@ def test_nodes_are_not_searched_again_for_a_change_that_makes_no_difference():
     cache.remove_node("n9")
     search.add(resource_slice("absent"))
 
-    assert 0 < steps(search, cache) < 3  # the new node has no devices, which is soon said
+    assert 0 < steps(search, cache) < 3  # the new node has no devices, so its result is quick
     assert [name for name, words in search.judge(cache.snapshot()).items() if words] == ["new"]
 
 
