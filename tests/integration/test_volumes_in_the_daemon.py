@@ -354,7 +354,7 @@ async def test_a_running_daemon_tells_which_volume_is_in_the_way_as_of_now(tmp_p
         nodes = told["attempt"]["nodes"]
         assert nodes["n1"]["details"] == [
             'claim data needs a ReadWriteOnce volume of 10Gi or more; of the 1 volumes of class "local":',
-            "  small has 5Gi only",
+            "  small has only 5Gi",
             'what would help: such a volume of class "local" that this node reaches; its class has no provisioner',
         ]
         assert "details" not in nodes["n2"], "the node selector says it all"
