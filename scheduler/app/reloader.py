@@ -154,7 +154,7 @@ class Reloader:
         if self._metrics.restart_needed:
             paths = ", ".join(self._metrics.restart_needed)
             logger.warning(
-                "Part of the configuration takes a restart", extra={"source": offer.source, "fields": paths}
+                "Part of the configuration needs a restart", extra={"source": offer.source, "fields": paths}
             )
             self._tell(
                 offer, "Warning", RESTART, f"All but this is in force; restart the scheduler for {paths}"

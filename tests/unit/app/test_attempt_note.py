@@ -1,4 +1,4 @@
-"""What is noted of an attempt outlives the process, and is told of the pod that it was at, if that still waits."""
+"""The record of an attempt's pod survives the process, and quarantines the pod if it still waits."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_file_that_says_nothing_is_no_note(tmp_path: Path, content: bytes) -> 
 
 
 class Server:
-    """Has one pod, and writes down what it is told."""
+    """Has one pod, and records requests."""
 
     def __init__(self, found: dict[str, Any] | None, refuses: ApiError | None = None) -> None:
         self.found, self.refuses = found, refuses
@@ -195,4 +195,4 @@ def test_of_a_pod_that_waits_no_more_nothing_is_said(
     asyncio.run(put_aside(NOTED, server, ManualClock(1000.0)))
 
     assert not server.told
-    assert ("not put aside" in caplog.text) == complains
+    assert ("not quarantined" in caplog.text) == complains

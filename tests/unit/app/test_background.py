@@ -1,4 +1,4 @@
-"""What plugins do in the background costs nobody else anything when it fails."""
+"""A failure of a plugin's background work affects nothing else."""
 
 from __future__ import annotations
 

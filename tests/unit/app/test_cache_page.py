@@ -1,4 +1,4 @@
-"""/debug/cache: who may have what mended, and that it is behind the pages' authentication."""
+"""/debug/cache: which clients may repair the cache, and that the endpoint needs authentication."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Checker:
-    """Finds the same each time."""
+    """Returns the same findings each time."""
 
     def __init__(self) -> None:
         self.mended: list[bool] = []

@@ -1,4 +1,4 @@
-"""A configuration file that is followed goes on being followed, whatever is written into it."""
+"""A configuration file stays watched, whatever is written into it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_what_is_put_in_the_place_of_a_file_is_named_and_the_file_followed_again
         if name == "config.yaml":
             with pytest.raises(ConfigurationError, match=f"config.yaml: {told}"):
                 offer.read()
-        else:  # who builds the plugin says so
+        else:  # the error comes from the build of the plugin
             with pytest.raises(PluginLoadError, match=r"gpu\.py"):
                 PluginFiles().load(tmp_path / name, "", name)
         (tmp_path / name).rename(tmp_path / "away")

@@ -1,4 +1,4 @@
-"""Plugins that a command of one's own brings along."""
+"""Plugins that a custom command adds."""
 
 from __future__ import annotations
 

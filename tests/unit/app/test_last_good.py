@@ -1,4 +1,4 @@
-"""The last good configuration is read back as it was, with its files, or not at all."""
+"""The last good configuration is restored unchanged with its files, or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds the loop is named in our words."""
+"""The work that blocks the loop is named."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_function_that_has_only_begun_is_named_by_itself(monkeypatch: pytest.M
 
 
 class Watched:
-    """A watch whose clock a test moves."""
+    """A loop watch whose clock the test sets."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(100.0)

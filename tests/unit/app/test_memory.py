@@ -1,4 +1,4 @@
-"""Garbage is looked for in few objects at a time, whatever the cluster's size."""
+"""Each garbage collection examines few objects, whatever the size of the cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ gc.collect()
 
 
 def prints(program: str) -> list[int]:
-    """Run a program in a process of its own, and return the numbers that it prints."""
+    """Run a program in a separate process, and return the numbers that it prints."""
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + program], capture_output=True, text=True, timeout=120, check=False
     )

@@ -1,4 +1,4 @@
-"""A daemon's pages: health by name, through standing by, leading and stopping."""
+"""A daemon's endpoints: named health checks while it is standby, leads and stops."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ v=2
 
 
 class FakeDaemon:
-    """As much of a daemon as its pages read."""
+    """The parts of a daemon that its endpoints read."""
 
     def __init__(self) -> None:
         self.metrics = Metrics()

@@ -1,4 +1,4 @@
-"""A plugin that does not come back to a command is named, once, with where it is."""
+"""A plugin that does not return to a command is reported once, with its position."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Watched:
-    """A plugin in whose calls a test looks at it, as the thread would."""
+    """A plugin whose calls let the test inspect it, as the thread does."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(0.0)

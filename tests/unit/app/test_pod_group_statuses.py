@@ -1,4 +1,4 @@
-"""The statuses of thousands of PodGroups are found in many turns of the event loop."""
+"""The statuses of thousands of PodGroups are computed in many time slices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ N_GROUPS = 500
 
 
 class Parts:
-    """A cluster with groups and without nodes, whose pods that ended cannot be listed."""
+    """A cluster with groups and without nodes, whose ended pods cannot be listed."""
 
     def __init__(self) -> None:
         self.clock = self.cache = self.table = self

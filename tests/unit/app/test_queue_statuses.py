@@ -1,4 +1,4 @@
-"""What is said of thousands of Queues is found in steps."""
+"""The statuses of thousands of Queues are computed in steps."""
 
 from __future__ import annotations
 

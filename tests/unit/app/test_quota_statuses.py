@@ -1,4 +1,4 @@
-"""What is said of an ElasticQuota in its status."""
+"""The status of an ElasticQuota."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which fields of a new configuration a running scheduler takes."""
+"""The fields of a new configuration that a running scheduler applies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a configuration takes of RBAC, and the roles that give it."""
+"""The RBAC rights that a configuration needs, and the roles that grant them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests and limits fit a cluster of a size."""
+"""The requests and limits for a cluster size."""
 
 from __future__ import annotations
 

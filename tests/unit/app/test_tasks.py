@@ -1,4 +1,4 @@
-"""Tasks beside the main one end with it, and end it when they fail."""
+"""Background tasks end with the block, and end it when they fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code of a configuration that hangs, crashes or takes long is found out in another process; these are real ones."""
+"""A configuration's code that hangs, crashes or is slow is detected in a child process; these tests start real ones."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_code_that_would_stop_the_scheduler_is_refused(
     began = time.monotonic()
 
     assert told in refusal(configuration(tmp_path, at_import=at_import, at_build=at_build))
-    assert time.monotonic() - began < 60  # beyond ten times the limit a machine that is busy counts no more
+    assert time.monotonic() - began < 60  # ten times the limit, for a busy machine
 
 
 def test_a_constructor_that_takes_long_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What plugins learn of web servers: whom we believe, who we say we are, and what goes wrong."""
+"""The HTTP client of plugins: trusted servers, sent credentials, and errors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def run_server(
 
 @asynccontextmanager
 async def serving(issued: Issued | None = None) -> AsyncIterator[str]:
-    """Run a server that answers with the Authorization header it got; yields its URL."""
+    """Run a server that returns the Authorization header of the request; yields its URL."""
 
     async def answer(request: web.Request) -> web.Response:
         return web.Response(
@@ -116,7 +116,7 @@ def test_cookies_are_not_kept() -> None:
         application = web.Application()
         application.router.add_get("/", answer)
         async with run_server(application) as url, client() as asking:
-            # By name, for cookies of an address are never kept.
+            # By name, because cookies of an IP address are never kept.
             for _ in range(2):
                 await asking.http_get(url.replace("127.0.0.1", "localhost"))
 
@@ -235,7 +235,7 @@ def test_an_address_that_cannot_be_put_on_the_wire_is_an_error_that_names_the_ur
 
 @asynccontextmanager
 async def saying(answer: bytes, *, ends: bool = True) -> AsyncIterator[str]:
-    """Run what answers every request with the same bytes, whatever they are; yields its URL."""
+    """Run a server that returns the same bytes for every request; yields its URL."""
 
     answering: set[asyncio.Task[None]] = set()
 

@@ -1,4 +1,4 @@
-"""The right to bind is asked for up to the first byte that an extender is sent, and for bindings only."""
+"""The right to bind is checked until the first byte of the request, and for bindings only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Heard:
 
 
 class Right:
-    """Holds for so many questions."""
+    """Leads for the given number of checks."""
 
     def __init__(self, holds_for: int) -> None:
         self.left = holds_for

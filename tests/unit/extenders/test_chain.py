@@ -1,4 +1,4 @@
-"""Several extenders together, over real HTTP: order, weights, who is left out, and who may fail."""
+"""Several extenders together, over real HTTP: order, weights, excluded nodes, and ignorable failures."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Heard:
 async def chain_of(
     *extenders: tuple[dict[str, Any], dict[str, Any]],
 ) -> AsyncIterator[tuple[Extenders, list[ScriptedExtender], Heard]]:
-    """Serve extenders, each (answers, further settings), and yield the chain that asks them."""
+    """Serve extenders, each (responses, further settings), and yield the chain that calls them."""
     heard = Heard()
     async with AsyncExitStack() as stack:
         served = [await stack.enter_async_context(scripted_extender(answers)) for answers, _ in extenders]
@@ -190,7 +190,7 @@ async def test_priorities_are_weighted_and_brought_to_the_scale_of_plugins() -> 
 
 @virtually
 async def test_all_are_asked_for_priorities_at_once() -> None:
-    hangs = Hangs()  # the first answers only once the second was asked too
+    hangs = Hangs()  # the first answers only after the second was called
 
     def second(_: Any) -> Any:
         hangs.until.set()

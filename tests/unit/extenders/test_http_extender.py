@@ -1,4 +1,4 @@
-"""How much of an extender's answer is read."""
+"""The limit of an extender's response."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MIB = 1024 * 1024
 
 @asynccontextmanager
 async def very_long() -> AsyncIterator[str]:
-    """Serve an answer whose end is far."""
+    """Serve a response that is very long."""
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         answer = web.StreamResponse()
@@ -124,7 +124,7 @@ def test_cookies_are_not_kept() -> None:
         await site.start()
         extender = asking(
             site.name.replace("127.0.0.1", "localhost")
-        )  # those of addresses are kept by nobody
+        )  # cookies of an IP address are not kept
         await extender.filter(pod("web"), [node("n1")])
         await extender.filter(pod("web"), [node("n1")])
         await extender.close()

@@ -1,4 +1,4 @@
-"""An extender is asked by the proxy that the environment names, as kube-scheduler asks it."""
+"""An extender is called through the proxy of the environment, as by kube-scheduler."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def ask(url: str, tls: ExtenderTLS | None = None) -> list[str]:
 
 @asynccontextmanager
 async def tunnel(port: int) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """Run a proxy for CONNECT that leads to a port, whatever it is asked for; yields its URL and what it was asked."""
+    """Run a proxy for CONNECT that always leads to one port; yields its URL and the requests."""
     heads: list[bytes] = []
     ended: list[asyncio.Event] = []
 

@@ -1,4 +1,4 @@
-"""Requests of a real kube-scheduler 1.36.2, byte for byte: understood where it asks us, and said alike where we ask.
+"""Requests of a real kube-scheduler 1.36.2: this extender decodes them, and this scheduler sends the same bytes.
 
 Recorded with an extender whose nodeCacheCapable was true (`names`) and false (`nodes`).
 """
@@ -33,7 +33,7 @@ def parts(name: str) -> dict[str, msgspec.Raw]:
 
 
 def same(said: bytes, name: str) -> None:
-    """Compare with what kube-scheduler said, the order of fields included."""
+    """Compare with kube-scheduler's request, including the order of fields."""
     assert json.dumps(json.loads(said)) == json.dumps(json.loads(recorded(name)))
 
 

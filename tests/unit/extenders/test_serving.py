@@ -1,4 +1,4 @@
-"""What kube-scheduler says to its extender, in the shapes Go writes, and everything else that somebody could send."""
+"""kube-scheduler's requests to its extender, in Go's format, and invalid requests."""
 
 from __future__ import annotations
 

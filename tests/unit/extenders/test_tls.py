@@ -1,4 +1,4 @@
-"""HTTPS to an extender: whom we believe, and who we say we are."""
+"""HTTPS to an extender: trusted servers, and the client certificate."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_a_bundle_may_have_comments_in_any_language(issued: Issued) -> Non
 @virtually
 async def test_a_given_certificate_is_believed_whoever_vouches_for_it(issued: Issued) -> None:
     _, begin, rest = issued.serving.partition(b"-----BEGIN CERTIFICATE-----")
-    tls = ExtenderTLS(ca_data=begin + rest)  # of an authority that is not given
+    tls = ExtenderTLS(ca_data=begin + rest)  # of another authority
     assert await ask(serving(issued), enable_https=True, tls_config=tls) == b"{}"
 
 

@@ -1,4 +1,4 @@
-"""What is said to extenders, byte for byte as Go reads it, and every answer they could think of."""
+"""Requests to extenders, byte for byte as in Go, and all kinds of responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever an extender answers is understood or refused by its name, soon, and can be told to users."""
+"""Any response of an extender is decoded or rejected in short time, and can be shown to users."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DEEP = [b'{"NodeNames":' * 20_000, b'{"x":' + b"[" * 20_000 + b"]" * 20_000 + b"
 
 @st.composite
 def bodies(draw: st.DrawFn) -> bytes:
-    """JSON that is nearly what is meant, with a few bytes of it replaced."""
+    """Almost valid JSON, with a few bytes replaced."""
     body = bytearray(json.dumps(draw(JSON)).encode())
     for _ in range(draw(st.integers(0, 3))):
         place = draw(st.integers(0, len(body)))
@@ -58,7 +58,7 @@ def bodies(draw: st.DrawFn) -> bytes:
 
 
 def tell(found: object) -> None:
-    """What is read is said to users, as JSON."""
+    """A decoded response can be encoded as JSON for users."""
     msgspec.json.encode(found)
 
 
@@ -88,7 +88,7 @@ def test_a_large_answer_means_what_a_small_one_means(read: Callable[[bytes], Any
         small = _read(read, body)
         patch.setattr(wire, "_LARGE_BYTES", -1)
         large = _read(read, body)
-    if small != large:  # other words of the same refusal
+    if small != large:  # another message for the same error
         assert isinstance(small, str)
         assert isinstance(large, str)
 

@@ -1,4 +1,4 @@
-"""A queue with the plugins that tests of it talk about, and everything around it under the test's hand."""
+"""A queue with the plugins of its tests, and an environment that the tests control."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ class Counts:
 
 
 class Cluster:
-    """A queue, its clock, what was counted, and the pods that PreEnqueue holds.
+    """A queue, its clock, its counts, and the pods that PreEnqueue rejects.
 
     Attributes:
-        held: uids that the PreEnqueue plugin Hold refuses; it waits for CSINodes.
-        under_curfew: uids that Curfew refuses; it registered for everything.
-        asked: how often PreEnqueue was asked.
+        held: uids that the PreEnqueue plugin Hold rejects; it waits for CSINodes.
+        under_curfew: uids that Curfew rejects; it registered for all events.
+        asked: number of calls of PreEnqueue.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -143,7 +143,7 @@ class Cluster:
         return queued
 
     def pop_names(self) -> list[str]:
-        """Pop until nothing is left, ending each attempt."""
+        """Pop until the queue is empty, ending each attempt."""
         names = []
         while (queued := self.queue.pop()) is not None:
             names.append(queued.pod.name)

@@ -1,4 +1,4 @@
-"""Every test of the queue ends with a check of what always holds."""
+"""Every test of the queue ends with a check of the invariants."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The scheduling queue once more, slow and obvious: a list of pods that is searched for everything.
+"""A slow and obvious model of the scheduling queue: a list of pods that is searched for everything.
 
-It has no heaps, no indexes and no shared record of events: each pod in flight keeps a list of all it has missed.
+It has no heaps, no indexes and no shared record of events: each pod in flight keeps a list of its missed events.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which pod is tried next, and what an attempt leaves behind."""
+"""Which pod is tried next, and the state after an attempt."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How long a pod backs off, and who may be tried early."""
+"""How long a pod backs off, and which pods may be tried early."""
 
 from math import inf
 
@@ -85,7 +85,7 @@ def test_with_nobody_waiting_there_is_no_deadline(cluster: Cluster):
 
 
 def backing_off(cluster: Cluster, name: str, **fields: object) -> None:
-    """Reject a pod and wake it, so that it backs off as rejected."""
+    """Reject a pod and requeue it, so that it backs off after a rejection."""
     cluster.reject(pod(name, **fields), "Taints")
     cluster.queue.move_all(NODE_TAINT)
     assert cluster.queue.place_of(f"uid-of-default-{name}") is Place.BACKOFF

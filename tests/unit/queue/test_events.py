@@ -1,4 +1,4 @@
-"""Which events wake which pods, and where they go then."""
+"""Which events requeue which pods, and where the pods go."""
 
 import logging
 

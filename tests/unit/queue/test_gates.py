@@ -1,4 +1,4 @@
-"""Pods that PreEnqueue keeps from being tried."""
+"""Pods that PreEnqueue gates."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What happens to a pod's attempt while the cluster goes on."""
+"""The effect of events on a pod in flight."""
 
 import pytest
 

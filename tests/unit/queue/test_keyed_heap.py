@@ -47,7 +47,7 @@ def test_equals_come_out_in_the_order_they_came():
 
 def test_entries_that_were_changed_do_not_pile_up():
     heap = KeyedHeap()
-    heap.put("first", (0.0,))  # stays on top, so that no other surfaces
+    heap.put("first", (0.0,))  # stays at the top, so that no tombstone reaches it
     for number in range(10_000):
         heap.put("u", (float(number + 1),))
 

@@ -1,4 +1,4 @@
-"""Which pods the queue nominates, and when it takes that back."""
+"""Which pods the queue nominates, and when it removes the nomination."""
 
 from __future__ import annotations
 

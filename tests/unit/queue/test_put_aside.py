@@ -1,4 +1,4 @@
-"""Pods whose attempt did not end within its budget wait long, and whoever leads next knows it."""
+"""Pods whose attempt exceeded its budget wait long, also under the next leader."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_pod_put_aside_waits_its_pause_and_nothing_that_happens_wakes_it() -> 
     cluster.queue.add(WEB)
     put_aside(cluster)
     cluster.queue.move_all(NODE_TAINT)
-    assert cluster.queue.pop() is None  # nor is it tried early, when nobody else is there
+    assert cluster.queue.pop() is None  # nor is it tried early when no other pod waits
     assert cluster.advance_and_flush(59) == 0
     assert cluster.advance_and_flush(2) == 1
     put_aside(cluster, 2)
@@ -152,7 +152,7 @@ def test_a_replica_that_stands_by_follows_what_the_leader_says() -> None:
     assert cluster.queue.place_of(WEB.uid) is Place.BACKOFF
     cluster.advance_and_flush(61)
     assert cluster.queue.place_of(WEB.uid) is Place.ACTIVE
-    cluster.update(told(1), told(1, annotations={"seen": "again"}))  # no news
+    cluster.update(told(1), told(1, annotations={"seen": "again"}))  # the same quarantine
     assert cluster.queue.place_of(WEB.uid) is Place.ACTIVE
     cluster.update(told(1, annotations={"seen": "again"}), told(2, annotations={"seen": "again"}))
     assert cluster.queue.place_of(WEB.uid) is Place.BACKOFF
@@ -165,7 +165,7 @@ def test_the_leader_does_not_follow_its_own_words_late() -> None:
     put_aside(cluster)
     cluster.advance_and_flush(61)
     cluster.queue.add_unschedulable(cluster.pop(), is_error=True)  # this one ended
-    cluster.update(WEB, told(1))  # written before, seen now
+    cluster.update(WEB, told(1))  # written earlier, watched now
 
     assert cluster.advance_and_flush(5) == 1
     cluster.queue.check()

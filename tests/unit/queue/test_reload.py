@@ -1,4 +1,4 @@
-"""What a new configuration means for pods that are in the queue already."""
+"""The effect of a new configuration on pods in the queue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Profiles:
-    """What a queue asks its profiles, as the tests want it."""
+    """The profiles of a queue, as the tests define them."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

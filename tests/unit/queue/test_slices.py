@@ -1,4 +1,4 @@
-"""What the queue does takes its turns, and the order of what happened stays: nobody misses an event or sees one twice."""
+"""The queue works in time slices and keeps the order of events: each pod is checked against each event exactly once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETRIED = {Place.ACTIVE, Place.BACKOFF}
 
 
 class TickingClock(ManualClock):
-    """Every look at it takes a step."""
+    """A clock that advances a step at every reading."""
 
     def monotonic(self) -> float:
         self.now += STEP
@@ -33,7 +33,7 @@ class TickingClock(ManualClock):
 
 
 class SlicedCluster(Cluster):
-    """A queue that does so many steps a turn."""
+    """A queue that does the given number of steps in each slice."""
 
     def __init__(self, steps: float, **options: Any) -> None:
         super().__init__(slice_seconds=steps * STEP, **options)
@@ -50,7 +50,7 @@ class SlicedCluster(Cluster):
         self.queue.check()
 
     def turns(self) -> int:
-        """Take turns until nothing is left; return how many."""
+        """Run slices until nothing is left; return their number."""
         count = 0
         while self.queue.backlog:
             self.turn()
@@ -234,7 +234,7 @@ STORIES = st.lists(
     story=STORIES,
 )
 def test_slices_wake_whom_doing_all_at_once_wakes(steps: int, first: Any, sizes: Any, story: Any) -> None:
-    """Six pods wait, six are in flight and come back at any moment."""
+    """Six pods wait, and six are in flight and come back at any time."""
     found = []
     for slice_steps in (inf, steps):
         cluster = SlicedCluster(slice_steps)
@@ -261,7 +261,7 @@ def test_slices_wake_whom_doing_all_at_once_wakes(steps: int, first: Any, sizes:
 
 
 def test_where_nobody_takes_turns_events_go_on_with_what_is_left() -> None:
-    """A daemon that stands by tries no pods, and keeps the gated ones."""
+    """A standby tries no pods, and keeps the gated ones."""
     cluster = SlicedCluster(20)
     waiting(cluster, 50, "Taints")
     cluster.queue.move_all(NODE_TAINT, SMALL, LARGE)

@@ -1,4 +1,4 @@
-"""Random lives of pods: the queue must do what the slow and obvious one does."""
+"""Random sequences of changes: the queue must behave like the slow and obvious model."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.slow.may_pop() or self.slow.at("in flight"))
     @rule(rejectors=PLUGINS, pending=PLUGINS)
     def everything_fails(self, rejectors: set[str], pending: set[str]) -> None:
-        """Bring pods to where the interesting things happen."""
+        """Move pods to the interesting places."""
         for _ in range(len(self.slow.may_pop())):
             self.pop()
         for each in self.slow.at("in flight"):
@@ -193,7 +193,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.next_deadline(self.now) == self.slow.next_deadline(self.now)
 
     def teardown(self) -> None:
-        """Every pod that is neither gated nor in flight is tried in the end, though nothing happens any more."""
+        """Every pod that is neither gated nor in flight is tried in the end, without further events."""
         if not hasattr(self, "queue"):
             return
         self.cluster.held.clear()

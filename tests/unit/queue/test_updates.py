@@ -1,4 +1,4 @@
-"""What an update, an activation or the passing of time does to a waiting pod."""
+"""The effect of an update, an activation or the passing of time on a waiting pod."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Waking by classes and keys must find whom asking about every pod would find; the in-tree plugins say what they read."""
+"""Requeueing by classes and keys finds the same pods as a check of every pod; in-tree plugins declare what they read."""
 
 from __future__ import annotations
 

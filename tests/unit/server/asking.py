@@ -1,4 +1,4 @@
-"""One question to a server that lives as long as the question."""
+"""One request to a server that runs as long as the request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """What came back; `headers` ignores case."""
+    """The response; `headers` ignores case."""
 
     status: int
     text: str
@@ -24,7 +24,7 @@ class Answer(NamedTuple):
 
 
 def some_pages(**options: Any) -> Application:
-    """Pages of which the test gives what it is about."""
+    """Endpoints with the settings of the test."""
     return application(
         **{
             "metrics": lambda _: (b"up 1\n", {"Content-Type": "text/plain"}),
@@ -36,7 +36,7 @@ def some_pages(**options: Any) -> Application:
 
 
 def ask(app: Application, path: str, method: str = "GET", **headers: str) -> Answer:
-    """Serve pages on a free port of loopback and ask for one."""
+    """Serve endpoints on a free port of loopback and send one request."""
 
     async def question() -> Answer:
         async with serving(app, "127.0.0.1", 0) as port, aiohttp.ClientSession() as session:

@@ -1,4 +1,4 @@
-"""Who may read a page, asked of an API server that knows two users."""
+"""Access to the endpoints, reviewed by an API server that knows two users."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ USERS = {
         "username": "system:serviceaccount:monitoring:prometheus",
         "uid": "1",
         "groups": ["system:serviceaccounts"],
-        # As Go writes what an authenticator says nothing of.
+        # Go's encoding of fields that the authenticator leaves empty.
         "extra": {"authentication.kubernetes.io/node-name": ["n1"], "example.com/scopes": None},
     },
     "of-nobody-much": {"username": "nobody-much"},
@@ -46,8 +46,8 @@ class Reviewer:
 
     Attributes:
         asked: path, body.
-        broken: path -> the status it answers with instead; 0 is no answer.
-        garbled: whether its answers are of another kind.
+        broken: path -> status of the response instead; 0 is no response.
+        garbled: whether its responses are of another kind.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Reviewer:
 
 
 class Scene:
-    """A guarded server, who it asks, and the time."""
+    """A guarded server, its API server, and the clock."""
 
     access: Access
     connection: ApiConnection

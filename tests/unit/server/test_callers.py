@@ -1,4 +1,4 @@
-"""Who may ask an extender."""
+"""The accepted clients of an extender."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said over one connection, byte by byte."""
+"""The messages of one connection, byte by byte."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 
 LONGEST_BODY = 1000
-TOO_LONG = f"414 {HTTPStatus.REQUEST_URI_TOO_LONG.phrase}".encode()  # of Python, which changed its mind
+TOO_LONG = f"414 {HTTPStatus.REQUEST_URI_TOO_LONG.phrase}".encode()  # the text depends on Python's version
 GET = b"GET /path HTTP/1.1\r\nHost: x\r\n\r\n"
 LAST = b"GET /path HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
@@ -36,7 +36,7 @@ async def unread(_: Request) -> Answer:
 
 
 TURNS: list[int] = []
-"""In which turn of the loop each piece of /turns was asked for."""
+"""The iteration of the loop in which each piece of /turns was requested."""
 
 
 async def turns(_: Request) -> Answer:
@@ -112,7 +112,7 @@ PAGES = [
 
 
 class Client:
-    """One connection, whose bytes are written by hand."""
+    """One connection whose bytes the test writes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -122,7 +122,7 @@ class Client:
         self.writer.write(b"".join(said))
 
     async def answer(self) -> tuple[int, bytes]:
-        """Read an answer of known length."""
+        """Read a response of known length."""
         head = await self.reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].split()[0])
         return int(head.split()[1]), await self.reader.readexactly(length)

@@ -1,4 +1,4 @@
-"""Whatever bytes come, cut wherever: clear answers, an end, and the loop at others' service."""
+"""Any bytes, split anywhere, get clear responses and an end, and do not block the loop."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BREAKS = [b"\r\n", b"\n", b"\r"]
 
 @st.composite
 def requests(draw: st.DrawFn) -> bytes:
-    """A request, or what somebody took for one."""
+    """A request, valid or not."""
     target, method, version = (draw(st.sampled_from(each)) for each in (TARGETS, METHODS, VERSIONS))
     headers = draw(st.lists(st.sampled_from(HEADERS), max_size=5))
     end = draw(st.sampled_from(BREAKS)) if draw(st.booleans()) else b"\r\n"
@@ -60,7 +60,7 @@ def requests(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[bytes]:
-    """What is written, piece by piece."""
+    """The pieces to write."""
     whole = bytearray(
         b"".join(draw(st.lists(requests() | st.just(GET) | st.binary(max_size=20), min_size=1, max_size=4)))
     )
@@ -72,7 +72,7 @@ def streams(draw: st.DrawFn) -> list[bytes]:
 
 
 class Answers:
-    """Reads answers as a client does."""
+    """Reads responses as a client does."""
 
     def __init__(self) -> None:
         self.statuses: list[int] = []
@@ -91,11 +91,11 @@ async def others_are_answered(port: int) -> None:
 
 
 async def converse(pieces: Sequence[bytes], *, leaves: bool) -> bytes:
-    """Write piece by piece, and return all that came back; others are answered meanwhile."""
+    """Write piece by piece, and return all received bytes; other clients are answered meanwhile."""
     async with serving(Application(PAGES, None, LONGEST_BODY), "127.0.0.1", 0) as port:
         client = Client(*await asyncio.open_connection("127.0.0.1", port))
         told = b""
-        with suppress(OSError):  # closed in the middle of what nobody reads any more
+        with suppress(OSError):  # the server closed the connection
             for piece in pieces:
                 client.say(piece)
                 await asyncio.sleep(0.01)
@@ -124,7 +124,9 @@ def test_any_bytes_are_answered_in_http_and_the_connection_ends(
     caplog.clear()
     told = run(converse(pieces, leaves=leaves))
 
-    if b"HEAD" not in b"".join(pieces):  # whose answers only he can read who knows which they are
+    if b"HEAD" not in b"".join(
+        pieces
+    ):  # responses to HEAD can only be parsed by a client that knows the method
         answers = Answers()
         answers.parser.feed_data(told)
         assert {status for status in answers.statuses if status != 100} <= STATUSES

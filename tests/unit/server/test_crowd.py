@@ -1,4 +1,4 @@
-"""Who gives way to whom."""
+"""Which connection is closed beyond the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much those may take whom nobody knows, and that others are answered all the same."""
+"""The limits for unknown clients, and that other clients are answered nevertheless."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class At(NamedTuple):
     """A server.
 
     Attributes:
-        port: where it listens.
-        turned_away: why -> how many connections were.
-        clients: all that were made.
+        port: port on which it listens.
+        turned_away: reason -> number of closed connections.
+        clients: all clients that were created.
     """
 
     port: int
@@ -78,7 +78,7 @@ class At(NamedTuple):
     clients: list[Client]
 
     async def connect(self, said: bytes = b"", tls: ssl.SSLContext | None = None) -> Client:
-        """Connect; what is said right away is there together with the connection."""
+        """Connect; the given bytes arrive together with the connection."""
         client = Client(*await asyncio.open_connection("127.0.0.1", self.port, ssl=tls))
         client.say(said)
         self.clients.append(client)
@@ -117,7 +117,7 @@ def descriptors() -> int:
 
 
 async def left_of(clients: list[Client]) -> list[bool]:
-    """Say which connections are open still."""
+    """Return which connections are still open."""
     await asyncio.sleep(0.1)
     return [not client.reader.at_eof() for client in clients]
 
@@ -217,7 +217,7 @@ async def test_many_requests_at_once_leave_the_loop_its_time() -> None:
 
     async with door() as it:
         client = await it.connect(asked_for(b"known"))
-        await client.answer()  # who is known does not have to pause
+        await client.answer()  # a known client has no delay
         task = asyncio.create_task(others())
         client.say(*[GET] * 500)
         for _ in range(500):
@@ -347,7 +347,7 @@ async def test_only_so_many_large_bodies_are_read_at_once_and_small_ones_beside_
 
 
 class Exhausted(socket.socket):
-    """Listens where no descriptor is left."""
+    """A listening socket without free descriptors."""
 
     is_exhausted = True
     asked = 0

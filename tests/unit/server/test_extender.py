@@ -1,4 +1,4 @@
-"""Requests of an extender's callers, however large."""
+"""Requests to an extender of any size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class KeepsAll:
-    """Says that the pod fits wherever it is asked."""
+    """Returns that the pod fits on every node."""
 
     def preempt(self, request: PreemptionRequest) -> Mapping[str, MetaVictims]:
         return request.victims

@@ -1,4 +1,4 @@
-"""Health pages: the texts are those of a real kube-scheduler."""
+"""Health endpoints: the texts are those of a real kube-scheduler."""
 
 from __future__ import annotations
 

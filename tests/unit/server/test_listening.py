@@ -1,4 +1,4 @@
-"""Where the server listens."""
+"""The listening addresses of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every page but health."""
+"""All endpoints except health."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often the API server is asked about strangers."""
+"""Limits of reviews for unknown clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Scene:
         self.limit = ReviewLimit(lambda: self.now)
 
     def asked(self, peer: str, times: int, *, answered: bool = True) -> int:
-        """Return how many of so many reviews were let begin."""
+        """Return how many of the given reviews were allowed."""
         begun = [self.limit.begin(peer) for _ in range(times)].count(0.0) if not answered else 0
         for _ in range(times if answered else 0):
             if not self.limit.begin(peer):

@@ -1,4 +1,4 @@
-"""HTTPS: which certificate is shown, and to whom."""
+"""HTTPS: the certificate for each client."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def trusting_anybody() -> ssl.SSLContext:
 
 
 async def shown_at(port: int, client: ssl.SSLContext, name: str | None = None) -> tuple[bytes, str]:
-    """Return the certificate (DER) and the version of TLS that a client is shown."""
+    """Return the certificate (DER) and the TLS version that a client receives."""
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", port, ssl=client, server_hostname=name or "127.0.0.1"
     )

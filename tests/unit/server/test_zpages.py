@@ -1,4 +1,4 @@
-"""/statusz and /flagz: in the forms that kube-scheduler's have."""
+"""/statusz and /flagz: in the formats of kube-scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted where: pods assumed, confirmed, forgotten, removed, and nodes that come and go."""
+"""The counted pods: assumed, confirmed, forgotten, removed, and on nodes that are added and removed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cache() -> Iterator[Cache]:
 
 
 def milli_cpu(cache: Cache) -> dict[str, int]:
-    """Node -> what the pods there ask for."""
+    """Node -> requests of its pods."""
     snapshot = cache.snapshot()
     return {snapshot.name_of(row): int(snapshot.requested["cpu"][row]) for row in range(snapshot.n_nodes)}
 
@@ -184,7 +184,7 @@ def test_every_state_can_be_reached_and_left():
 
 
 class TestNews:
-    """Which rows are noted as changed, so that what is kept of them is asked again."""
+    """The rows that are marked as changed, so that cached results are dropped."""
 
     def rows_changed_by(self, cache: Cache, change: Callable[[], object]) -> set[int]:
         seen = cache.table.changes.end

@@ -1,4 +1,4 @@
-"""How long a node rests whose kubelet rejected pods."""
+"""How long a node is paused after its kubelet rejected pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who belongs to which group, against sets counted anew, over random histories."""
+"""Membership of groups compared with recounted sets, over random histories."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUPS = st.sampled_from(["", "a", "b"])
 
 
 class PodGroupsMachine(RuleBasedStateMachine):
-    """The obvious account: each pod's group, of pending ones and of those on nodes."""
+    """The obvious model: each pod's group, for pending pods and for those on nodes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The cache against an obvious one, over random histories."""
+"""The cache compared with an obvious model, over random histories."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PORTS = st.sampled_from([0, 0, 80, 81])
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """The obvious cache: which nodes there are, and each pod's node, request, port and whether it is assumed."""
+    """The obvious model: the nodes, and each pod's node, request, port and whether it is assumed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""docs/wasm-guests.md says what is so: its profile and its table of arguments."""
+"""The profile and the table of arguments in docs/wasm-guests.md are correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a guest can ask, and how it gets the answers."""
+"""The functions that a guest can call, and their results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POD = pod("web", cpu="1")
 
 
 def saying(read: str, *, point: str = "filter", result: str = "i32") -> bytes:
-    """A guest that refuses with what a function gave it as the reason."""
+    """A guest that rejects with a function's result as the reason."""
     code = "(i32.const 2)" if result == "i32" else "(i64.const 2)"
     return wat(
         f"""(func (export "{point}") (result {result})

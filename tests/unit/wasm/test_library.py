@@ -1,4 +1,4 @@
-"""How a profile names a guest, and what it is told when there is none."""
+"""How a profile names a guest, and the errors if there is none."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_without_the_extra_a_guest_is_refused_with_the_command_that_helps(
         f"{ARGS}.guestURL: the guest 'EvenNodes' needs WebAssembly, which is optional: "
         "pip install 'custom-scheduler[wasm]'"
     )
-    assert built(folder, "- schedulerName: custom-scheduler")  # nobody else needs it
+    assert built(folder, "- schedulerName: custom-scheduler")  # a profile without guests does not need it
 
 
 class Files(http.server.BaseHTTPRequestHandler):

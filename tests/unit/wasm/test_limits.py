@@ -1,4 +1,4 @@
-"""Guests that fail, loop or grow: what they cost, and that the next pod is served."""
+"""Guests that fail, loop or grow: their cost is limited, and the next pod is scheduled."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_guest_that_loops_is_stopped_in_time() -> None:
     with pytest.raises(GuestError, match="wasm: filter error: stopped: it took "):
         ask(plugin)
 
-    assert 0.02 < time.perf_counter() - begin < 2  # generously: other processes have work to do as well
+    assert 0.02 < time.perf_counter() - begin < 2  # a large margin for other processes
 
 
 SLOW = wat(
@@ -142,7 +142,7 @@ def test_a_guest_that_grows_gets_no_more_than_its_limit() -> None:
 
     status = ask(guest(content, memory_limit=MemorySize(5 * 65536)))
 
-    assert status.code is Code.SKIP  # five pages: its answer is how many it has
+    assert status.code is Code.SKIP  # its result is its number of pages, five
     assert ask(guest(GROWS, memory_limit=MemorySize(2**20))).message == "no memory"
 
 

@@ -1,4 +1,4 @@
-"""A guest at every extension point: what its numbers mean, and that one instance sees a pod from start to end."""
+"""A guest at every extension point: the meaning of its numbers, and one instance for the whole attempt at a pod."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ EVERY = wat(
         }.items()
     )
 )
-"""What the SDK makes of a guest, whatever its author wrote."""
+"""Exports that the SDK adds to every guest."""
 
 
 def returning(export: str, number: int) -> Any:
@@ -278,7 +278,7 @@ def test_a_clone_of_the_state_goes_to_the_same_instance() -> None:
 
 def test_an_instance_is_free_again_when_the_attempt_is_forgotten() -> None:
     plugin = guest(COUNTS)
-    gc.disable()  # it takes no collector
+    gc.disable()  # no garbage collection is needed
     try:
         assert [score(plugin, CycleState()) for _ in range(3)] == [11, 22, 33]
     finally:

@@ -1,4 +1,4 @@
-"""Where guests come from: files and web servers, also ones that answer oddly or not at all."""
+"""Sources of guests: files and web servers, including ones with invalid responses or none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
 
 @contextmanager
 def answering(*answers: bytes, silent: bool = False) -> Iterator[str]:
-    """Serve one answer for each connection, whatever is asked; a silent server leaves the last one open."""
+    """Serve one response for each connection, for any request; a silent server leaves the last one open."""
     done = threading.Event()
 
     def serve(listener: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""Modules that no compiler makes: cut, mutated, or greedy. Each is refused or run, in bounded time and memory, and told."""
+"""Modules that no compiler creates: cut, mutated, or greedy. Each is rejected or run, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SNAPSHOT = cluster(node("n0")).snapshot()
 POD = pod("web", cpu="1")
 LIMIT_SECONDS = 0.05
 MEMORY = 1 << 20
-MOST_SECONDS = 10.0  # generously: other processes have work to do as well
+MOST_SECONDS = 10.0  # a large margin for other processes
 MOST_GROWTH = 128 << 20
 SEEDS = (EVEN_NODES, LAST_DIGIT, TRAPS, LOOPS, GROWS)
 
@@ -36,7 +36,7 @@ def resident_bytes() -> int:
 
 
 def try_it(content: bytes) -> object:
-    """Return what a guest says, or the error with which it is refused; nothing else may come of it."""
+    """Return a guest's result, or the error that rejects it; no other outcome is allowed."""
     try:
         plugin = guest(
             content, time_limit=Duration(int(LIMIT_SECONDS * 1e9)), memory_limit=MemorySize(MEMORY)
@@ -49,7 +49,7 @@ def try_it(content: bytes) -> object:
 
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
-    """A module of ours with some bytes changed, cut out or said twice."""
+    """A valid module with some bytes changed, removed or repeated."""
     content = bytearray(draw(st.sampled_from(SEEDS)))
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, len(content) - 1))

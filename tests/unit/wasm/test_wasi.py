@@ -1,4 +1,4 @@
-"""The functions of WASI that are ours: output is kept, sleeping is over at once, and neither holds the loop."""
+"""This host's WASI functions: output is kept, sleeps end at once, and neither blocks the loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ask(content: bytes) -> Status:
 
 
 def writing(call: str, *, store: str = "") -> bytes:
-    """Return a guest that shows what fd_write returned as its status, and traps if that is 0."""
+    """Return a guest that returns fd_write's result as its status, and traps if that is 0."""
     return wat(
         f"""(func (export "filter") (result i32) {store}
           (if (i32.eqz (call $fd_write {call})) (then unreachable))
@@ -63,7 +63,7 @@ def test_what_cannot_be_written_is_an_error_number_and_no_trap(call: str) -> Non
 
 
 def polling(kind: int, result: str) -> bytes:
-    """Return a guest that waits an hour, for a clock or for its input, and answers with what came of it."""
+    """Return a guest that waits an hour, for a clock or for its input, and returns the result."""
     return bytes(
         wasmtime.wat2wasm(
             f"""(module

@@ -1,4 +1,4 @@
-"""A folder of certificates is whole, or has none."""
+"""A directory of certificates is complete, or has none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kube-scheduler is told of an extender, and the certificate it will be shown."""
+"""The extender's section in kube-scheduler's configuration, and the serving certificate."""
 
 from __future__ import annotations
 

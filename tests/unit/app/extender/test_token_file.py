@@ -1,4 +1,4 @@
-"""A token that is rotated lets its new bearers in, and the old ones no more."""
+"""After a rotation of the token, clients with the new one are accepted, and clients with the old one are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an extender answers: codes, words, scores and victims."""
+"""The responses of an extender: codes, messages, scores and victims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of several kinds are brought in the order in which they happened."""
+"""Changes of several kinds are ordered as they happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which decisions of another scheduler show in a change of a pod."""
+"""The decisions of another scheduler are detected in changes of pods."""
 
 from __future__ import annotations
 

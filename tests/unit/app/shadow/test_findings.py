@@ -1,4 +1,4 @@
-"""Counts by cause, and a log of disagreements that takes no more than so many bytes."""
+"""Counts by cause, and a log of disagreements of limited size."""
 
 from __future__ import annotations
 

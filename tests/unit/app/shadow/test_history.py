@@ -1,4 +1,4 @@
-"""The order of decisions is found from what shows afterwards, whatever order that comes in."""
+"""The order of decisions is reconstructed from later reports, in whatever order they arrive."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ANYWHERE = "anywhere"
 
 
 class NumberedPlaces(Turned):
-    """Hands each pod the number of those before it: who was put in another place than that came in another order."""
+    """Give each pod the number of earlier pods; a pod with another number was reported in another order."""
 
     def __init__(self) -> None:
         self.bound: list[str] = []
@@ -43,14 +43,14 @@ class NumberedPlaces(Turned):
 
 
 class Nothing(NumberedPlaces):
-    """Changes that change nothing here."""
+    """Changes that have no effect."""
 
     def turn(self, old: Any, new: Any) -> None:
         return
 
 
 class NumberJudge:
-    """Judges: the best place has the number of the pods that are bound."""
+    """Evaluates a decision: the best node has the number of the bound pods."""
 
     name = "judge"
 
@@ -83,7 +83,7 @@ class JudgedHistory:
 
     def place(self, number: int, *, age: int | None = None, to: str = "") -> Entry:
         made = pod_object(f"p{number}")
-        # Who came first was decided first, if nothing else is said.
+        # The pod that came first was decided first, unless a test says otherwise.
         made["metadata"]["resourceVersion"] = str(number + 1 if age is None else age)
         old, new = decode_pod(msgspec.json.encode(made)), pod(f"p{number}", node=str(number))
         decision = Decision(Decided.PLACED, old, to or str(number))

@@ -1,4 +1,4 @@
-"""A handler that is only told of turns."""
+"""A handler that has only `turn`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scheduler.cycle.event_handlers import EventHandler
 
 
 class Turned(EventHandler[Any]):
-    """Says by `turn` what it does; the watch tells it nothing."""
+    """Records the calls of `turn`; the watch does not call it."""
 
     def _added(self, obj: Any) -> Any: ...
     def _updated(self, old: Any, new: Any) -> Any: ...
