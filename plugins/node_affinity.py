@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from plugins.node_terms import has_many_terms, nodes_demanded, worth_of_preferences
-from plugins.work_in_steps import Work
+from plugins.pod_work import PluginWork
 from scheduler.framework import (
     PASS,
     SKIP,
@@ -30,7 +30,7 @@ from scheduler.framework import (
     QueueingHint,
     ScorePlugin,
     Status,
-    TurnLimit,
+    TimeSlice,
     default_normalize_score,
 )
 from scheduler.objects.label_keys import (
@@ -111,8 +111,8 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
     reads_pods = False
     Args = NodeAffinityArgs
 
-    def __init__(self, *, args: NodeAffinityArgs, turn_limit: TurnLimit) -> None:
-        self._work = Work(turn_limit)
+    def __init__(self, *, args: NodeAffinityArgs, time_slice: TimeSlice) -> None:
+        self._work = PluginWork(time_slice)
         added = args.added_affinity or NodeAffinityTerms()
         required = added.required_during_scheduling_ignored_during_execution
         self._added_required = None if required is None else node_rules(required)
@@ -124,7 +124,7 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
 
     def events(self) -> Sequence[EventWithHint]:
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
-        return (EventWithHint(node, self._after_node_change, self.signature, _brought, _awaited),)
+        return (EventWithHint(node, self._after_node_change, self.signature, _event_keys, _awaited),)
 
     def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:
         added = self._added_required
@@ -198,7 +198,7 @@ def _term_faults(term: NodeSelectorTerm, path: str) -> Iterator[FieldError]:
             yield from error.faults
 
 
-def _brought(old: NodeObject | None, new: NodeObject) -> set[LabelKey]:
+def _event_keys(old: NodeObject | None, new: NodeObject) -> set[LabelKey]:
     """Return the keys of a node event: the new or changed labels of the node."""
     if old is not None:
         return set(keys_of_changes(old.labels, new.labels))

@@ -22,8 +22,8 @@ from scheduler.framework import (
     Outcomes,
     PreFilterPlugin,
     QueueingHint,
-    brings_nothing,
-    reads_nothing,
+    no_event_keys,
+    no_pod_key,
 )
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class NodeDeclaredFeatures(FilterPlugin, PreFilterPlugin):
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE)
         pod = ClusterEvent(EventResource.POD, ActionType.UPDATE)
         return (
-            EventWithHint(node, self._after_node_change, reads_nothing),
-            EventWithHint(pod, self._after_pod_update, reads_nothing, brings_nothing),
+            EventWithHint(node, self._after_node_change, no_pod_key),
+            EventWithHint(pod, self._after_pod_update, no_pod_key, no_event_keys),
         )
 
     def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:

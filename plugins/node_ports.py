@@ -45,7 +45,7 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
     def events(self) -> Sequence[EventWithHint]:
         pod = ClusterEvent(EventResource.POD, ActionType.DELETE)
         node = ClusterEvent(EventResource.NODE, ActionType.ADD)
-        return (EventWithHint(pod, self._after_pod_deleted, self.signature, _brought), EventWithHint(node))
+        return (EventWithHint(pod, self._after_pod_deleted, self.signature, _event_keys), EventWithHint(node))
 
     def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> QueueingHint:
         """Requeue a pod that needs a port of the deleted pod, on any node."""
@@ -66,6 +66,6 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
         return Outcomes.refuse(refused, REASON)
 
 
-def _brought(old: PodInfo, _new: None) -> Sequence[HostPort]:
+def _event_keys(old: PodInfo, _new: None) -> Sequence[HostPort]:
     """Return the keys of a pod's deletion: its host ports."""
     return old.host_ports

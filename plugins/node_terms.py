@@ -8,7 +8,7 @@ from scheduler.objects.selectors import Operator, Requirement
 from scheduler.snapshot import WeighedTerms, nodes_required, nodes_with_labels
 
 if TYPE_CHECKING:
-    from plugins.work_in_steps import Work
+    from plugins.pod_work import PluginWork
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools, Int64s, Snapshot
 
@@ -23,7 +23,7 @@ def has_many_terms(pod: PodInfo) -> bool:
     return len(pod.written_node_affinity) > _MOST_BYTES or len(pod.pod.spec.node_selector) > _MOST_LABELS
 
 
-def nodes_demanded(snapshot: Snapshot, pod: PodInfo, work: Work) -> Bools:
+def nodes_demanded(snapshot: Snapshot, pod: PodInfo, work: PluginWork) -> Bools:
     """Return bool (n_nodes,), which nodes match a pod's nodeSelector and required node affinity.
 
     Raises:
@@ -45,7 +45,7 @@ def nodes_demanded(snapshot: Snapshot, pod: PodInfo, work: Work) -> Bools:
     return chosen
 
 
-def worth_of_preferences(snapshot: Snapshot, pod: PodInfo, work: Work) -> Int64s:
+def worth_of_preferences(snapshot: Snapshot, pod: PodInfo, work: PluginWork) -> Int64s:
     """Return int64 (n_nodes,), the sum of the weights of a pod's matching preferred terms.
 
     Raises:

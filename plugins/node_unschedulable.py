@@ -16,8 +16,8 @@ from scheduler.framework import (
     FilterPlugin,
     Outcomes,
     QueueingHint,
-    brings_nothing,
-    reads_nothing,
+    no_event_keys,
+    no_pod_key,
 )
 from scheduler.objects.taints import NO_SCHEDULE, Taint
 
@@ -48,8 +48,8 @@ class NodeUnschedulable(FilterPlugin):
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT)
         pod = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION)
         return (
-            EventWithHint(node, self._after_node_change, reads_nothing),
-            EventWithHint(pod, self._after_toleration_change, reads_nothing, brings_nothing),
+            EventWithHint(node, self._after_node_change, no_pod_key),
+            EventWithHint(pod, self._after_toleration_change, no_pod_key, no_event_keys),
         )
 
     def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:

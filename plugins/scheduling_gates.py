@@ -16,8 +16,8 @@ from scheduler.framework import (
     PreEnqueuePlugin,
     QueueingHint,
     Status,
-    brings_nothing,
-    reads_nothing,
+    no_event_keys,
+    no_pod_key,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class SchedulingGates(PreEnqueuePlugin):
 
     def events(self) -> Sequence[EventWithHint]:
         eliminated = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
-        return (EventWithHint(eliminated, self._after_gates_eliminated, reads_nothing, brings_nothing),)
+        return (EventWithHint(eliminated, self._after_gates_eliminated, no_pod_key, no_event_keys),)
 
     def _after_gates_eliminated(self, pod: PodInfo, old: Any, new: PodInfo) -> QueueingHint:
         return QueueingHint.QUEUE if new.uid == pod.uid else QueueingHint.SKIP

@@ -18,9 +18,9 @@ from scheduler.framework import (
     PreScorePlugin,
     QueueingHint,
     ScorePlugin,
-    brings_nothing,
     default_normalize_score,
-    reads_nothing,
+    no_event_keys,
+    no_pod_key,
 )
 from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint, Tolerations
 
@@ -52,7 +52,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
         pod = ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_TOLERATION)
         return (
             EventWithHint(node, self._after_node_change, self.signature),
-            EventWithHint(pod, self._after_toleration_change, reads_nothing, brings_nothing),
+            EventWithHint(pod, self._after_toleration_change, no_pod_key, no_event_keys),
         )
 
     def _after_node_change(self, pod: PodInfo, old: NodeObject | None, new: NodeObject) -> QueueingHint:

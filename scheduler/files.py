@@ -1,7 +1,7 @@
 """Reads files that an operator names, with a limit of bytes, and without blocking on special files.
 
 A path may lead to a FIFO, a device, a directory, or a file that grows during the read. A read takes as long
-as the file system does, so it must not run in an event loop: see `scheduler.aside`.
+as the file system does, so it must not run in an event loop: see `scheduler.worker_thread`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from tests import granted
+from tests.support import daemon_accounts as granted
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plugins.capacity_scheduling.accounts import Accounts
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS, STATUS_RIGHT, Quotas, add
-from plugins.capacity_scheduling.usage import Usage
+from plugins.capacity_scheduling.usage import NamespaceUsage
 from plugins.preemption.candidates import why_not_eligible
 from plugins.preemption.preempting import NEEDS, Preempting
 from plugins.preemption.ranking import by_importance
@@ -23,12 +23,12 @@ from scheduler.framework import (
     ClusterEvent,
     EventResource,
     EventWithHint,
-    LongWork,
     Needs,
     PodGroupMembers,
     PodGroupObjects,
     PreFilterPlugin,
     QueueingHint,
+    SlicedWork,
     Status,
 )
 from scheduler.framework.preemption import (  # the constructor's types are read
@@ -71,14 +71,14 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
         review: VictimReview,
         preemptions: Preemptions,
         nominated: NominatedPods,
-        work: LongWork,
+        work: SlicedWork,
         members: PodGroupMembers,
         groups: PodGroupObjects,
     ) -> None:
         super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups))
         self._nominated = nominated
         self._quotas = Quotas()
-        self._usage = Usage()
+        self._usage = NamespaceUsage()
 
     def events(self) -> Sequence[EventWithHint]:
         deleted = ClusterEvent(EventResource.POD, ActionType.DELETE)
@@ -118,7 +118,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
         self._quotas.look_at(snapshot.objects(ELASTIC_QUOTAS))
         quotas = self._quotas.by_namespace
         if snapshot.changes is None:
-            usage = Usage.of(snapshot, quotas)
+            usage = NamespaceUsage.of(snapshot, quotas)
         else:
             usage = self._usage
             usage.follow(snapshot, snapshot.changes, quotas)
@@ -252,8 +252,8 @@ def _choice(accounts: Accounts, pod: PodInfo, snapshot: Snapshot, units: VictimU
                     add(its, other.resources.taken)
         if victims:
             return victims
-        told = f"No victims found on node {snapshot.name_of(row)} for preemptor pod {pod.name}"
-        return Status.unschedulable(told, resolvable=False)
+        message = f"No victims found on node {snapshot.name_of(row)} for preemptor pod {pod.name}"
+        return Status.unschedulable(message, resolvable=False)
 
     return choose
 

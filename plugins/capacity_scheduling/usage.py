@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NOTHING: Mapping[str, int] = {}
 
 
-class Usage:
+class NamespaceUsage:
     """The requests of the pods on nodes, including assumed pods, by namespace and for all namespaces with a quota.
 
     Finished pods are on no node any more, so they do not count.
@@ -48,7 +48,7 @@ class Usage:
         snapshot: Snapshot,
         with_quota: Mapping[str, object],
         account_of: Callable[[PodInfo], str] | None = None,
-    ) -> Usage:
+    ) -> NamespaceUsage:
         """Count the pods of a hypothetical snapshot, which is not the live cluster."""
         usage = cls(account_of)
         usage._follow_rows(

@@ -115,14 +115,14 @@ def _why_not(
 ) -> dict[str, Any]:
     if is_short == "NotEnoughTasks":
         valid, least = members.total - members.failed, group.spec.min_member
-        told = f"Not enough valid tasks for gang-scheduling, valid: {valid}, min: {least}"
-        return _condition("Unschedulable", is_short, told)
+        message = f"Not enough valid tasks for gang-scheduling, valid: {valid}, min: {least}"
+        return _condition("Unschedulable", is_short, message)
     if is_short:
         return _condition("Unschedulable", is_short, "Not enough valid pods of each task for gang-scheduling")
     if gap or members.refusal:
         why = members.refusal or f"resource gap: {amounts_text(gap)}"
-        told = f"{members.pending}/{members.total} tasks in gang unschedulable: {why}"
-        return _condition("Unschedulable", "NotEnoughResources", told)
+        message = f"{members.pending}/{members.total} tasks in gang unschedulable: {why}"
+        return _condition("Unschedulable", "NotEnoughResources", message)
     return {}
 
 

@@ -12,8 +12,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from plugins.coscheduling.free_resources import resource_gap
 from plugins.coscheduling.objects import PRIORITY_CLASSES, PodGroupObject, PriorityClass
-from plugins.coscheduling.room import resource_gap
 from plugins.gang_scheduling.gangs import GangArgs, Gangs
 from scheduler.errors import FieldError, ObjectError
 from scheduler.framework import (

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
         Background,
         ClaimMetrics,
         Clock,
+        KeyedLock,
         PodActivator,
         PodEvents,
-        TakeTurns,
         WaitForEvent,
     )
     from scheduler.objects.dynamic_resources import AllocationResult
@@ -62,7 +62,7 @@ class ClaimBinding:
         activator: PodActivator,
         events: PodEvents,
         happenings: WaitForEvent,
-        turns: TakeTurns,
+        locks: KeyedLock,
         metrics: ClaimMetrics,
         clock: Clock,
         timeout_seconds: float,
@@ -73,7 +73,7 @@ class ClaimBinding:
         self._activator = activator
         self._events = events
         self._happenings = happenings
-        self._turns = turns
+        self._locks = locks
         self._metrics = metrics
         self._clock = clock
         self._timeout_seconds = timeout_seconds
@@ -103,7 +103,7 @@ class ClaimBinding:
             if is_special:
                 held = its.held[place] = await self._created(its, pod)
             # Without the lock, all pods of a group but one would find that the shared claim has changed.
-            async with self._turns.turn_at(held.claim.metadata.uid):
+            async with self._locks.lock(held.claim.metadata.uid):
                 written = await self._writes.reserve(*self._as_written(held, pod, allocation))
                 if not is_special:
                     self._writes.show(written)

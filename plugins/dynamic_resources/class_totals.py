@@ -16,7 +16,7 @@ from plugins.dynamic_resources.cel import CELError, is_clear, selector
 from plugins.dynamic_resources.structured.allocated import DeviceID, PoolID
 from plugins.dynamic_resources.structured.evaluations import EVALUATIONS_OF_A_STEP, evaluations
 from plugins.dynamic_resources.structured.pools import PoolDevice
-from plugins.work_in_steps import UNLIMITED, Work
+from plugins.pod_work import UNLIMITED, PluginWork
 from scheduler.errors import ObjectError
 from scheduler.objects.dynamic_resources import ResourceSlice
 from scheduler.objects.selectors import SelectorError, parse_node_term
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from plugins.dynamic_resources.devices import Devices
     from plugins.dynamic_resources.structured import AllocatedDevices
-    from scheduler.framework import TurnLimit
+    from scheduler.framework import TimeSlice
     from scheduler.objects.dynamic_resources import Device, DeviceClass, ResourceSliceSpec
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.selectors import NodeSelector
@@ -55,12 +55,12 @@ class ClassTotals:
 
     Args:
         devices: the devices of the cluster.
-        limit: the time slice of one call.
+        time_slice: the time slice of one call.
     """
 
-    def __init__(self, devices: Devices, limit: TurnLimit = UNLIMITED) -> None:
+    def __init__(self, devices: Devices, time_slice: TimeSlice = UNLIMITED) -> None:
         self._devices = devices
-        self._work = Work(limit)
+        self._work = PluginWork(time_slice)
 
     @property
     def behind(self) -> Mapping[str, DeviceClass]:

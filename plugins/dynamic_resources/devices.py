@@ -8,7 +8,7 @@ from plugins.dynamic_resources.device_classes import DEVICE_CLASSES, DeviceClass
 from plugins.dynamic_resources.pod_claims import CLAIMS
 from plugins.dynamic_resources.structured import AllocatedDevices, Inventory
 from scheduler.framework import Needs
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ NEEDS: Final = Needs(kinds=frozenset({CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES}))
 _CLAIMS_OF_A_STEP = 16
 
 
-class InFlight(NamedTuple):
+class InFlightAllocation(NamedTuple):
     """An allocation that the claim does not show yet.
 
     Attributes:
@@ -64,7 +64,7 @@ class Devices:
         self.classes = DeviceClasses(objects.objects(DEVICE_CLASSES))
         self.slices = objects.objects(RESOURCE_SLICES)
         self.inventory = Inventory(self.slices)
-        self.in_flight: dict[str, InFlight] = {}
+        self.in_flight: dict[str, InFlightAllocation] = {}
         self.given_up: dict[tuple[str, str], bool] = {}
         self.counts: dict[str, Counted] = {}
         self._allocated = AllocatedDevices()
@@ -80,7 +80,7 @@ class Devices:
     @property
     def allocated(self) -> AllocatedDevices:
         """The devices that are allocated or in flight; updated on access."""
-        at_once(self.following())
+        run_to_end(self.following())
         return self._allocated
 
     def following(self) -> Generator[None, None, None]:
@@ -103,7 +103,7 @@ class Devices:
         if known is not None and known.allocation is allocation:
             known.pods.add(pod.uid)
             return
-        self.in_flight[uid] = InFlight(allocation, group, {pod.uid})
+        self.in_flight[uid] = InFlightAllocation(allocation, group, {pod.uid})
         self._allocated.set(uid, allocation)
 
     def shared(self, uid: str, group: PodGroup | None) -> AllocationResult | None:

@@ -20,8 +20,8 @@ from plugins.dynamic_resources.structured import (
 )
 from plugins.dynamic_resources.structured.capacity import fits
 from plugins.dynamic_resources.structured.taints import refusing_taint
-from plugins.work_in_steps import Work
-from scheduler.framework.long_work import NeedsTime
+from plugins.pod_work import PluginWork
+from scheduler.framework.sliced_work import NeedsTime
 from scheduler.objects.dynamic_resources import ResourceClaim
 from scheduler.objects.selector_words import only_for, some_of
 from scheduler.snapshot import Index
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.devices import Devices
     from plugins.dynamic_resources.pod_claims import HeldClaim
     from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
-    from plugins.dynamic_resources.structured.requests import Candidate, Question, Wanted
+    from plugins.dynamic_resources.structured.requests import DeviceCandidate, Question, WantedDevices
     from scheduler.framework import Clock
     from scheduler.objects.dynamic_resources import DeviceConstraint
     from scheduler.objects.pod import PodInfo
@@ -100,7 +100,9 @@ class Explaining:
         """Yield why a node cannot allocate devices for all claims together; nothing if it can."""
         told: list[str] = []
         try:
-            for sentence in self._why_no_devices_at_once(claims, node, Work(_Patience(self._clock))):
+            for sentence in self._why_no_devices_at_once(
+                claims, node, PluginWork(_ExplanationTimeSlice(self._clock))
+            ):
                 told.append(sentence)
                 yield sentence
         except NeedsTime as error:
@@ -109,7 +111,7 @@ class Explaining:
                 yield _TAKES_LONG
 
     def _why_no_devices_at_once(
-        self, claims: Sequence[ResourceClaim], node: NodeInfo, work: Work
+        self, claims: Sequence[ResourceClaim], node: NodeInfo, work: PluginWork
     ) -> Iterator[str]:
         devices = self._devices
         inventory, device_class = devices.inventory, devices.classes.get
@@ -137,15 +139,15 @@ class Explaining:
         yield from words or _why_not_together(claims, question)
 
 
-class _Patience:
-    """Implements `TurnLimit` for explanations, which may not block the event loop either."""
+class _ExplanationTimeSlice:
+    """Implements `TimeSlice` for explanations, which may not block the event loop either."""
 
     slice_seconds = _SECONDS
 
     def __init__(self, clock: Clock) -> None:
         self.seconds = clock.monotonic
 
-    def observed(self, is_so: bool, what: str = "") -> bool:
+    def branch(self, is_so: bool, what: str = "") -> bool:
         return is_so
 
 
@@ -177,7 +179,7 @@ def _broken(pools: Pools) -> Iterator[str]:
             yield f"pool {pool.id} provides no devices: {why}"
 
 
-def _undecided(question: Question, pools: Pools, work: Work) -> Iterator[str]:
+def _undecided(question: Question, pools: Pools, work: PluginWork) -> Iterator[str]:
     """Yield the devices for which the evaluation of a selector fails."""
     for wanted in question.wanted():
         failing = work.done(_failing(question, wanted, pools))
@@ -187,7 +189,9 @@ def _undecided(question: Question, pools: Pools, work: Work) -> Iterator[str]:
             yield "what would help: a selector that first checks whether a device has the attribute that it reads"
 
 
-def _failing(question: Question, wanted: Wanted, pools: Pools) -> Generator[None, None, list[Candidate]]:
+def _failing(
+    question: Question, wanted: WantedDevices, pools: Pools
+) -> Generator[None, None, list[DeviceCandidate]]:
     failing = []
     for pool in pools:
         candidates = question.candidates(wanted, pool)
@@ -240,7 +244,7 @@ class _Tally:
         against: reason -> the devices that it excludes.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: WantedDevices) -> None:
         self.wanted = wanted
         self.total = self.free = 0
         self.against: defaultdict[str, list[PoolDevice]] = defaultdict(list)
@@ -286,7 +290,7 @@ class _Tally:
 _USED: Final = "in use"
 
 
-def _why_not_free(wanted: Wanted, pool: Pool, device: PoolDevice, devices: Devices) -> str:
+def _why_not_free(wanted: WantedDevices, pool: Pool, device: PoolDevice, devices: Devices) -> str:
     """Return the reason against allocating a device that a request selects; "" if this request alone has none."""
     allocated = devices.allocated
     if not wanted.admin_access and device.id in allocated.whole:

@@ -27,7 +27,7 @@ from plugins.dynamic_resources.pod_devices import PodDevices, is_unready, places
 from plugins.dynamic_resources.release import ClaimRelease
 from plugins.dynamic_resources.scoring import has_alternatives
 from plugins.dynamic_resources.structured import AllocationError, Allocator, InvalidPoolsError, OutOfTimeError
-from plugins.work_in_steps import Work
+from plugins.pod_work import PluginWork
 from scheduler.errors import SchedulerError
 from scheduler.framework import (
     SKIP,
@@ -42,6 +42,7 @@ from scheduler.framework import (
     EventResource,
     EventWithHint,
     FilterPlugin,
+    KeyedLock,
     PodActivator,
     PodEvents,
     PostFilterPlugin,
@@ -53,11 +54,10 @@ from scheduler.framework import (
     ScorePlugin,
     Sleep,
     Status,
-    TakeTurns,
-    TurnLimit,
+    TimeSlice,
     WaitForEvent,
     default_normalize_score,
-    reads_nothing,
+    no_pod_key,
 )
 from scheduler.objects.selectors import SelectorError
 
@@ -106,15 +106,15 @@ class DynamicResources(
         activator: PodActivator,
         events: PodEvents,
         happenings: WaitForEvent,
-        turns: TakeTurns,
-        turn_limit: TurnLimit,
+        locks: KeyedLock,
+        time_slice: TimeSlice,
         metrics: ClaimMetrics,
     ) -> None:
         self._objects = objects
         self._devices = Devices.of(objects)
         self._clock = clock
-        self._turn_limit = turn_limit
-        self._work = Work(turn_limit, is_unlimited=not args.filter_timeout.seconds)
+        self._turn_limit = time_slice
+        self._work = PluginWork(time_slice, is_unlimited=not args.filter_timeout.seconds)
         self._filter_seconds = args.filter_timeout.seconds
         self._binding_seconds = args.binding_timeout.seconds
         self._writes = ClaimWrites(api=writes, reads=reads, objects=objects, sleep=sleep, clock=clock)
@@ -133,7 +133,7 @@ class DynamicResources(
             activator=activator,
             events=events,
             happenings=happenings,
-            turns=turns,
+            locks=locks,
             metrics=metrics,
             clock=clock,
             timeout_seconds=self._binding_seconds,
@@ -157,7 +157,7 @@ class DynamicResources(
             EventWithHint(
                 ClusterEvent(EventResource.ASSIGNED_POD, ActionType.DELETE),
                 partial(after_pod_left, self._devices),
-                reads_nothing,
+                no_pod_key,
             ),
             EventWithHint(ClusterEvent(EventResource.DEVICE_CLASS, changed)),
             EventWithHint(ClusterEvent(EventResource.RESOURCE_SLICE, changed)),

@@ -10,7 +10,7 @@ import numpy as np
 from plugins.dynamic_resources.binding_conditions import DeviceBindingError, deadline_of, is_ready
 from plugins.dynamic_resources.extended_resources import is_written
 from plugins.dynamic_resources.scoring import points, points_of_allocated
-from plugins.dynamic_resources.structured import Alternatives, Refusal
+from plugins.dynamic_resources.structured import Alternatives, DeviceRefusal
 from scheduler.framework import PASS, Code, Outcome, Outcomes
 from scheduler.objects.selectors import parse_node_term
 from scheduler.snapshot import nodes_of_any
@@ -126,7 +126,7 @@ class PodDevices:
         Source:
             kube-scheduler v1.36, plugins/dynamicresources/dynamicresources.go, Filter.
         """
-        verdict = _Verdict(snapshot.n_nodes)
+        verdict = _NodeVerdict(snapshot.n_nodes)
         for names, group in self._groups(snapshot, rows, verdict):
             claims = self._claims_to_allocate(names)
             if not claims and not self.own:
@@ -146,7 +146,7 @@ class PodDevices:
         )
         found = np.zeros(snapshot.n_nodes, dtype=np.int64)
         assert self.allocator is not None, "asked where there is something to allocate"
-        for names, group in self._groups(snapshot, feasible, _Verdict(snapshot.n_nodes)):
+        for names, group in self._groups(snapshot, feasible, _NodeVerdict(snapshot.n_nodes)):
             claims = self._claims_to_allocate(names)
             if claims or self.own:
                 index, table = self.allocator.judge(snapshot, group, list(claims.values()))
@@ -155,7 +155,7 @@ class PodDevices:
         return found
 
     def _groups(
-        self, snapshot: Snapshot, rows: Rows, verdict: _Verdict
+        self, snapshot: Snapshot, rows: Rows, verdict: _NodeVerdict
     ) -> Iterator[tuple[frozenset[str], Rows]]:
         """Yield rows by the extended resources that devices have to provide there; reject rows where that is impossible."""
         if self.extended is None or self.special is None:
@@ -169,7 +169,7 @@ class PodDevices:
         verdict.refuse_all(rows[lacks[rows]], _LACKING)
         yield from self.extended.groups(snapshot, rows[~lacks[rows]])
 
-    def _refuse_elsewhere(self, snapshot: Snapshot, rows: Rows, verdict: _Verdict) -> None:
+    def _refuse_elsewhere(self, snapshot: Snapshot, rows: Rows, verdict: _NodeVerdict) -> None:
         """Reject the rows outside the nodes of an allocated claim, and record these claims."""
         refused: Bools = np.zeros(len(rows), dtype=np.bool_)
         for place, rules in self.places.items():
@@ -205,7 +205,7 @@ def places_of(allocation: AllocationResult | None) -> tuple[NodeRule, ...] | Non
     return tuple(parse_node_term(term) for term in terms if not term.is_empty)
 
 
-class _Verdict:
+class _NodeVerdict:
     """Collects the results of nodes, group by group."""
 
     def __init__(self, n_nodes: int) -> None:
@@ -224,7 +224,7 @@ class _Verdict:
     ) -> Rows:
         """Add the results of rows, `index` being of the same length, and return the rows that pass."""
         places = np.array(
-            [self._place_of(_outcome(said)) if isinstance(said, Refusal) else 0 for said in table],
+            [self._place_of(_outcome(said)) if isinstance(said, DeviceRefusal) else 0 for said in table],
             dtype=np.uint16,
         )
         said_of_rows = self._index[rows] = places[index]
@@ -238,5 +238,5 @@ class _Verdict:
         return self._table.setdefault(outcome, len(self._table))
 
 
-def _outcome(refusal: Refusal) -> Outcome:
+def _outcome(refusal: DeviceRefusal) -> Outcome:
     return Outcome(Code.ERROR if refusal.is_error else _REFUSED, (refusal.words,))

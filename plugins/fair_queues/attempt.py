@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Self
 
-    from plugins.fair_queues.ledger import Standing
+    from plugins.fair_queues.ledger import QueueUsage
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s
 
@@ -40,18 +40,18 @@ class InTheWay:
     most: int
     asked: int
 
-    def told(self, standing: Standing) -> str:
+    def message(self, standing: QueueUsage) -> str:
         """Return the message."""
         title, kind = standing.tree.title(self.place), "max" if self.is_max else "fair"
         used, most, asked = (written(self.resource, each) for each in (self.used, self.most, self.asked))
-        told = f"queue {title} has {used} of its {kind} {most} {self.resource}"
+        description = f"queue {title} has {used} of its {kind} {most} {self.resource}"
         if self.promised:
-            told += f" and keeps {written(self.resource, self.promised)} for pods that preempted"
-        return f"{told}, the pod requests {asked}"
+            description += f" and keeps {written(self.resource, self.promised)} for pods that preempted"
+        return f"{description}, the pod requests {asked}"
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class QueueAttempt:
     """What one attempt knows of the queues.
 
     Attributes:
@@ -67,7 +67,7 @@ class Attempt:
             overdue group the share limits the whole group as it limits one pod.
     """
 
-    standing: Standing
+    standing: QueueUsage
     leaf: str
     path: tuple[int, ...]
     asked: Int64s

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plugins.fair_queues.attempt import Attempt
+from plugins.fair_queues.attempt import QueueAttempt
 from plugins.fair_queues.ledger import Ledger
 from plugins.fair_queues.queues import QUEUES, STATUS_RIGHT
 from plugins.fair_queues.report import report
-from plugins.fair_queues.turns import Turns
 from plugins.fair_queues.victims import ATTEMPT, Reclaim, WithinShares
+from plugins.fair_queues.waiting_order import WaitingOrder
 from plugins.preemption.candidates import rows_to_try, why_not_eligible
 from plugins.preemption.preempting import NEEDS, Preempting
 from plugins.preemption.units import VictimUnits, priority_of
@@ -29,7 +29,6 @@ from scheduler.framework import (
     ClusterObjects,
     EventResource,
     EventWithHint,
-    LongWork,
     Needs,
     PluginArgs,
     PodActivator,
@@ -41,8 +40,9 @@ from scheduler.framework import (
     QueueingHint,
     ReservePlugin,
     Sleep,
+    SlicedWork,
     Status,
-    brings_nothing,
+    no_event_keys,
 )
 from scheduler.framework.preemption import (  # the constructor's types are read
     REPORT,
@@ -56,7 +56,7 @@ from scheduler.framework.preemption import (  # the constructor's types are read
 if TYPE_CHECKING:
     from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 
-    from plugins.fair_queues.ledger import Standing
+    from plugins.fair_queues.ledger import QueueUsage
     from plugins.fair_queues.report import QueueReport
     from plugins.preemption.candidates import Choice
     from plugins.preemption.units import Unit
@@ -108,7 +108,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         review: VictimReview,
         preemptions: Preemptions,
         nominated: NominatedPods,
-        work: LongWork,
+        work: SlicedWork,
         members: PodGroupMembers,
         groups: PodGroupObjects,
         clock: Clock,
@@ -123,9 +123,9 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         self._clock, self._queued, self._cluster, self._activator = clock, queued, cluster, activator
         self._sleep = sleep
         self._ledger = Ledger()
-        self._told: dict[str, Sequence[PodInfo]] = {}  # uid of a preemptor -> its victims
+        self._evicting: dict[str, Sequence[PodInfo]] = {}  # uid of a preemptor -> its victims
         self._pending = self._ledger.pending
-        self._turns = Turns(clock, queued, self._pending, args.longest_wait_seconds)
+        self._waiting_order = WaitingOrder(clock, queued, self._pending, args.longest_wait_seconds)
 
     def events(self) -> Sequence[EventWithHint]:
         frees = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN
@@ -135,7 +135,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             EventWithHint(ClusterEvent(EventResource.NODE, grows), self._may_fit, self._alike),
             EventWithHint(ClusterEvent(EventResource.QUEUE, ActionType.ALL)),
             EventWithHint(
-                ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_LABEL), brings=brings_nothing
+                ClusterEvent(EventResource.POD, ActionType.UPDATE_POD_LABEL), event_keys=no_event_keys
             ),
         )
 
@@ -151,14 +151,14 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         """Once a second, activate pods that no event would requeue: overdue ones, and ones that waited behind other pods."""
         for _ in self._ledger.reading(self._cluster.snapshot()):
             await self._sleep.sleep(0.0)
-        for uid in [uid for uid in self._told if not self._preemptions.is_running(uid)]:
-            for victim in self._told.pop(uid):  # by now the snapshot shows whether they are terminating
-                self._ledger.told.pop(victim.uid, None)
+        for uid in [uid for uid in self._evicting if not self._preemptions.is_running(uid)]:
+            for victim in self._evicting.pop(uid):  # by now the snapshot shows whether they are terminating
+                self._ledger.evicting.pop(victim.uid, None)
         self._pending.sweep(self._queued, self.name)
-        if self._turns.forget_those_gone():
-            self._activator.activate(self._turns.sent_elsewhere & self._waiting())
-            self._turns.sent_elsewhere.clear()
-        if self._turns.kept_back:
+        if self._waiting_order.forget_those_gone():
+            self._activator.activate(self._waiting_order.sent_elsewhere & self._waiting())
+            self._waiting_order.sent_elsewhere.clear()
+        if self._waiting_order.kept_back:
             self._activator.activate(self._whose_turn_it_is(self._cluster.snapshot()))
 
     # PreEnqueue.
@@ -177,26 +177,26 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             self._pending.hope(pod.uid)
         self._ledger.be_read_for(pod, snapshot)
         attempt = self._attempt(
-            pod, self._ledger.standing(snapshot, pod), is_overdue=self._turns.is_overdue(pod)
+            pod, self._ledger.standing(snapshot, pod), is_overdue=self._waiting_order.is_overdue(pod)
         )
         if state.group is not None and attempt.is_overdue:
             attempt = replace(attempt, with_it=self._placed_with(state.group, attempt))
         state.write(ATTEMPT, attempt, by_row=True)
-        self._turns.kept_back.discard(pod.uid)
+        self._waiting_order.kept_back.discard(pod.uid)
         if not attempt.leaf:
             return None
         why = self._kept_back(attempt, pod)
         if why:
-            self._turns.release(pod.uid)
+            self._waiting_order.release(pod.uid)
             if attempt.fits_ever():
-                self._turns.kept_back.add(pod.uid)
+                self._waiting_order.kept_back.add(pod.uid)
             else:
                 self._pending.give_up(pod.uid)
             return Status.unschedulable(why)
-        open_nodes = self._turns.left_to(pod, attempt.leaf, snapshot, state.group)
+        open_nodes = self._waiting_order.left_to(pod, attempt.leaf, snapshot, state.group)
         return None if open_nodes is None else PreFilterResult(open_nodes)
 
-    def _placed_with(self, group: PodGroup, attempt: Attempt) -> Int64s:
+    def _placed_with(self, group: PodGroup, attempt: QueueAttempt) -> Int64s:
         """Return what members of a gang use that were placed in the same attempt; nothing once the minimum is reached."""
         total = np.zeros_like(attempt.asked)
         placed = self._members.placed(group.key)
@@ -207,18 +207,18 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
                 total += attempt.standing.amounts(member.resources.taken)
         return total
 
-    def _kept_back(self, attempt: Attempt, pod: PodInfo) -> str:
+    def _kept_back(self, attempt: QueueAttempt, pod: PodInfo) -> str:
         """Return the queue limit or reservation that keeps a pod back; "" for none."""
         found = attempt.in_the_way()
         if found is not None:
-            return found.told(attempt.standing)
-        first = self._turns.ahead_of(pod, attempt.leaf)
+            return found.message(attempt.standing)
+        first = self._waiting_order.ahead_of(pod, attempt.leaf)
         if first is None:
             return ""
         title = attempt.standing.tree.title(attempt.path[0])
         return f"queue {title} keeps its next place for pod {first.key}, which has waited longer"
 
-    def _attempt(self, pod: PodInfo, standing: Standing, *, is_overdue: bool) -> Attempt:
+    def _attempt(self, pod: PodInfo, standing: QueueUsage, *, is_overdue: bool) -> QueueAttempt:
         tree = standing.tree
         leaf = tree.queue_of(pod)
         path = tree.paths[leaf] if leaf else ()
@@ -231,17 +231,17 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
                 shared = np.isin(path, tree.paths[its])
                 promised[shared] += standing.amounts(other.resources.requests)
         asked = standing.amounts(pod.resources.requests)
-        return Attempt(standing, leaf, path, asked, promised, is_overdue)
+        return QueueAttempt(standing, leaf, path, asked, promised, is_overdue)
 
     def add_pods(
         self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
     ) -> None:
-        state.mutable(ATTEMPT, Attempt).count(added, 1)
+        state.mutable(ATTEMPT, QueueAttempt).count(added, 1)
 
     def remove_pods(
         self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
     ) -> None:
-        state.mutable(ATTEMPT, Attempt).count(removed, -1)
+        state.mutable(ATTEMPT, QueueAttempt).count(removed, -1)
 
     # PostFilter.
 
@@ -253,8 +253,8 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             report = state.read(REPORT, PreemptionReport)
             row = snapshot.row_of(result.nominated_node_name or "")
             if row is not None and row in report.candidates:
-                self._told[pod.uid] = self.leaving_with(report.candidates[row][0])
-                self._ledger.told.update({victim.uid: victim for victim in self._told[pod.uid]})
+                self._evicting[pod.uid] = self.leaving_with(report.candidates[row][0])
+                self._ledger.evicting.update({victim.uid: victim for victim in self._evicting[pod.uid]})
         elif ATTEMPT in state and pod.uid in self._pending:
             self._note_failure(state, pod, snapshot, diagnosis)
         return result
@@ -263,25 +263,25 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> None:
         """Reserve a node for an overdue pod, or release its reservation if no node could run it."""
-        attempt = state.read(ATTEMPT, Attempt)
-        if not attempt.leaf or pod.uid in self._turns.kept_back:
+        attempt = state.read(ATTEMPT, QueueAttempt)
+        if not attempt.leaf or pod.uid in self._waiting_order.kept_back:
             return
-        if self._turns.left_to(pod, attempt.leaf, snapshot, state.group) is not None:
-            self._turns.sent_elsewhere.add(pod.uid)
+        if self._waiting_order.left_to(pod, attempt.leaf, snapshot, state.group) is not None:
+            self._waiting_order.sent_elsewhere.add(pod.uid)
             return
         rows = rows_to_try(diagnosis)
         if not rows.size:
-            self._turns.release(pod.uid)
+            self._waiting_order.release(pod.uid)
             self._pending.give_up(pod.uid)
         elif attempt.is_overdue:
-            self._turns.hold(pod, attempt.leaf, rows, snapshot, state.group)
+            self._waiting_order.hold(pod, attempt.leaf, rows, snapshot, state.group)
 
     def why_not_eligible(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
     ) -> str:
         if ATTEMPT not in state:  # PreFilter of an earlier plugin rejected the pod
             return "not eligible due to failed to read from cycleState"
-        reclaim = Reclaim(state.read(ATTEMPT, Attempt), pod.priority)
+        reclaim = Reclaim(state.read(ATTEMPT, QueueAttempt), pod.priority)
 
         def waits_for(other: PodInfo) -> bool:
             return other.is_terminating and reclaim.may_leave(other)
@@ -289,7 +289,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         return why_not_eligible(pod, snapshot, diagnosis, waits_for)
 
     def choice(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice:
-        reclaim = Reclaim(state.read(ATTEMPT, Attempt), pod.priority)
+        reclaim = Reclaim(state.read(ATTEMPT, QueueAttempt), pod.priority)
         return reclaim.choice(snapshot, self._budgets, self._units.together)
 
     def limit(self, pod: PodInfo) -> WithinShares:
@@ -301,7 +301,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         """Return the units that the whole group may take back: of a queue no more than it has borrowed."""
         first = members[0]
         standing = self._ledger.standing(snapshot, first)
-        attempt = self._attempt(first, standing, is_overdue=self._turns.is_overdue(first))
+        attempt = self._attempt(first, standing, is_overdue=self._waiting_order.is_overdue(first))
         for member in members[1:]:
             attempt.asked[:] += standing.amounts(member.resources.requests)
         reclaim, gone = Reclaim(attempt, priority_of(group, members)), _none_gone()
@@ -324,23 +324,23 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         if self._queued.get(pod.uid) is None:
             return
         self._pending.put(pod)
-        if state.group is not None and self._turns.is_overdue(pod):
+        if state.group is not None and self._waiting_order.is_overdue(pod):
             leaf = self._ledger.standing(self._cluster.snapshot()).tree.queue_of(pod)
             if leaf:
-                self._turns.hold_at(pod, leaf, node_name, state.group)
+                self._waiting_order.hold_at(pod, leaf, node_name, state.group)
 
     # Explanations.
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str] | None:
         attempt = self._attempt(
-            pod, self._ledger.standing(snapshot, pod), is_overdue=self._turns.is_overdue(pod)
+            pod, self._ledger.standing(snapshot, pod), is_overdue=self._waiting_order.is_overdue(pod)
         )
         if not attempt.leaf:
             return ()
         kept_back = self._kept_back(attempt, pod)
         held = [
             each
-            for of_leaf in self._turns.held.values()
+            for of_leaf in self._waiting_order.held.values()
             for each in of_leaf.values()
             if node is not None and each.node == node.name
         ]
@@ -351,7 +351,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
             if each.pod.uid != pod.uid
         ]
         if told:
-            told.append(f"the pod has waited for {self._turns.waited_seconds(pod):.0f}s")
+            told.append(f"the pod has waited for {self._waiting_order.waited_seconds(pod):.0f}s")
         return told
 
     def report(self) -> Generator[None, None, Mapping[str, QueueReport]]:
@@ -371,10 +371,10 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         for leaf in [leaf for leaf in self._pending.by_queue if leaf]:
             looked_at = 0
             for pod in self._pending.by_queue[leaf].values():
-                if pod.uid not in self._turns.kept_back:
+                if pod.uid not in self._waiting_order.kept_back:
                     continue
                 looked_at += 1
-                attempt = self._attempt(pod, standing, is_overdue=self._turns.is_overdue(pod))
+                attempt = self._attempt(pod, standing, is_overdue=self._waiting_order.is_overdue(pod))
                 if attempt.in_the_way() is not None or looked_at > _WOKEN_A_TIME:
                     break
                 for place in attempt.path:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plugins.capacity_scheduling.quotas import add
-from plugins.capacity_scheduling.usage import Usage
-from plugins.fair_queues.queues import QUEUES, Fault, Queues, Tree
+from plugins.capacity_scheduling.usage import NamespaceUsage
+from plugins.fair_queues.queues import QUEUES, QueueFault, Queues, Tree
 from plugins.fair_queues.shares import FairShares
 from scheduler.objects.resource_names import PODS
 
@@ -39,7 +39,7 @@ def _account_of(tree: Tree) -> Callable[[PodInfo], str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueueUsage:
     """State of the queues at one moment.
 
     Attributes:
@@ -73,7 +73,7 @@ class Standing:
         return float((amounts / np.maximum(self.whole, 1)).max(initial=0.0))
 
 
-class Pending:
+class PendingRequests:
     """The pending pods by queue, the longest waiting first.
 
     Attributes:
@@ -201,7 +201,7 @@ class _Sums:
         self.version = 0
         self.made_for = tree, names
 
-    def count(self, leaves: Iterable[str], usage: Usage, pending: Pending) -> None:
+    def count(self, leaves: Iterable[str], usage: NamespaceUsage, pending: PendingRequests) -> None:
         """Recount leaves; names of no leaf are left out."""
         tree, is_fresh = self._tree, True
         for leaf in leaves:
@@ -252,22 +252,22 @@ class Ledger:
 
     Attributes:
         pending: the pending pods.
-        told: uid -> victims that are deleted in the background, whether or not the cluster shows it yet.
+        evicting: uid -> victims that are deleted in the background, whether or not the cluster shows it yet.
     """
 
     def __init__(self) -> None:
-        self.told: dict[str, PodInfo] = {}
-        self.pending = Pending()
+        self.evicting: dict[str, PodInfo] = {}
+        self.pending = PendingRequests()
         self._queues = Queues()
         self._counted_for = Tree()
-        self._usage = Usage(_account_of(self._counted_for))
+        self._usage = NamespaceUsage(_account_of(self._counted_for))
         self._shares = FairShares(Tree(), ())
         self._sums = _Sums(Tree(), (), self._shares.limit)
         self._made_for: tuple[Tree, tuple[str, ...]] | None = None
         self._deserved: tuple[object, Int64s] | None = None
 
     @property
-    def wrong(self) -> Mapping[str, Fault]:
+    def wrong(self) -> Mapping[str, QueueFault]:
         """The faults of queues, by name."""
         return self._queues.wrong
 
@@ -283,7 +283,7 @@ class Ledger:
         """Read the queues that changed, in steps."""
         return self._queues.reading(snapshot.objects(QUEUES))
 
-    def standing(self, snapshot: Snapshot, also: PodInfo | None = None) -> Standing:
+    def standing(self, snapshot: Snapshot, also: PodInfo | None = None) -> QueueUsage:
         """Return the state of queues in a snapshot, as read last; `also` is counted as pending if it is unknown."""
         self._queues.look_at(snapshot.objects(QUEUES))
         tree, pending = self._queues.tree, self.pending
@@ -306,25 +306,30 @@ class Ledger:
             deserved = self._deserved[1]
         leaving = sums.leaving
         columns = {name: column for column, name in enumerate(names)}
-        if self.told:
+        if self.evicting:
             leaving = leaving.copy()
-            for pod in self.told.values():
+            for pod in self.evicting.values():
                 if _stays(pod, snapshot) and (leaf := tree.queue_of(pod)):
                     takes = pod.resources.taken
                     leaving[list(tree.paths[leaf])] += [takes.get(name, 0) for name in names]
-        return Standing(tree, columns, sums.used, leaving, deserved, self._shares.limit, whole)
+        return QueueUsage(tree, columns, sums.used, leaving, deserved, self._shares.limit, whole)
 
-    def _counted(self, snapshot: Snapshot, tree: Tree, names: tuple[str, ...]) -> tuple[Usage, _Sums]:
+    def _counted(
+        self, snapshot: Snapshot, tree: Tree, names: tuple[str, ...]
+    ) -> tuple[NamespaceUsage, _Sums]:
         """Return what the pods of each leaf use, and the sums over the tree; only changes are recounted."""
         if self._made_for != (tree, names):
             self._shares, self._made_for = FairShares(tree, names), (tree, names)
         if snapshot.changes is None:  # a hypothetical snapshot
-            usage, sums = Usage.of(snapshot, {}, _account_of(tree)), _Sums(tree, names, self._shares.limit)
+            usage, sums = (
+                NamespaceUsage.of(snapshot, {}, _account_of(tree)),
+                _Sums(tree, names, self._shares.limit),
+            )
             sums.count(self._leaves_with_pods(usage), usage, self.pending)
             return usage, sums
         if tree is not self._counted_for:
             if not tree.files_as(self._counted_for):
-                self._usage = Usage(_account_of(tree))
+                self._usage = NamespaceUsage(_account_of(tree))
             self._counted_for = tree
         self._usage.follow(snapshot, snapshot.changes, {})
         if self._sums.made_for != (tree, names):
@@ -337,7 +342,7 @@ class Ledger:
         self.pending.changed.clear()
         return self._usage, self._sums
 
-    def _leaves_with_pods(self, usage: Usage) -> AbstractSet[str]:
+    def _leaves_with_pods(self, usage: NamespaceUsage) -> AbstractSet[str]:
         return _leaves_of(usage.by_namespace) | self.pending.demand.keys()
 
 

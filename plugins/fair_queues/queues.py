@@ -12,7 +12,7 @@ import msgspec
 from plugins.capacity_scheduling.quotas import add
 from plugins.objects_in_steps import SETTLED_A_STEP, ObjectsInSteps
 from scheduler.errors import ObjectError
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.amounts import Amounts, bounded_amount
 from scheduler.objects.decode import typed_object
 from scheduler.objects.resource_names import CPU
@@ -40,7 +40,7 @@ _NAMED_OF_CYCLE: Final = 4
 _LONGEST_TITLE: Final = 256
 
 
-class Fault(NamedTuple):
+class QueueFault(NamedTuple):
     """An error in a queue.
 
     Attributes:
@@ -120,7 +120,7 @@ class Tree:
     """
 
     def __init__(self, queues: Iterable[Queue] = ()) -> None:
-        at_once(self.fill(queues))
+        run_to_end(self.fill(queues))
 
     def fill(self, queues: Iterable[Queue]) -> Generator[None, None, None]:
         """Set the queues, in steps; the tree may be used after the last step."""
@@ -226,8 +226,8 @@ class Queues(ObjectsInSteps):
     def __init__(self) -> None:
         super().__init__()
         self.tree = Tree()
-        self._read: dict[str, Queue | Fault] = {}
-        self.wrong: Mapping[str, Fault] = {}
+        self._read: dict[str, Queue | QueueFault] = {}
+        self.wrong: Mapping[str, QueueFault] = {}
 
     def forget(self) -> None:
         self._read = {}
@@ -261,28 +261,28 @@ class Queues(ObjectsInSteps):
         self.tree, self.wrong = tree, wrong
 
 
-def _other_weight(known: Queue | Fault | None, found: Queue | Fault | None) -> int | None:
+def _other_weight(known: Queue | QueueFault | None, found: Queue | QueueFault | None) -> int | None:
     """Return the weight of a queue's new version if it differs in nothing else, else None."""
     if isinstance(known, Queue) and isinstance(found, Queue) and replace(known, weight=found.weight) == found:
         return found.weight
     return None
 
 
-def faults(queues: Mapping[str, Mapping[str, Any]]) -> dict[str, Fault]:
+def faults(queues: Mapping[str, Mapping[str, Any]]) -> dict[str, QueueFault]:
     """Return the most serious fault of each queue by name; `queues` is name -> object."""
     return read(queues)[1]
 
 
-def read(objects: Mapping[str, Mapping[str, Any]]) -> tuple[Tree, dict[str, Fault]]:
+def read(objects: Mapping[str, Mapping[str, Any]]) -> tuple[Tree, dict[str, QueueFault]]:
     """Return the tree of the valid queues, and the faults."""
-    return at_once(_settled({name: _read_one(name, obj) for name, obj in objects.items()}))
+    return run_to_end(_settled({name: _read_one(name, obj) for name, obj in objects.items()}))
 
 
 def _settled(
-    found_by_name: Mapping[str, Queue | Fault],
-) -> Generator[None, None, tuple[Tree, dict[str, Fault]]]:
+    found_by_name: Mapping[str, Queue | QueueFault],
+) -> Generator[None, None, tuple[Tree, dict[str, QueueFault]]]:
     """Return the tree of the valid queues, and the faults; linear in their number, in steps."""
-    wrong: dict[str, Fault] = {}
+    wrong: dict[str, QueueFault] = {}
     known: dict[str, Queue] = {}
     for name, found in found_by_name.items():
         if isinstance(found, Queue):
@@ -290,44 +290,44 @@ def _settled(
         else:
             wrong[name] = found
     yield
-    in_force = yield from _with_parents(known, wrong)
-    inner = {queue.parent for queue in in_force.values()}
-    for name in sorted(inner & in_force.keys()):
-        queue = in_force[name]
+    active = yield from _with_parents(known, wrong)
+    inner = {queue.parent for queue in active.values()}
+    for name in sorted(inner & active.keys()):
+        queue = active[name]
         if queue.claims:
-            told = "it has children, and only queues without children hold pods: its pods are left to other queues"
+            message = "it has children, and only queues without children hold pods: its pods are left to other queues"
             path = "spec.namespaces" if queue.namespaces else "spec.podSelector"
-            wrong.setdefault(name, Fault(path, told, "HasChildren"))
-            in_force[name] = replace(queue, namespaces=(), rule=None)
+            wrong.setdefault(name, QueueFault(path, message, "HasChildren"))
+            active[name] = replace(queue, namespaces=(), rule=None)
     yield
-    yield from _settle_claims(in_force, wrong)
-    yield from _settle_amounts(in_force, wrong)
+    yield from _settle_claims(active, wrong)
+    yield from _settle_amounts(active, wrong)
     tree = Tree()
-    yield from tree.fill(in_force.values())
+    yield from tree.fill(active.values())
     return tree, wrong
 
 
-def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | Fault:
+def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | QueueFault:
     try:
         found = typed_object(obj, _Queue)
     except ObjectError as error:
-        return Fault(error.path or "spec", error.problem)
+        return QueueFault(error.path or "spec", error.problem)
     spec = found.spec
     if spec.weight < 1:
-        return Fault("spec.weight", f"at least 1 is expected, was {spec.weight}")
+        return QueueFault("spec.weight", f"at least 1 is expected, was {spec.weight}")
     if spec.weight > _MOST_WEIGHT:
-        return Fault("spec.weight", f"at most {_MOST_WEIGHT} is expected, was {spec.weight}")
+        return QueueFault("spec.weight", f"at most {_MOST_WEIGHT} is expected, was {spec.weight}")
     amounts: dict[str, dict[str, int]] = {"min": {}, "max": {}}
     for kind, given in (("min", spec.min), ("max", spec.max)):
         for resource, amount in (given or {}).items():
             try:
                 amounts[kind][resource] = bounded_amount(resource, amount)
             except ValueError as error:
-                return Fault(f"spec.{kind}.{resource}", str(error))
+                return QueueFault(f"spec.{kind}.{resource}", str(error))
     try:
         rule = None if spec.pod_selector is None else parse_label_selector(spec.pod_selector)
     except SelectorError as error:
-        return Fault("spec.podSelector", str(error))
+        return QueueFault("spec.podSelector", str(error))
     return Queue(
         name,
         spec.parent,
@@ -363,33 +363,33 @@ def _end_with_root(levels: int) -> _End:
 
 
 def _with_parents(
-    known: Mapping[str, Queue], wrong: dict[str, Fault]
+    known: Mapping[str, Queue], wrong: dict[str, QueueFault]
 ) -> Generator[None, None, dict[str, Queue]]:
     """Return the queues whose ancestors lead to a root, and record the faults of the others."""
-    in_force: dict[str, Queue] = {}
+    active: dict[str, Queue] = {}
     ends: dict[str, _End] = {}
     for place, (name, queue) in enumerate(known.items()):
         if place % SETTLED_A_STEP == 0:
             yield
         end = _end_of(name, known, ends)
         if 0 < end.levels <= MOST_LEVELS:
-            in_force[name] = queue
+            active[name] = queue
         elif end.levels:
-            told = f"{end.levels} queues lead from it to its root, at most {MOST_LEVELS} may"
-            wrong[name] = Fault("spec.parent", told, "TooDeep")
+            message = f"{end.levels} queues lead from it to its root, at most {MOST_LEVELS} may"
+            wrong[name] = QueueFault("spec.parent", message, "TooDeep")
         elif end.cycle:
-            wrong[name] = Fault(
+            wrong[name] = QueueFault(
                 "spec.parent", f"no root is found: {_told_of(end.cycle, name, known)}", "ParentCycle"
             )
         elif end.last == name:
             is_there = end.parent in wrong
             why = "is invalid itself" if is_there else "does not exist"
-            reason = "ParentNotInForce" if is_there else "UnknownParent"
-            wrong[name] = Fault("spec.parent", f"queue {end.parent} {why}", reason)
+            reason = "ParentNotActive" if is_there else "UnknownParent"
+            wrong[name] = QueueFault("spec.parent", f"queue {end.parent} {why}", reason)
         else:
-            told = f"queue {queue.parent} is left out, since of {end.last} the parent is"
-            wrong[name] = Fault("spec.parent", told, "ParentNotInForce")
-    return in_force
+            message = f"queue {queue.parent} is left out, since of {end.last} the parent is"
+            wrong[name] = QueueFault("spec.parent", message, "ParentNotActive")
+    return active
 
 
 def _end_of(name: str, known: Mapping[str, Queue], ends: dict[str, _End]) -> _End:
@@ -424,10 +424,10 @@ def _told_of(cycle: Mapping[str, None], name: str, known: Mapping[str, Queue]) -
     return " is part of ".join([*shown, shown[0]])
 
 
-def _settle_claims(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> Generator[None, None, None]:
+def _settle_claims(active: dict[str, Queue], wrong: dict[str, QueueFault]) -> Generator[None, None, None]:
     """Give a namespace that several queues claim as a whole to the oldest of them."""
     holders: dict[str, str] = {}
-    ordered = sorted(in_force.values(), key=lambda each: (each.created, each.name))
+    ordered = sorted(active.values(), key=lambda each: (each.created, each.name))
     for place, queue in enumerate(ordered):
         if place % SETTLED_A_STEP == 0:
             yield
@@ -436,37 +436,39 @@ def _settle_claims(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> Gener
         for number, namespace in enumerate(queue.namespaces):
             holder = holders.setdefault(namespace, queue.name)
             if holder != queue.name:
-                told = f"queue {holder} has namespace {namespace} already"
-                fault = Fault(f"spec.namespaces[{number}]", told, "NamespaceTaken")
+                message = f"queue {holder} has namespace {namespace} already"
+                fault = QueueFault(f"spec.namespaces[{number}]", message, "NamespaceTaken")
                 wrong.setdefault(queue.name, fault)
         left = tuple(each for each in queue.namespaces if holders[each] == queue.name)
         if left != queue.namespaces:
             # A queue without namespaces would admit pods of every namespace that name it.
-            in_force[queue.name] = replace(queue, namespaces=left or ("",))
+            active[queue.name] = replace(queue, namespaces=left or ("",))
 
 
-def _settle_amounts(in_force: dict[str, Queue], wrong: dict[str, Fault]) -> Generator[None, None, None]:
+def _settle_amounts(active: dict[str, Queue], wrong: dict[str, QueueFault]) -> Generator[None, None, None]:
     """Limit min to max, and record queues whose children are guaranteed more than their parent; those are scaled down later."""
     of_children: dict[str, dict[str, int]] = {}
-    for place, queue in enumerate(reversed(_parents_first(in_force.values()))):
+    for place, queue in enumerate(reversed(_parents_first(active.values()))):
         if place % SETTLED_A_STEP == 0:
             yield
         sums = of_children.get(queue.name, {})
         for resource, total in sums.items():
             if resource in queue.min and total > queue.min[resource]:
                 sums_up, least = written(resource, total), written(resource, queue.min[resource])
-                told = f"its children are guaranteed {sums_up} together, but it only {least}: they get less"
-                fault = Fault(f"spec.min.{resource}", told, "ChildrenMinAboveMin")
+                message = (
+                    f"its children are guaranteed {sums_up} together, but it only {least}: they get less"
+                )
+                fault = QueueFault(f"spec.min.{resource}", message, "ChildrenMinAboveMin")
                 wrong.setdefault(queue.name, fault)
         settled = {**sums, **queue.min}
         for resource, amount in settled.items():
             if amount > queue.max.get(resource, amount):
                 most = written(resource, queue.max[resource])
-                told = f"{written(resource, amount)} is more than its max, {most}: max counts"
-                wrong.setdefault(queue.name, Fault(f"spec.min.{resource}", told, "MinAboveMax"))
+                message = f"{written(resource, amount)} is more than its max, {most}: max counts"
+                wrong.setdefault(queue.name, QueueFault(f"spec.min.{resource}", message, "MinAboveMax"))
                 settled[resource] = queue.max[resource]
         if settled != queue.min:
-            in_force[queue.name] = replace(queue, min=settled)
+            active[queue.name] = replace(queue, min=settled)
         if queue.parent:
             add(of_children.setdefault(queue.parent, {}), settled)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from plugins.fair_queues.attempt import Attempt
+from plugins.fair_queues.attempt import QueueAttempt
 from plugins.preemption.disruption_budgets import split
 from plugins.preemption.ranking import by_importance
 from scheduler.framework import Status
@@ -36,7 +36,7 @@ def one_by_one(pods: Sequence[PodInfo]) -> Iterable[Sequence[PodInfo]]:
 class Reclaim:
     """Chooses possible victims for a pod, and counts what queues lose by that."""
 
-    def __init__(self, attempt: Attempt, priority: int) -> None:
+    def __init__(self, attempt: QueueAttempt, priority: int) -> None:
         self._attempt, self._priority = attempt, priority
         self._standing = attempt.standing
         self._position = {place: level for level, place in enumerate(attempt.path)}
@@ -84,8 +84,8 @@ class Reclaim:
                     victims.extend(other for other in unit if other.uid in uids)
             if victims:
                 return victims
-            told = f"No pods on node {snapshot.name_of(row)} may be evicted for a pod of its queue"
-            return Status.unschedulable(told if self._attempt.leaf else _NO_VICTIMS, resolvable=False)
+            message = f"No pods on node {snapshot.name_of(row)} may be evicted for a pod of its queue"
+            return Status.unschedulable(message if self._attempt.leaf else _NO_VICTIMS, resolvable=False)
 
         return choose
 
@@ -97,4 +97,4 @@ class WithinShares(VictimLimit):
         return None if self.allows(state, row) else _REFUSED
 
     def allows(self, state: CycleState, row: int) -> bool:
-        return state.read(ATTEMPT, Attempt).in_the_way(row) is None
+        return state.read(ATTEMPT, QueueAttempt).in_the_way(row) is None

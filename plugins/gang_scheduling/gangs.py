@@ -91,14 +91,14 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
         added = ClusterEvent(EventResource.POD, ActionType.ADD)
         return (
             EventWithHint(
-                added, partial(self._hint, ""), self.own_group, partial(_brought, ""), self._awaited
+                added, partial(self._hint, ""), self.own_group, partial(_event_keys, ""), self._awaited
             ),
             *(
                 EventWithHint(
                     ClusterEvent(resource, action),
                     partial(self._hint, kind),
                     self.own_group,
-                    partial(_brought, kind),
+                    partial(_event_keys, kind),
                     self._awaited,
                 )
                 for kind, (resource, action) in self.group_events.items()
@@ -107,7 +107,7 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
 
     def _hint(self, kind: str, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
         key = self.own_group(pod)
-        helps = key is not None and key in _brought(kind, old, new) and self._refusal(pod, key) is None
+        helps = key is not None and key in _event_keys(kind, old, new) and self._refusal(pod, key) is None
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def _awaited(self, pod: PodInfo) -> tuple[GroupKey, ...]:
@@ -139,7 +139,7 @@ class Gangs(PreEnqueuePlugin, PermitPlugin, PodGroupPlugin):
         return None if self.is_enough(group) else Wait(self.permit_seconds(group))
 
 
-def _brought(kind: str, old: Any, new: Any) -> tuple[GroupKey, ...]:
+def _event_keys(kind: str, old: Any, new: Any) -> tuple[GroupKey, ...]:
     """Return the group of an event: at most one, and none if only a status changed."""
     if isinstance(new, PodInfo):
         return () if new.group is None else (new.group,)

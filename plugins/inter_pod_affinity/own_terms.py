@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     from plugins.inter_pod_affinity.terms import CountedTerm, IncomingTerms
-    from plugins.work_in_steps import Work
+    from plugins.pod_work import PluginWork
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import AffinityTerm, AffinityTerms, WeightedTerm
     from scheduler.snapshot import Int64s, NamespaceLabels, PodQuery, Rows, Snapshot, Tally
@@ -115,7 +115,7 @@ class ManyTerms:
     """
 
     def __init__(
-        self, terms: AffinityTerms, namespaces: NamespaceLabels, snapshot: Snapshot, work: Work
+        self, terms: AffinityTerms, namespaces: NamespaceLabels, snapshot: Snapshot, work: PluginWork
     ) -> None:
         self._terms, self._namespaces, self._snapshot, self._work = terms, namespaces, snapshot, work
         self._tallies: dict[str, Tally] = {}

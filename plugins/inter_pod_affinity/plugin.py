@@ -27,7 +27,7 @@ from plugins.inter_pod_affinity.own_terms import (
 )
 from plugins.inter_pod_affinity.scoring import ScoreState, normalized
 from plugins.inter_pod_affinity.terms import NAMESPACES, TermReader
-from plugins.work_in_steps import Work
+from plugins.pod_work import PluginWork
 from scheduler.errors import FieldError
 from scheduler.framework import (
     SKIP,
@@ -42,7 +42,7 @@ from scheduler.framework import (
     PreScorePlugin,
     ScorePlugin,
     Status,
-    TurnLimit,
+    TimeSlice,
 )
 from scheduler.snapshot import TermKind
 
@@ -79,8 +79,8 @@ class InterPodAffinityArgs(PluginArgs, frozen=True):
     def faults(self) -> Iterator[FieldError]:
         weight = self.hard_pod_affinity_weight
         if not 0 <= weight <= _HIGHEST_WEIGHT:
-            told = f"Invalid value: {weight}: not in valid range [0, {_HIGHEST_WEIGHT}]"
-            yield FieldError("hardPodAffinityWeight", told)
+            message = f"Invalid value: {weight}: not in valid range [0, {_HIGHEST_WEIGHT}]"
+            yield FieldError("hardPodAffinityWeight", message)
 
 
 class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
@@ -92,11 +92,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     needs = Needs(kinds=frozenset({NAMESPACES}))
     keeps_rows_apart = True
 
-    def __init__(self, *, args: InterPodAffinityArgs, turn_limit: TurnLimit) -> None:
+    def __init__(self, *, args: InterPodAffinityArgs, time_slice: TimeSlice) -> None:
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignores_others = args.ignore_preferred_terms_of_existing_pods
         self._reader = TermReader()
-        self._work = Work(turn_limit)
+        self._work = PluginWork(time_slice)
 
     def events(self) -> Sequence[EventWithHint]:
         return (
@@ -171,5 +171,5 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
 def _joined(terms: AffinityTerms) -> str:
     """Return the errors of terms, several of them in brackets, as upstream's aggregates."""
-    told = ", ".join(terms.faults)
-    return f"[{told}]" if len(terms.faults) > 1 else told
+    message = ", ".join(terms.faults)
+    return f"[{message}]" if len(terms.faults) > 1 else message

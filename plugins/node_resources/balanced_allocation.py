@@ -31,7 +31,7 @@ from scheduler.framework import (
     PluginArgs,
     PreScorePlugin,
     ScorePlugin,
-    TurnLimit,
+    TimeSlice,
     divide,
     divide_one,
 )
@@ -82,9 +82,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     Args = NodeResourcesBalancedAllocationArgs
 
     def __init__(
-        self, *, args: NodeResourcesBalancedAllocationArgs, objects: ClusterObjects, turn_limit: TurnLimit
+        self, *, args: NodeResourcesBalancedAllocationArgs, objects: ClusterObjects, time_slice: TimeSlice
     ) -> None:
-        self._devices = ClassTotals(Devices.of(objects), turn_limit)
+        self._devices = ClassTotals(Devices.of(objects), time_slice)
         self._resources = args.resources or DEFAULT_RESOURCES
         self._scores_devices = may_be_of_devices(self._resources)
         if self._scores_devices:

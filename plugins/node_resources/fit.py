@@ -49,7 +49,7 @@ from scheduler.framework import (
     QueueingHint,
     ScorePlugin,
     Status,
-    TurnLimit,
+    TimeSlice,
 )
 from scheduler.objects.labels import is_label_key
 from scheduler.objects.readable_amounts import readable_amounts
@@ -109,9 +109,9 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
     Args = NodeResourcesFitArgs
     needs = Needs(kinds=frozenset({DEVICE_CLASSES}))
 
-    def __init__(self, *, args: NodeResourcesFitArgs, objects: ClusterObjects, turn_limit: TurnLimit) -> None:
+    def __init__(self, *, args: NodeResourcesFitArgs, objects: ClusterObjects, time_slice: TimeSlice) -> None:
         strategy = args.scoring_strategy
-        self._devices = ClassTotals(Devices.of(objects), turn_limit)
+        self._devices = ClassTotals(Devices.of(objects), time_slice)
         self._scores_devices = may_be_of_devices(strategy.resources)
         if self._scores_devices:
             self.needs = NEEDS  # type: ignore[misc]  # per instance

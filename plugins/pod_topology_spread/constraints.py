@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from plugins.node_terms import nodes_demanded
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.remembered import Remembered
 from scheduler.objects.selectors import (
     LabelRule,
@@ -31,7 +31,7 @@ from scheduler.snapshot import PodQuery, PodsIn, TalliedTerm
 if TYPE_CHECKING:
     from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 
-    from plugins.work_in_steps import Work
+    from plugins.pod_work import PluginWork
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.taints import Taint
     from scheduler.objects.topology_spread import TopologySpreadConstraint
@@ -85,7 +85,7 @@ class ConstraintReader:
         self._read: Remembered[tuple[object, ...], tuple[SpreadConstraint, ...]] = Remembered()
         self._long: OrderedDict[tuple[object, ...], _Reading] = OrderedDict()
 
-    def of_pod(self, pod: PodInfo, action: str, work: Work) -> tuple[SpreadConstraint, ...]:
+    def of_pod(self, pod: PodInfo, action: str, work: PluginWork) -> tuple[SpreadConstraint, ...]:
         """Return the pod's own constraints with an action, DO_NOT_SCHEDULE or SCHEDULE_ANYWAY.
 
         Raises:
@@ -108,7 +108,7 @@ class ConstraintReader:
             return reading.result()
         found = self._read.get(place)
         if found is None:
-            found = at_once(_in_steps(pod, action))
+            found = run_to_end(_in_steps(pod, action))
             self._read.keep(place, found, len(content))
         return found
 
@@ -248,7 +248,7 @@ class CountedNodes:
         work: runs slow steps; so every method may raise NeedsTime.
     """
 
-    def __init__(self, snapshot: Snapshot, pod: PodInfo, within: Bools | None, work: Work) -> None:
+    def __init__(self, snapshot: Snapshot, pod: PodInfo, within: Bools | None, work: PluginWork) -> None:
         self._work = work
         self._snapshot = snapshot
         self._pod = pod
@@ -300,7 +300,7 @@ class CountedPods:
             NeedsTime: counting the constraints takes longer than one time slice.
     """
 
-    def __init__(self, snapshot: Snapshot, constraints: Sequence[SpreadConstraint], work: Work) -> None:
+    def __init__(self, snapshot: Snapshot, constraints: Sequence[SpreadConstraint], work: PluginWork) -> None:
         self._snapshot = snapshot
         self._tally: Tally | None = None
         self._counts: dict[Hashable, Int64s] = {}

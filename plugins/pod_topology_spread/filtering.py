@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from plugins.pod_topology_spread.constraints import SpreadConstraint
-    from plugins.work_in_steps import Work
+    from plugins.pod_work import PluginWork
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools, Int64s, Snapshot, UInt16s
 
@@ -129,7 +129,7 @@ class SpreadState:
 
     @classmethod
     def of(
-        cls, constraints: Sequence[SpreadConstraint], pod: PodInfo, snapshot: Snapshot, work: Work
+        cls, constraints: Sequence[SpreadConstraint], pod: PodInfo, snapshot: Snapshot, work: PluginWork
     ) -> Self:
         """Count the pods of every constraint, of nodes that have all the topology keys.
 

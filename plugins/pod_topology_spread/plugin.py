@@ -14,7 +14,7 @@ from plugins.pod_topology_spread.default_selector import KINDS, DefaultSelectors
 from plugins.pod_topology_spread.filtering import SpreadState
 from plugins.pod_topology_spread.keys import ANYBODY, brought_by_node, brought_by_pod
 from plugins.pod_topology_spread.scoring import ScoreState
-from plugins.work_in_steps import Work
+from plugins.pod_work import PluginWork
 from scheduler.framework import (
     SKIP,
     ActionType,
@@ -28,7 +28,7 @@ from scheduler.framework import (
     QueueingHint,
     ScorePlugin,
     Status,
-    TurnLimit,
+    TimeSlice,
 )
 from scheduler.objects.label_keys import keys_of_rule
 from scheduler.objects.selectors import SelectorError
@@ -65,10 +65,10 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
     needs = Needs(kinds=KINDS)
     keeps_rows_apart = True
 
-    def __init__(self, *, args: PodTopologySpreadArgs, turn_limit: TurnLimit) -> None:
+    def __init__(self, *, args: PodTopologySpreadArgs, time_slice: TimeSlice) -> None:
         self._defaults = args.constraints
         self._system_defaulting = args.is_system_defaulting
-        self._work = Work(turn_limit)
+        self._work = PluginWork(time_slice)
         self._reader = ConstraintReader()
         self._selectors = DefaultSelectors()
         if not self._defaults:
@@ -178,8 +178,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         try:
             constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         except SelectorError as error:
-            told = f"get constraints from pod: obtaining pod's hard topology spread constraints: {error}"
-            return Status.failed(told, error)
+            message = f"get constraints from pod: obtaining pod's hard topology spread constraints: {error}"
+            return Status.failed(message, error)
         if not constraints:
             return SKIP
         state.write(_PRE_FILTER, SpreadState.of(constraints, pod, snapshot, self._work), by_row=True)
@@ -205,8 +205,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         try:
             constraints = self._constraints(pod, SCHEDULE_ANYWAY)
         except SelectorError as error:
-            told = f"calculating preScoreState: obtaining pod's soft topology spread constraints: {error}"
-            return Status.failed(told, error)
+            message = f"calculating preScoreState: obtaining pod's soft topology spread constraints: {error}"
+            return Status.failed(message, error)
         if not constraints:
             return SKIP
         own = bool(pod.pod.spec.topology_spread_constraints)

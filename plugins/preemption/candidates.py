@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from plugins.preemption.disruption_budgets import split
-from plugins.preemption.ranking import Candidate, by_importance
+from plugins.preemption.ranking import PreemptionCandidate, by_importance
 from scheduler.framework.diagnosis import FEASIBLE, NARROWED, NOT_EXAMINED
 from scheduler.framework.status import Code, Status
 
@@ -44,7 +44,7 @@ _NO_VICTIMS = Status.unschedulable("No preemption victims found for incoming pod
 
 
 @dataclass(slots=True)
-class Search:
+class VictimSearch:
     """The result of the search for candidates.
 
     Attributes:
@@ -54,7 +54,7 @@ class Search:
         is_complete: whether the search finished within its time limit.
     """
 
-    candidates: list[Candidate] = field(default_factory=list)
+    candidates: list[PreemptionCandidate] = field(default_factory=list)
     refusals: dict[int, Status] = field(default_factory=dict)
     stale: set[int] = field(default_factory=set)
     is_complete: bool = True
@@ -64,8 +64,8 @@ class Search:
         counts = Counter(reason for status in self.refusals.values() for reason in status.reasons)
         if n_nodes > len(self.refusals):
             counts[_NOT_HELPFUL] += n_nodes - len(self.refusals)
-        told = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-        return f"0/{n_nodes} nodes are available: {told}."
+        message = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+        return f"0/{n_nodes} nodes are available: {message}."
 
 
 def why_not_eligible(
@@ -134,19 +134,19 @@ def search(
     limit: VictimLimit | None = None,
     known: dict[str, Found] | None = None,
     has_time: Callable[[], bool] = lambda: True,
-) -> Generator[None, None, Search]:
+) -> Generator[None, None, VictimSearch]:
     """Try nodes in the given order, until there are enough candidates and one of them violates no budget.
 
-    In steps, for `LongWork`. `choice` returns the possible victims on a node, by default pods of lower priority; `limit` is
+    In steps, for `SlicedWork`. `choice` returns the possible victims on a node, by default pods of lower priority; `limit` is
     an additional condition beside Filter. Nodes in `known`, by name, are not tried again, and new results are added to it.
     Without time left, the search ends early, and some nodes stay unknown.
 
     Raises:
         PluginError: a Filter failed as a whole.
     """
-    found = Search()
-    kind: list[Candidate] = []
-    harmful: list[Candidate] = []
+    found = VictimSearch()
+    kind: list[PreemptionCandidate] = []
+    harmful: list[PreemptionCandidate] = []
     todo, most = list(rows), max(enough, 1)
     together = min(most, _ROWS_TOGETHER)
     choice = _lower_priority(pod, snapshot) if choice is None else choice
@@ -171,7 +171,7 @@ def search(
             else:
                 if row not in tried:
                     found.stale.add(row)
-                (harmful if result[1] else kind).append(Candidate(row, *result))
+                (harmful if result[1] else kind).append(PreemptionCandidate(row, *result))
                 if kind and len(kind) + len(harmful) >= enough:
                     found.candidates, found.is_complete = kind + harmful[:most], True
                     return found

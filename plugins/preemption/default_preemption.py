@@ -17,13 +17,13 @@ from scheduler.framework import (
     ClusterEvent,
     EventResource,
     EventWithHint,
-    LongWork,
     PluginArgs,
     PodGroupMembers,
     PodGroupObjects,
     QueueingHint,
-    brings_nothing,
-    reads_nothing,
+    SlicedWork,
+    no_event_keys,
+    no_pod_key,
 )
 from scheduler.framework.preemption import (  # noqa: TC001  # constructor annotations are read at runtime
     PreemptionDryRun,
@@ -89,7 +89,7 @@ class DefaultPreemption(Preempting):
         dry_run: PreemptionDryRun,
         review: VictimReview,
         preemptions: Preemptions,
-        work: LongWork,
+        work: SlicedWork,
         members: PodGroupMembers,
         groups: PodGroupObjects,
     ) -> None:
@@ -103,7 +103,7 @@ class DefaultPreemption(Preempting):
         The hint itself requeues no pod: the plugins that rejected the pod decide which deletions help.
         """
         deleted = ClusterEvent(EventResource.POD, ActionType.DELETE)
-        return (EventWithHint(deleted, _helps_nobody, reads_nothing, brings_nothing),)
+        return (EventWithHint(deleted, _helps_nobody, no_pod_key, no_event_keys),)
 
     def why_not_eligible(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis

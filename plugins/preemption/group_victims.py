@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from plugins.preemption.disruption_budgets import DisruptionBudgets
     from plugins.preemption.units import Unit
-    from scheduler.framework import FitsWithout, LongWork
+    from scheduler.framework import FitsWithout, SlicedWork
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -37,7 +37,7 @@ async def choose_victims(
     snapshot: Snapshot,
     budgets: DisruptionBudgets,
     fits_without: FitsWithout,
-    work: LongWork,
+    work: SlicedWork,
 ) -> Sequence[PodInfo] | Status:
     """Return the victims, or why preemption would not help.
 

@@ -17,7 +17,7 @@ from plugins.preemption.candidates import NEVER, rows_to_try, search
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
 from plugins.preemption.group_victims import choose_victims
 from plugins.preemption.progress import Progress, Searches
-from plugins.preemption.ranking import Candidate, best, by_importance
+from plugins.preemption.ranking import PreemptionCandidate, best, by_importance
 from scheduler.errors import SchedulerError
 from scheduler.framework import (
     Code,
@@ -34,9 +34,9 @@ from scheduler.framework.status import SUCCESS
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
-    from plugins.preemption.candidates import Choice, Search
+    from plugins.preemption.candidates import Choice, VictimSearch
     from plugins.preemption.units import Unit, VictimUnits
-    from scheduler.framework import CycleState, Diagnosis, FitsWithout, LongWork, PodGroup
+    from scheduler.framework import CycleState, Diagnosis, FitsWithout, PodGroup, SlicedWork
     from scheduler.framework.preemption import PreemptionDryRun, Preemptions, VictimLimit, VictimReview
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
@@ -64,7 +64,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         dry_run: PreemptionDryRun,
         review: VictimReview,
         preemptions: Preemptions,
-        work: LongWork,
+        work: SlicedWork,
         units: VictimUnits,
     ) -> None:
         self._dry_run = dry_run
@@ -83,7 +83,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
 
     def search(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
-    ) -> Generator[None, None, Search]:
+    ) -> Generator[None, None, VictimSearch]:
         """Find nodes that would run the pod without some of their pods, in steps."""
         progress = self._searches.of(pod)
         rows = rows_to_try(diagnosis).tolist()
@@ -108,7 +108,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         snapshot: Snapshot,
         rows: Sequence[int],
         progress: Progress | None = None,
-    ) -> Generator[None, None, Search]:
+    ) -> Generator[None, None, VictimSearch]:
         """Try nodes, within the time limit if the search may continue in another attempt."""
         self._budgets.look_at(snapshot.objects(BUDGETS))
         found = yield from search(
@@ -199,8 +199,8 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         return PostFilterResult(SUCCESS, node_name)
 
     async def _chosen(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, found: Search
-    ) -> Sequence[Candidate]:
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, found: VictimSearch
+    ) -> Sequence[PreemptionCandidate]:
         """Return the best candidates; the first was tried on the current cluster.
 
         A candidate of an earlier attempt is tried again before any pod is evicted: its pods and nominated pods may have
@@ -210,7 +210,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
             SchedulerError: a required extender failed.
         """
         while True:
-            chosen: Sequence[Candidate] = best(found.candidates)
+            chosen: Sequence[PreemptionCandidate] = best(found.candidates)
             state.write(REPORT, _report(found.candidates, chosen))
             if not found.candidates:
                 return ()
@@ -233,14 +233,15 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         return [pod for unit in self._units.together(victims) for pod in unit]
 
     async def _reviewed(
-        self, pod: PodInfo, snapshot: Snapshot, candidates: Sequence[Candidate]
-    ) -> Sequence[Candidate]:
+        self, pod: PodInfo, snapshot: Snapshot, candidates: Sequence[PreemptionCandidate]
+    ) -> Sequence[PreemptionCandidate]:
         victims = {candidate.row: (candidate.victims, candidate.violations) for candidate in candidates}
         left = await self._review.review(pod, snapshot, victims)
         if left is victims:
             return candidates
         return [
-            Candidate(row, tuple(by_importance(pods)), violations) for row, (pods, violations) in left.items()
+            PreemptionCandidate(row, tuple(by_importance(pods)), violations)
+            for row, (pods, violations) in left.items()
         ]
 
 
@@ -261,7 +262,7 @@ def _nothing(reason: str, *, nominated_node_name: str | None = None) -> PostFilt
     return PostFilterResult(Status.unschedulable(f"preemption: {reason}"), nominated_node_name)
 
 
-def _not_found(found: Search, n_nodes: int) -> PostFilterResult:
+def _not_found(found: VictimSearch, n_nodes: int) -> PostFilterResult:
     failed = [status for status in found.refusals.values() if status.code is Code.ERROR]
     if failed:
         told = ", ".join(messages := dict.fromkeys(status.message for status in failed))
@@ -270,7 +271,9 @@ def _not_found(found: Search, n_nodes: int) -> PostFilterResult:
     return _nothing(found.message(n_nodes), nominated_node_name="")
 
 
-def _report(candidates: Sequence[Candidate], chosen: Sequence[Candidate]) -> PreemptionReport:
+def _report(
+    candidates: Sequence[PreemptionCandidate], chosen: Sequence[PreemptionCandidate]
+) -> PreemptionReport:
     return PreemptionReport(
         {candidate.row: (candidate.victims, candidate.violations) for candidate in candidates},
         [candidate.row for candidate in chosen],

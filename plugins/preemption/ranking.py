@@ -22,7 +22,7 @@ _NOBODY_IS_BELOW: Final = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class PreemptionCandidate:
     """A node that would run the pod without some of its pods.
 
     Attributes:
@@ -47,7 +47,7 @@ def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
     return sorted(pods, key=lambda pod: (-pod.priority, started(pod)))
 
 
-def harm(candidate: Candidate) -> tuple[float, ...]:
+def harm(candidate: PreemptionCandidate) -> tuple[float, ...]:
     """Return the sort key of a candidate; the least is best.
 
     Its parts are the violated budgets, the highest priority of a victim, the sum of priorities, the number of victims,
@@ -65,7 +65,7 @@ def harm(candidate: Candidate) -> tuple[float, ...]:
     )
 
 
-def best(candidates: Iterable[Candidate]) -> list[Candidate]:
+def best(candidates: Iterable[PreemptionCandidate]) -> list[PreemptionCandidate]:
     """Return the candidates that do the least harm; several if their keys are equal."""
     ranked = [(harm(candidate), candidate) for candidate in candidates]
     least = min((measure for measure, _ in ranked), default=())

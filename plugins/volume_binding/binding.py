@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plugins.volume_binding.claims import SELECTED_NODE, is_fully_bound, key_of
 from plugins.volume_binding.migration import reach_on
-from plugins.volume_binding.places import reaches
-from plugins.volumes.storage import CLAIMS, VOLUMES, Storage
+from plugins.volume_binding.reachability import reaches
+from plugins.volumes.storage import CLAIMS, VOLUMES, StorageObjects
 from scheduler.errors import ApiError
 from scheduler.framework import EventResource, Status
 from scheduler.snapshot import object_key, resource_version
@@ -21,8 +21,8 @@ from scheduler.snapshot import object_key, resource_version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from plugins.volume_binding.judging import VolumesOnNode
-    from scheduler.framework import ApiWrite, Clock, ClusterObjects, TakeTurns, WaitForEvent
+    from plugins.volume_binding.node_volumes import VolumesOnNode
+    from scheduler.framework import ApiWrite, Clock, ClusterObjects, KeyedLock, WaitForEvent
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
@@ -32,7 +32,7 @@ BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 
 
 @dataclass(slots=True)
-class Change:
+class VolumeChange:
     """A planned change of an object.
 
     Attributes:
@@ -93,21 +93,21 @@ class VolumeBinder:
         objects: ClusterObjects,
         writer: ApiWrite,
         happenings: WaitForEvent,
-        turns: TakeTurns,
+        locks: KeyedLock,
         clock: Clock,
         timeout_seconds: float,
     ) -> None:
         self._objects = objects
-        self._storage = Storage(objects)
+        self._storage = StorageObjects(objects)
         self._writer = writer
         self._happenings = happenings
-        self._turns = turns
+        self._locks = locks
         self._clock = clock
         self._timeout_seconds = timeout_seconds
 
     # Before and after binding.
 
-    def assume(self, volumes: VolumesOnNode, node_name: str) -> Sequence[Change]:
+    def assume(self, volumes: VolumesOnNode, node_name: str) -> Sequence[VolumeChange]:
         """Assume volumes and claims in the cache, so that no other pod counts on them; return the changes to write."""
         changes = [self._claimed(name, claim) for claim, name in volumes.bindings]
         changes += [self._placed(claim, node_name) for claim in volumes.provisions]
@@ -116,7 +116,7 @@ class VolumeBinder:
                 self._objects.assume(change.kind, change.after)
         return changes
 
-    def restore(self, changes: Sequence[Change]) -> None:
+    def restore(self, changes: Sequence[VolumeChange]) -> None:
         """Undo the assumed changes that were not written, unless another pod has assumed the object since."""
         for change in changes:
             key = object_key(change.after)
@@ -124,7 +124,7 @@ class VolumeBinder:
             if not change.is_written and shown is change.after:
                 self._objects.restore(change.kind, key)
 
-    def _claimed(self, name: str, claim: PersistentVolumeClaim) -> Change:
+    def _claimed(self, name: str, claim: PersistentVolumeClaim) -> VolumeChange:
         """Return the change that binds a volume to a claim."""
         before = self._objects.objects(VOLUMES)[name]
         wanted = {
@@ -149,9 +149,9 @@ class VolumeBinder:
             "metadata": {**before["metadata"], "annotations": annotations},
             "spec": {**before["spec"], "claimRef": wanted if is_new else held},
         }
-        return Change(VOLUMES, key_of(claim), after, is_assumed=is_new)
+        return VolumeChange(VOLUMES, key_of(claim), after, is_assumed=is_new)
 
-    def _placed(self, claim: PersistentVolumeClaim, node_name: str) -> Change:
+    def _placed(self, claim: PersistentVolumeClaim, node_name: str) -> VolumeChange:
         """Return the change of a claim whose volume is to be provisioned for a node."""
         before = self._objects.objects(CLAIMS)[key_of(claim)]
         annotations = {**(before["metadata"].get("annotations") or {}), SELECTED_NODE: node_name}
@@ -161,16 +161,16 @@ class VolumeBinder:
             **before,
             "metadata": {**before["metadata"], "annotations": annotations},
         }
-        return Change(CLAIMS, key_of(claim), after, is_assumed=True)
+        return VolumeChange(CLAIMS, key_of(claim), after, is_assumed=True)
 
     # Binding, in the background.
 
-    async def bind(self, pod: PodInfo, node_name: str, changes: Sequence[Change]) -> Status | None:
+    async def bind(self, pod: PodInfo, node_name: str, changes: Sequence[VolumeChange]) -> Status | None:
         """Write the assumed changes and wait until all claims are bound; return a failure if they will not be."""
         for change in changes:
             try:
                 # Other pods of a group may write the same change of a claim that they share.
-                async with self._turns.turn_at(change.path):
+                async with self._locks.lock(change.path):
                     await self._write(change)
             except ApiError as error:
                 return Status.failed(str(error), error)
@@ -180,7 +180,7 @@ class VolumeBinder:
             return Status.failed(f"binding volumes: {error}")
         return None
 
-    async def _write(self, change: Change) -> None:
+    async def _write(self, change: VolumeChange) -> None:
         """Write a change, unless another pod has written the same change of the claim meanwhile.
 
         Raises:
@@ -195,7 +195,7 @@ class VolumeBinder:
         if object_key(answer) in self._objects.objects(change.kind):
             self._objects.assume(change.kind, answer)
 
-    async def _wait_bound(self, pod: PodInfo, node_name: str, changes: Sequence[Change]) -> None:
+    async def _wait_bound(self, pod: PodInfo, node_name: str, changes: Sequence[VolumeChange]) -> None:
         """Wait until all claims are fully bound.
 
         Raises:
@@ -209,7 +209,7 @@ class VolumeBinder:
                 raise _BindingFailedError("context deadline exceeded")
 
     def _involved(
-        self, pod: PodInfo, node_name: str, changes: Sequence[Change]
+        self, pod: PodInfo, node_name: str, changes: Sequence[VolumeChange]
     ) -> Iterator[tuple[EventResource, str]]:
         """Yield the objects whose changes may end the wait."""
         yield EventResource.POD, pod.key
@@ -223,7 +223,7 @@ class VolumeBinder:
             elif claim is not None and claim.spec.volume_name:
                 yield EventResource.PERSISTENT_VOLUME, claim.spec.volume_name
 
-    def _is_bound(self, pod: PodInfo, node_name: str, changes: Sequence[Change]) -> bool:
+    def _is_bound(self, pod: PodInfo, node_name: str, changes: Sequence[VolumeChange]) -> bool:
         """Return whether all claims are fully bound.
 
         Raises:
@@ -250,7 +250,7 @@ class VolumeBinder:
             raise _BindingFailedError(f'pod does not exist any more: pod "{pod.name}" not found')
         return snapshot.nodes[row]
 
-    def _is_claim_bound_to(self, change: Change, node: NodeObject) -> bool:
+    def _is_claim_bound_to(self, change: VolumeChange, node: NodeObject) -> bool:
         """Return whether a claim is bound, after a volume names it."""
         volume = self._storage.volume(change.name)
         if volume is None:
@@ -268,7 +268,7 @@ class VolumeBinder:
             raise _BindingFailedError(f'ClaimRef got reset for pv "{change.name}"')
         return is_fully_bound(claim)
 
-    def _is_claim_provisioned(self, change: Change, node: NodeObject) -> bool:
+    def _is_claim_provisioned(self, change: VolumeChange, node: NodeObject) -> bool:
         """Return whether a volume was provisioned and bound to a claim, after the claim names its node."""
         claim = self._storage.claim(change.claim)
         if claim is None:
@@ -289,7 +289,7 @@ class VolumeBinder:
             self._check_reached(volume, node)
         return is_fully_bound(claim)
 
-    def _is_behind(self, change: Change) -> bool:
+    def _is_behind(self, change: VolumeChange) -> bool:
         """Return whether the cache does not show an object as it was written."""
         shown = self._objects.objects(change.kind)[object_key(change.after)]
         return resource_version(shown) < resource_version(change.after)

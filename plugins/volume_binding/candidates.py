@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Typ
 import msgspec
 import numpy as np
 
-from plugins.volume_binding.places import Places, reach_of
+from plugins.volume_binding.reachability import ReachabilityIndex, reach_of
 from scheduler.objects.matchers import matcher
 from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, parse_label_selector
 from scheduler.objects.storage import CSIStorageCapacity, PersistentVolume
@@ -21,7 +21,7 @@ from scheduler.snapshot import Index
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Sequence
 
-    from plugins.volume_binding.places import Reach, Selection
+    from plugins.volume_binding.reachability import Reach, Selection
     from scheduler.objects.matchers import Matcher
     from scheduler.objects.storage import PersistentVolumeClaim
     from scheduler.snapshot import Bools, Int64s, Objects, Snapshot
@@ -190,7 +190,7 @@ class Candidates(ABC, Generic[S, T]):
         self._verdicts: OrderedDict[Hashable, bytearray] = (
             OrderedDict()
         )  # demand -> result for each of the traits
-        self._places = Places()
+        self._places = ReachabilityIndex()
         self.version += 1
 
     @abstractmethod
@@ -257,7 +257,7 @@ class Candidates(ABC, Generic[S, T]):
         return bisect_left(self.ranked, (rank,))
 
     def select(self, snapshot: Snapshot, fitting: Bools) -> Generator[None, None, Selection]:
-        """Return some of the objects, by the nodes that reach them; see `Places.select`."""
+        """Return some of the objects, by the nodes that reach them; see `ReachabilityIndex.select`."""
         return self._places.select(snapshot, fitting)
 
     def _is_mostly_past(self) -> bool:

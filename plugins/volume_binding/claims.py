@@ -15,7 +15,7 @@ from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugins.volumes.storage import Storage
+    from plugins.volumes.storage import StorageObjects
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_volumes import PodClaim
     from scheduler.objects.storage import PersistentVolumeClaim
@@ -42,7 +42,7 @@ class PodClaims(NamedTuple):
     unbound: Sequence[PersistentVolumeClaim]
 
 
-def find_claims(pod: PodInfo, storage: Storage) -> PodClaims | Status:
+def find_claims(pod: PodInfo, storage: StorageObjects) -> PodClaims | Status:
     """Return the claims of a pod, or why no node can run it until they change."""
     claims: list[PersistentVolumeClaim] = []
     for named in pod.claims:

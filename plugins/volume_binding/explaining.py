@@ -16,10 +16,10 @@ from plugins.volume_binding.candidates import (
     reach_of_capacity,
 )
 from plugins.volume_binding.claims import SELECTED_NODE, fault_of, is_fully_bound, key_of, selected_node
-from plugins.volume_binding.judging import NO_PROVISIONER, Refusal, topologies
 from plugins.volume_binding.migration import reach_on
-from plugins.volume_binding.places import reach_of, reaches
-from plugins.volumes.storage import CSI_STORAGE_CAPACITIES, VOLUMES, Storage
+from plugins.volume_binding.node_volumes import NO_PROVISIONER, NodeRefusal, topologies
+from plugins.volume_binding.reachability import reach_of, reaches
+from plugins.volumes.storage import CSI_STORAGE_CAPACITIES, VOLUMES, StorageObjects
 from scheduler.objects.canonical_quantity import canonical_quantity
 from scheduler.objects.quantity import parse_quantity
 from scheduler.objects.selector_words import asked_of, only_for, some_of
@@ -30,7 +30,7 @@ from scheduler.snapshot import Index
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from plugins.volume_binding.judging import NodeVolumes
+    from plugins.volume_binding.node_volumes import NodeVolumes
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.storage import PersistentVolumeClaim, StorageClass
     from scheduler.snapshot import NodeInfo, Snapshot
@@ -41,7 +41,7 @@ Amount = str | int | float
 _OF_CLASS: Final = Index(PersistentVolume, lambda volume: (volume.class_name,))
 
 
-def why_not_anywhere(pod: PodInfo, storage: Storage) -> Iterator[str]:
+def why_not_anywhere(pod: PodInfo, storage: StorageObjects) -> Iterator[str]:
     """Yield what is wrong with the claims of a pod on every node."""
     for named in pod.claims:
         claim = storage.claim(named.key)
@@ -55,11 +55,11 @@ def why_not_anywhere(pod: PodInfo, storage: Storage) -> Iterator[str]:
 
 def why_not_on(snapshot: Snapshot, node: NodeInfo, judged: NodeVolumes) -> Iterator[str]:
     """Yield the reasons against one node; nothing if the node passes."""
-    storage, refusals = Storage(snapshot), judged.refusals_of(node.row)
-    if refusals & (Refusal.GONE | Refusal.NOT_REACHED):
+    storage, refusals = StorageObjects(snapshot), judged.refusals_of(node.row)
+    if refusals & (NodeRefusal.GONE | NodeRefusal.NOT_REACHED):
         for claim in judged.claims.bound:
             yield from _why_not_reached(claim, node, storage)
-    if not refusals & (Refusal.NO_VOLUME | Refusal.NO_ROOM):
+    if not refusals & (NodeRefusal.NO_VOLUME | NodeRefusal.NO_ROOM):
         return
     for claim in judged.claims.unbound:
         selected = selected_node(claim)
@@ -71,7 +71,7 @@ def why_not_on(snapshot: Snapshot, node: NodeInfo, judged: NodeVolumes) -> Itera
             yield from _why_no_volume(claim, node, snapshot)
 
 
-def _why_not_bound(claim: PersistentVolumeClaim, storage: Storage) -> Iterator[str]:
+def _why_not_bound(claim: PersistentVolumeClaim, storage: StorageObjects) -> Iterator[str]:
     """Yield why a claim that has to be bound before the pod has a node is not bound; nothing for other claims."""
     name, of_class, volume_name = _name(claim), claim.class_name, claim.spec.volume_name
     if volume_name:
@@ -104,7 +104,7 @@ def _maker(storage_class: StorageClass) -> str:
     return f"the provisioner {storage_class.provisioner}"
 
 
-def _why_not_reached(claim: PersistentVolumeClaim, node: NodeInfo, storage: Storage) -> Iterator[str]:
+def _why_not_reached(claim: PersistentVolumeClaim, node: NodeInfo, storage: StorageObjects) -> Iterator[str]:
     name, volume = _name(claim), storage.bound_volume(claim)
     if volume is None:
         yield f"claim {name} is bound to volume {claim.spec.volume_name}, which does not exist"
@@ -138,7 +138,7 @@ def _why_no_volume(claim: PersistentVolumeClaim, node: NodeInfo, snapshot: Snaps
 
 def _why_not_made(claim: PersistentVolumeClaim, node: NodeInfo, snapshot: Snapshot) -> Iterator[str]:
     """Yield why no volume can be provisioned for a claim on a node, and what would help; nothing if it can."""
-    name, of_class, storage = _name(claim), claim.class_name, Storage(snapshot)
+    name, of_class, storage = _name(claim), claim.class_name, StorageObjects(snapshot)
     storage_class = storage.storage_class(of_class)
     assert storage_class is not None, "of a class that is not there claims do not wait for a node"
     if storage_class.provisioner in {"", NO_PROVISIONER}:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.volume_binding.migration import MIGRATED_PLUGINS
-from plugins.volumes.storage import brings_where, claims_awaited, key_brought
+from plugins.volumes.storage import claims_waited_for, event_key, event_keys_where
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
     EventResource,
     EventWithHint,
     QueueingHint,
-    reads_nothing,
+    no_pod_key,
 )
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
@@ -96,34 +96,34 @@ EVENTS: Final[Sequence[EventWithHint]] = (
     EventWithHint(
         ClusterEvent(EventResource.STORAGE_CLASS, _ADD_OR_UPDATE),
         _after_class_change,
-        reads_nothing,
-        brings_where(_class_helps),
+        no_pod_key,
+        event_keys_where(_class_helps),
     ),
     EventWithHint(
         ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _ADD_OR_UPDATE),
         _after_claim_change,
-        claims_awaited,
-        key_brought,
-        claims_awaited,
+        claims_waited_for,
+        event_key,
+        claims_waited_for,
     ),
     EventWithHint(ClusterEvent(EventResource.PERSISTENT_VOLUME, _ADD_OR_UPDATE)),
     EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)),
     EventWithHint(
         ClusterEvent(EventResource.CSI_NODE, _ADD_OR_UPDATE),
         _after_csi_node_change,
-        reads_nothing,
-        brings_where(_csi_node_helps),
+        no_pod_key,
+        event_keys_where(_csi_node_helps),
     ),
     EventWithHint(
         ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE),
         _after_driver_change,
         _inline_drivers,
-        brings_where(_driver_helps),
+        event_keys_where(_driver_helps),
     ),
     EventWithHint(
         ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, _ADD_OR_UPDATE),
         _after_capacity_change,
-        reads_nothing,
-        brings_where(_capacity_helps),
+        no_pod_key,
+        event_keys_where(_capacity_helps),
     ),
 )

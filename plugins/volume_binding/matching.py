@@ -15,7 +15,7 @@ import numpy as np
 
 from plugins.volume_binding.candidates import VolumeDemand
 from plugins.volume_binding.claims import key_of
-from plugins.volume_binding.places import NONE, nodes_in, reach_of
+from plugins.volume_binding.reachability import NONE, nodes_in, reach_of
 from plugins.volumes.storage import VOLUMES
 from scheduler.objects.selectors import SelectorError
 from scheduler.objects.storage import PersistentVolume
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 
     from plugins.volume_binding.candidates import VolumeCandidates
-    from plugins.volume_binding.places import Selection
+    from plugins.volume_binding.reachability import Selection
     from scheduler.objects.storage import PersistentVolumeClaim
     from scheduler.snapshot import Bools, Int64s, Snapshot
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from plugins.volume_binding.places import reach_of
+from plugins.volume_binding.reachability import reach_of
 from plugins.volumes.csi_migration import in_tree_plugin, translated
 from scheduler.objects.storage import CSINode
 from scheduler.snapshot import Index
@@ -16,7 +16,7 @@ from scheduler.snapshot import Index
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from plugins.volume_binding.places import Reach
+    from plugins.volume_binding.reachability import Reach
     from plugins.volumes.csi_migration import InTreePlugin
     from scheduler.objects.storage import PersistentVolume
 

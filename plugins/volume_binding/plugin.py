@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from plugins.pod_work import PluginWork
 from plugins.volume_binding.binding import VolumeBinder
 from plugins.volume_binding.candidates import KeptCandidates
 from plugins.volume_binding.claims import find_claims
 from plugins.volume_binding.explaining import why_not_anywhere, why_not_on
 from plugins.volume_binding.hints import EVENTS
-from plugins.volume_binding.judging import NodeVolumes
+from plugins.volume_binding.node_volumes import NodeVolumes
 from plugins.volumes.storage import (
     CLAIMS,
     CSI_DRIVERS,
@@ -22,9 +23,8 @@ from plugins.volumes.storage import (
     CSI_STORAGE_CAPACITIES,
     STORAGE_CLASSES,
     VOLUMES,
-    Storage,
+    StorageObjects,
 )
-from plugins.work_in_steps import Work
 from scheduler.errors import FieldError
 from scheduler.framework import (
     SKIP,
@@ -32,6 +32,7 @@ from scheduler.framework import (
     Clock,
     ClusterObjects,
     FilterPlugin,
+    KeyedLock,
     Needs,
     NeedsTime,
     PluginArgs,
@@ -41,11 +42,10 @@ from scheduler.framework import (
     ReservePlugin,
     ScorePlugin,
     Status,
-    TakeTurns,
-    TurnLimit,
+    TimeSlice,
     WaitForEvent,
 )
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -105,15 +105,15 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         objects: ClusterObjects,
         writer: ApiWrite,
         happenings: WaitForEvent,
-        turns: TakeTurns,
+        locks: KeyedLock,
         clock: Clock,
-        turn_limit: TurnLimit,
+        time_slice: TimeSlice,
     ) -> None:
-        self._work = Work(turn_limit)
+        self._work = PluginWork(time_slice)
         self._begun: OrderedDict[str, NodeVolumes] = (
             OrderedDict()
         )  # pod uid -> an evaluation that takes longer than one time slice
-        self._binder = VolumeBinder(objects, writer, happenings, turns, clock, args.bind_timeout_seconds)
+        self._binder = VolumeBinder(objects, writer, happenings, locks, clock, args.bind_timeout_seconds)
         self._kept = KeptCandidates()
 
     def signature(self, pod: PodInfo) -> Hashable | None:
@@ -124,18 +124,18 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return EVENTS
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str]:
-        storage = Storage(snapshot)
+        storage = StorageObjects(snapshot)
         claims = find_claims(pod, storage)
         if node is None or isinstance(claims, Status):
             return list(why_not_anywhere(pod, storage))
         judged = NodeVolumes(snapshot, claims, self._kept)
-        at_once(judged.judge())
+        run_to_end(judged.judge())
         return list(why_not_on(snapshot, node, judged))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
         if not pod.claims:
             return SKIP
-        storage = Storage(snapshot)
+        storage = StorageObjects(snapshot)
         self._work.begin()
         self._work.done(storage.read(pod.claim_keys))
         claims = find_claims(pod, storage)
@@ -154,7 +154,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             snapshot.node_changes is None
         ):  # results for some rows only are of no use to the attempt that starts again
             self._work.done(found.follow())
-            return at_once(found.judge())
+            return run_to_end(found.judge())
         try:
             outcomes = self._work.done(found.judge(), found.is_current)
         except NeedsTime:

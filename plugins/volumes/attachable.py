@@ -20,7 +20,7 @@ from scheduler.framework import Code, Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from plugins.volumes.storage import Storage
+    from plugins.volumes.storage import StorageObjects
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_volumes import PodClaim
     from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
@@ -44,7 +44,7 @@ class UncountableError(Exception):
         super().__init__(reason)
 
 
-def attachable_volumes(pod: PodInfo, storage: Storage, *, has_csi_node: bool, is_new: bool) -> Volumes:
+def attachable_volumes(pod: PodInfo, storage: StorageObjects, *, has_csi_node: bool, is_new: bool) -> Volumes:
     """Return the volumes of a pod that count against limits.
 
     Args:
@@ -72,7 +72,13 @@ def claims_by_volume(pod: PodInfo) -> Iterator[tuple[Volume, PodClaim | None]]:
 
 
 def attachable(
-    pod: PodInfo, volume: Volume, used: PodClaim | None, storage: Storage, *, has_csi_node: bool, is_new: bool
+    pod: PodInfo,
+    volume: Volume,
+    used: PodClaim | None,
+    storage: StorageObjects,
+    *,
+    has_csi_node: bool,
+    is_new: bool,
 ) -> tuple[str, str] | None:
     """Return unique name and driver of one volume of a pod; None if it does not count. See `attachable_volumes`."""
     if used is None:
@@ -98,7 +104,9 @@ def _inline(volume: Volume, *, has_csi_node: bool) -> tuple[str, str] | None:
     return unique_name(plugin.driver, handle), plugin.driver
 
 
-def _claim(pod: PodInfo, used: PodClaim, storage: Storage, *, is_new: bool) -> PersistentVolumeClaim | None:
+def _claim(
+    pod: PodInfo, used: PodClaim, storage: StorageObjects, *, is_new: bool
+) -> PersistentVolumeClaim | None:
     """Return a claim of a pod; None if a pod on a node has lost it."""
     if not used.name:
         raise UncountableError(Code.ERROR, "PersistentVolumeClaim had no name")
@@ -114,7 +122,7 @@ def _claim(pod: PodInfo, used: PodClaim, storage: Storage, *, is_new: bool) -> P
 
 
 def _of_claim(
-    claim: PersistentVolumeClaim, storage: Storage, *, has_csi_node: bool
+    claim: PersistentVolumeClaim, storage: StorageObjects, *, has_csi_node: bool
 ) -> tuple[str, str] | None:
     """Return the volume of a claim, or the one to be provisioned for it; None if no driver attaches it."""
     volume = storage.bound_volume(claim)
@@ -144,7 +152,7 @@ def _of_volume(volume: PersistentVolume, *, has_csi_node: bool) -> tuple[str, st
         return "", ""
 
 
-def _provisioner(claim: PersistentVolumeClaim, storage: Storage, *, has_csi_node: bool) -> str:
+def _provisioner(claim: PersistentVolumeClaim, storage: StorageObjects, *, has_csi_node: bool) -> str:
     """Return the driver that will provision the volume of a claim; "" for none.
 
     Source:

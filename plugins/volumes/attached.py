@@ -16,7 +16,7 @@ from plugins.volumes.attachable import (
     unique_name,
 )
 from plugins.volumes.outdated_rows import ATTACHMENTS_OF_NODE, Outdated, OutdatedRows
-from plugins.volumes.storage import VOLUME_ATTACHMENTS, Storage
+from plugins.volumes.storage import VOLUME_ATTACHMENTS, StorageObjects
 from scheduler.objects.storage import VolumeAttachment
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class _PodVolumes:
         """The first fault."""
         return self.faults[min(self.faults)] if self.faults else None
 
-    def look_at(self, place: int, storage: Storage, *, has_csi_node: bool) -> _Named | None:
+    def look_at(self, place: int, storage: StorageObjects, *, has_csi_node: bool) -> _Named | None:
         """Read a volume; return the attached volume."""
         self.faults.pop(place, None)
         volume, claim = self.volumes[place]
@@ -213,7 +213,7 @@ class AttachedVolumes:
         if row >= min(len(snapshot.nodes), len(self.has_csi_node)):  # it was removed meanwhile
             del self._left[row]
             return
-        storage = Storage(snapshot)
+        storage = StorageObjects(snapshot)
         if outdated.node:
             self._begin_row(row, outdated, snapshot, storage)
         there = self._rows[row]
@@ -236,7 +236,7 @@ class AttachedVolumes:
                 self.failures[row] = failure
             del self._left[row]
 
-    def _begin_row(self, row: int, outdated: Outdated, snapshot: Snapshot, storage: Storage) -> None:
+    def _begin_row(self, row: int, outdated: Outdated, snapshot: Snapshot, storage: StorageObjects) -> None:
         """Start a row from the beginning."""
         self._clear(row)
         self._rows[row] = _Row()
@@ -266,7 +266,7 @@ class AttachedVolumes:
                 there.pods[uid] = _PodVolumes(pod)
                 there.incomplete[uid] = None
 
-    def _look_at_pod(self, row: int, there: _Row, storage: Storage) -> None:
+    def _look_at_pod(self, row: int, there: _Row, storage: StorageObjects) -> None:
         """Read some volumes of a pod."""
         uid = next(iter(there.incomplete))
         pod, has_csi_node = there.pods[uid], bool(self.has_csi_node[row])
@@ -293,7 +293,7 @@ class AttachedVolumes:
                 del self._holders[name]
         self._write(row, there, driver)
 
-    def _attach(self, row: int, there: _Row, key: str, snapshot: Snapshot, storage: Storage) -> None:
+    def _attach(self, row: int, there: _Row, key: str, snapshot: Snapshot, storage: StorageObjects) -> None:
         """Read a VolumeAttachment."""
         attachment = snapshot.objects(VOLUME_ATTACHMENTS).typed(VolumeAttachment, key)
         is_here = attachment is not None and attachment.spec.node_name == snapshot.name_of(row)
@@ -313,7 +313,7 @@ class AttachedVolumes:
 
     def changed(self, row: int, snapshot: Snapshot, pods: Collection[PodInfo]) -> OnNode:
         """Return the attached volumes of a node with these pods instead of the counted ones."""
-        there, storage = self._rows[row], Storage(snapshot)
+        there, storage = self._rows[row], StorageObjects(snapshot)
         has_csi_node, now = bool(self.has_csi_node[row]), {pod.uid for pod in pods}
         leaving = (there.pods[uid].found for uid in there.pods.keys() - now)
         changes = Counter(named for found in leaving for named in found if named is not None)
@@ -334,7 +334,7 @@ class AttachedVolumes:
     @staticmethod
     def on_node(row: int, snapshot: Snapshot, pods: Iterable[PodInfo]) -> OnNode:
         """Return the attached volumes of a node with these pods."""
-        name, storage = snapshot.name_of(row), Storage(snapshot)
+        name, storage = snapshot.name_of(row), StorageObjects(snapshot)
         has_csi_node = storage.csi_node(name) is not None
         volumes: Volumes = {}
         failure = None
@@ -402,7 +402,7 @@ _AT_ONCE = 16
 """The maximum number of a pod's volumes that are read in one step."""
 
 
-def _attached(attachment: VolumeAttachment | None, storage: Storage) -> _Named | None:
+def _attached(attachment: VolumeAttachment | None, storage: StorageObjects) -> _Named | None:
     """Return the volume that a VolumeAttachment attaches, whatever its creator.
 
     Source:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plugins.pod_work import PluginWork
 from plugins.volumes.attachable import UncountableError, Volumes, attachable_volumes
 from plugins.volumes.attached import AttachedVolumes
 from plugins.volumes.csi_migration import in_tree_plugin, inline_handle
@@ -23,12 +24,11 @@ from plugins.volumes.storage import (
     STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
     VOLUMES,
-    Storage,
-    brings_where,
-    claims_awaited,
-    key_brought,
+    StorageObjects,
+    claims_waited_for,
+    event_key,
+    event_keys_where,
 )
-from plugins.work_in_steps import Work
 from scheduler.framework import (
     PASS,
     SKIP,
@@ -44,10 +44,10 @@ from scheduler.framework import (
     PreFilterPlugin,
     QueueingHint,
     Status,
-    TurnLimit,
-    reads_nothing,
+    TimeSlice,
+    no_pod_key,
 )
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import CSINode, VolumeAttachment
 from scheduler.snapshot import object_key
@@ -73,9 +73,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     needs = Needs(kinds=frozenset({CLAIMS, VOLUMES, STORAGE_CLASSES, CSI_NODES, VOLUME_ATTACHMENTS}))
     keeps_rows_apart = True
 
-    def __init__(self, *, turn_limit: TurnLimit) -> None:
+    def __init__(self, *, time_slice: TimeSlice) -> None:
         self._attached = AttachedVolumes()
-        self._work = Work(turn_limit)
+        self._work = PluginWork(time_slice)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         return (
@@ -95,25 +95,27 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
                 EventResource.CSI_NODE,
                 update,
                 self._after_csi_node_updated,
-                alike=reads_nothing,
-                brings=brings_where(_csi_node_helps),
+                pod_key=no_pod_key,
+                event_keys=event_keys_where(_csi_node_helps),
             ),
             event(
                 EventResource.POD,
                 delete,
                 self._after_pod_deleted,
-                alike=reads_nothing,
-                brings=lambda old, _: old.storage_volumes,
+                pod_key=no_pod_key,
+                event_keys=lambda old, _: old.storage_volumes,
             ),
             event(
                 EventResource.PERSISTENT_VOLUME_CLAIM,
                 add,
                 self._after_claim_added,
-                alike=claims_awaited,
-                brings=key_brought,
-                awaits=claims_awaited,
+                pod_key=claims_waited_for,
+                event_keys=event_key,
+                waits_for_keys=claims_waited_for,
             ),
-            event(EventResource.VOLUME_ATTACHMENT, delete, self._after_attachment_deleted, alike=_attachers),
+            event(
+                EventResource.VOLUME_ATTACHMENT, delete, self._after_attachment_deleted, pod_key=_attachers
+            ),
         )
 
     def _after_csi_node_updated(
@@ -144,7 +146,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         attached = AttachedVolumes() if pods.index is None else self._attached
         self._work.begin()
         if pods.index is None:
-            at_once(attached.follow(snapshot, pods))
+            run_to_end(attached.follow(snapshot, pods))
         else:
             self._work.done(attached.follow(snapshot, pods.index))
         wanted = _wanted(pod, snapshot, has_csi_node=True)
@@ -167,7 +169,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
 def _why_full(pod: PodInfo, snapshot: Snapshot, node: NodeInfo) -> Iterator[str]:
     """Yield which drivers of a node cannot attach the pod's volumes."""
-    csi_node = Storage(snapshot).csi_node(node.name)
+    csi_node = StorageObjects(snapshot).csi_node(node.name)
     wanted = _wanted(pod, snapshot, has_csi_node=csi_node is not None)
     if csi_node is None or isinstance(wanted, Outcome):
         return  # the reason contains the fault of a claim
@@ -186,7 +188,7 @@ def _why_full(pod: PodInfo, snapshot: Snapshot, node: NodeInfo) -> Iterator[str]
 def _wanted(pod: PodInfo, snapshot: Snapshot, *, has_csi_node: bool) -> Volumes | Outcome:
     """Return the volumes that a node with or without a CSINode would have to attach, or why they cannot be counted."""
     try:
-        return attachable_volumes(pod, Storage(snapshot), has_csi_node=has_csi_node, is_new=True)
+        return attachable_volumes(pod, StorageObjects(snapshot), has_csi_node=has_csi_node, is_new=True)
     except UncountableError as error:
         return error.outcome
 

@@ -35,7 +35,7 @@ class HasObjects(Protocol):
     def objects(self, kind: str) -> Objects: ...
 
 
-class Storage:
+class StorageObjects:
     """The storage objects of the cluster in their current state; None for a missing one.
 
     A plugin lists the kinds that it reads in its `needs`.
@@ -79,7 +79,7 @@ def named_claims(pod: PodInfo) -> list[str]:
     return list(dict.fromkeys(claim.name for claim in pod.claims if not claim.is_ephemeral))
 
 
-def claims_awaited(pod: PodInfo) -> frozenset[str]:
+def claims_waited_for(pod: PodInfo) -> frozenset[str]:
     """Return the keys of a pod's claims, one of which must change to help it."""
     return pod.claim_keys
 
@@ -90,18 +90,18 @@ def is_named_by(pod: PodInfo, claim: Mapping[str, Any]) -> bool:
 
 
 def uses_read(pod: PodInfo) -> frozenset[StorageUse]:
-    """Return the claims and disks of a pod that hints read: an `EventWithHint.alike`."""
+    """Return the claims and disks of a pod that hints read: an `EventWithHint.pod_key`."""
     return pod.storage_uses
 
 
-def brings_where(
+def event_keys_where(
     helps: Callable[[Mapping[str, Any] | None, Mapping[str, Any]], bool],
 ) -> Callable[[Any, Any], tuple[()] | None]:
-    """Return an `EventWithHint.brings` for events that help every pod or none, from the objects before and after."""
+    """Return an `EventWithHint.event_keys` for events that help every pod or none, from the objects before and after."""
     return lambda old, new: None if helps(old, new) else ()
 
 
-def key_brought(_old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> tuple[str]:
+def event_key(_old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> tuple[str]:
     """Return the key of an added or changed object."""
     return (object_key(new),)
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from plugins.pod_work import PluginWork
 from plugins.volumes.storage import (
     CLAIMS,
-    Storage,
+    StorageObjects,
     claim_not_found,
-    claims_awaited,
+    claims_waited_for,
+    event_key,
     is_named_by,
-    key_brought,
     named_claims,
     uses_read,
 )
-from plugins.work_in_steps import Work
 from scheduler.framework import (
     PASS,
     SKIP,
@@ -37,7 +37,7 @@ from scheduler.framework import (
     PreFilterPlugin,
     QueueingHint,
     Status,
-    TurnLimit,
+    TimeSlice,
 )
 from scheduler.objects.pod_volumes import CLAIM, EPHEMERAL_CLAIM, StorageUse, disk_uses
 from scheduler.objects.storage import READ_WRITE_ONCE_POD, PersistentVolumeClaim
@@ -92,8 +92,8 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     needs = Needs(kinds=frozenset({CLAIMS}))
     keeps_rows_apart = True
 
-    def __init__(self, *, turn_limit: TurnLimit) -> None:
-        self._work = Work(turn_limit)
+    def __init__(self, *, time_slice: TimeSlice) -> None:
+        self._work = PluginWork(time_slice)
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         return None if pod.storage_volumes else ()  # the use of a claim concerns all nodes
@@ -104,16 +104,16 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
                 ClusterEvent(EventResource.POD, ActionType.DELETE),
                 self._after_pod_deleted,
                 uses_read,
-                brings=lambda old, _: old.storage_uses,
-                awaits=_unwanted,
+                event_keys=lambda old, _: old.storage_uses,
+                waits_for_keys=_unwanted,
             ),
             EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
             EventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD),
                 self._after_claim_added,
                 uses_read,
-                key_brought,
-                claims_awaited,
+                event_key,
+                claims_waited_for,
             ),
         )
 
@@ -129,7 +129,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         return None if node is None else [*_why_one_pod(pod, snapshot), *_why_disks(pod, node)]
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
-        storage = Storage(snapshot)
+        storage = StorageObjects(snapshot)
         if pod.claims:
             self._work.begin()
             self._work.done(snapshot.objects(CLAIMS).convert(PersistentVolumeClaim, pod.claim_keys))
@@ -165,7 +165,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         return Outcomes(index, _TABLE)
 
 
-def _names_for_one_pod(pod: PodInfo, storage: Storage) -> frozenset[str]:
+def _names_for_one_pod(pod: PodInfo, storage: StorageObjects) -> frozenset[str]:
     """Return the names of a pod's ReadWriteOncePod claims."""
     claims = {name: storage.claim(f"{pod.namespace}/{name}") for name in named_claims(pod)}
     return frozenset(
@@ -177,7 +177,7 @@ def _names_for_one_pod(pod: PodInfo, storage: Storage) -> frozenset[str]:
 
 def _why_one_pod(pod: PodInfo, snapshot: Snapshot) -> Iterator[str]:
     """Yield which pods use the ReadWriteOncePod claims."""
-    for name in sorted(_names_for_one_pod(pod, Storage(snapshot))):
+    for name in sorted(_names_for_one_pod(pod, StorageObjects(snapshot))):
         use = StorageUse(CLAIM, f"{pod.namespace}/{name}")
         for row in sorted(snapshot.storage.holders(use)):
             users = [each.key for each in snapshot.pods_on(row) if use in each.storage_uses]

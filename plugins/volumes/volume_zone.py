@@ -15,13 +15,13 @@ from plugins.volumes.storage import (
     CLAIMS,
     STORAGE_CLASSES,
     VOLUMES,
-    Storage,
-    brings_where,
+    StorageObjects,
     claim_not_found,
-    claims_awaited,
+    claims_waited_for,
     class_not_found,
+    event_key,
+    event_keys_where,
     is_named_by,
-    key_brought,
     named_claims,
     uses_read,
     volume_not_found,
@@ -38,7 +38,7 @@ from scheduler.framework import (
     PreFilterPlugin,
     QueueingHint,
     Status,
-    reads_nothing,
+    no_pod_key,
 )
 from scheduler.objects.storage import WAIT_FOR_FIRST_CONSUMER
 
@@ -82,22 +82,22 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             EventWithHint(
                 ClusterEvent(EventResource.STORAGE_CLASS, add),
                 self._after_class_added,
-                reads_nothing,
-                brings_where(_added_class_helps),
+                no_pod_key,
+                event_keys_where(_added_class_helps),
             ),
             EventWithHint(ClusterEvent(EventResource.NODE, add | ActionType.UPDATE_NODE_LABEL)),
             EventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, add | update),
                 self._after_claim_change,
                 uses_read,
-                key_brought,
-                claims_awaited,
+                event_key,
+                claims_waited_for,
             ),
             EventWithHint(
                 ClusterEvent(EventResource.PERSISTENT_VOLUME, add | update),
                 self._after_volume_change,
-                reads_nothing,
-                brings_where(_volume_helps),
+                no_pod_key,
+                event_keys_where(_volume_helps),
             ),
         )
 
@@ -115,14 +115,14 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return QueueingHint.QUEUE if _volume_helps(old, new) else QueueingHint.SKIP
 
     def why(self, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None) -> Sequence[str]:
-        storage = Storage(snapshot)
+        storage = StorageObjects(snapshot)
         if node is None:
             refused = [(name, _why_hopeless(pod, name, storage)) for name in named_claims(pod)]
             return [f"claim {name}: {problem}" for name, problem in refused if problem]
         return list(_why_elsewhere(pod, node, storage))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
-        storage = Storage(snapshot)
+        storage = StorageObjects(snapshot)
         topologies: list[_Topology] = []
         for name in named_claims(pod):
             if problem := _why_hopeless(pod, name, storage):
@@ -155,7 +155,7 @@ def _volume_helps(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool
     return old is None or _topologies(_labels_of(old)) != _topologies(_labels_of(new))
 
 
-def _why_hopeless(pod: PodInfo, name: str, storage: Storage) -> str:
+def _why_hopeless(pod: PodInfo, name: str, storage: StorageObjects) -> str:
     """Return why a claim of a pod excludes all nodes; "" if it does not."""
     if not name:
         return "PersistentVolumeClaim had no name"
@@ -167,12 +167,12 @@ def _why_hopeless(pod: PodInfo, name: str, storage: Storage) -> str:
     return "" if storage.bound_volume(claim) is not None else volume_not_found(claim.spec.volume_name)
 
 
-def _volume_of(pod: PodInfo, name: str, storage: Storage) -> PersistentVolume | None:
+def _volume_of(pod: PodInfo, name: str, storage: StorageObjects) -> PersistentVolume | None:
     claim = storage.claim(f"{pod.namespace}/{name}")
     return None if claim is None else storage.bound_volume(claim)
 
 
-def _why_elsewhere(pod: PodInfo, node: NodeInfo, storage: Storage) -> Iterator[str]:
+def _why_elsewhere(pod: PodInfo, node: NodeInfo, storage: StorageObjects) -> Iterator[str]:
     """Yield the volumes whose labels do not match a node's."""
     if not any(label in node.labels for label in _LABELS):
         return
@@ -188,7 +188,7 @@ def _why_elsewhere(pod: PodInfo, node: NodeInfo, storage: Storage) -> Iterator[s
                 yield f"what would help: free capacity on a node with {label}={places}, since the volume cannot move"
 
 
-def _why_not_unbound(claim: PersistentVolumeClaim, storage: Storage) -> str:
+def _why_not_unbound(claim: PersistentVolumeClaim, storage: StorageObjects) -> str:
     """Return why a claim without a volume cannot be left to VolumeBinding; "" if it can."""
     name = claim.class_name
     if not name:

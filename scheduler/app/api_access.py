@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.app.capabilities import ApiReads, ApiWrites, Bindings, TasksInBackground
+from scheduler.app.capabilities import ApiReads, ApiWrites, BackgroundTasks, Bindings
 from scheduler.app.generation import Generation
 from scheduler.app.needs import needs_of
 from scheduler.app.tasks import Tasks
@@ -41,15 +41,15 @@ class ApiAccess:
     def __init__(
         self, parts: Parts, reads: Requests, writes: Requests, *, metrics: Metrics, random: Random
     ) -> None:
-        steps, clock = parts.steps, parts.clock
+        hooks, clock = parts.hooks, parts.clock
         self.writer = ApiWriter(writes, clock, random=random, newest=parts.pods.get, observer=metrics)
         self.recorders = EventRecorders(self.writer.queue_event, clock)
         self.tasks = Tasks()
-        self.background = TasksInBackground(self.tasks, steps)
+        self.background = BackgroundTasks(self.tasks, hooks)
         self._parts = parts
         self._metrics = metrics
-        self._reads, self._writes = ApiReads(reads, steps), ApiWrites(writes, steps)
-        self._bindings = Bindings(self.writer, steps)
+        self._reads, self._writes = ApiReads(reads, hooks), ApiWrites(writes, hooks)
+        self._bindings = Bindings(self.writer, hooks)
 
     def capabilities(self, profile: str) -> Capabilities:
         """Return the capabilities of a profile's plugins that need an API server."""

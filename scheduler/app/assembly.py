@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.capabilities import LoopSleep, LoopTurns, SliceLimit, TableObjects
+from scheduler.app.capabilities import AsyncioKeyedLock, LoopSleep, LoopTimeSlice, TableObjects
 from scheduler.app.needs import resource_of, trimmed
 from scheduler.app.web_client import WebClient
 from scheduler.client.requests import RateLimitedRequests
@@ -33,19 +33,19 @@ from scheduler.framework import (
     Clock,
     ClusterObjects,
     HttpGet,
-    LongWork,
+    KeyedLock,
     PodActivator,
     PodGroupMembers,
     PodGroupObjects,
     QueuedPods,
     Sleep,
-    TakeTurns,
-    TurnLimit,
+    SlicedWork,
+    TimeSlice,
     WaitForEvent,
     WaitingPods,
 )
-from scheduler.framework.long_work import AtOnce, at_once
 from scheduler.framework.preemption import NominatedPods, Preemptions, VictimReview
+from scheduler.framework.sliced_work import WithoutSlices, run_to_end
 from scheduler.runtime.profiles import build_in_steps
 from scheduler.runtime.registry import Registry
 from scheduler.wasm.library import GuestLibrary
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from scheduler.framework.interface import Needs, Plugin
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
+    from scheduler.replay_hooks import ReplayHooks
     from scheduler.runtime.framework import Framework
-    from scheduler.steps import Steps
 
     Capabilities = Mapping[type, object]
 
@@ -88,17 +88,17 @@ class Parts(Shared):
         *,
         max_in_unschedulable_seconds: float = 300.0,
         slice_seconds: float = math.inf,
-        steps: Steps | None = None,
+        hooks: ReplayHooks | None = None,
     ) -> None:
         super().__init__(
             clock,
             observer,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
             slice_seconds=slice_seconds,
-            steps=steps,
+            hooks=hooks,
         )
         self._slice_seconds = slice_seconds
-        self.web = WebClient(self.steps)
+        self.web = WebClient(self.hooks)
         self.guests = GuestLibrary()
         self._in_tree = in_tree
 
@@ -109,7 +109,7 @@ class Parts(Shared):
         registry: Registry | None = None,
     ) -> dict[str, Framework]:
         """Build every profile as `build_in_steps`, without pauses."""
-        return at_once(self.build_in_steps(configuration, own, registry))
+        return run_to_end(self.build_in_steps(configuration, own, registry))
 
     def build_in_steps(
         self,
@@ -143,10 +143,10 @@ class Parts(Shared):
         """Return the capabilities of plugins that are the same in every command."""
         return {
             ClaimMetrics: self.observer,
-            Clock: self.steps.clock,
+            Clock: self.hooks.clock,
             ClusterObjects: TableObjects(self.cache.table),
             HttpGet: self.web,
-            LongWork: AtOnce(),
+            SlicedWork: WithoutSlices(),
             NominatedPods: self.nominator,
             PodActivator: self.bus,
             PodGroupMembers: self.cache.groups,
@@ -154,8 +154,8 @@ class Parts(Shared):
             Preemptions: NoPreemptions(),
             QueuedPods: self.queue,
             Sleep: LoopSleep(),
-            TakeTurns: LoopTurns(),
-            TurnLimit: SliceLimit(self.steps.stopwatch(self.clock), self.steps, self._slice_seconds),
+            KeyedLock: AsyncioKeyedLock(),
+            TimeSlice: LoopTimeSlice(self.hooks.stopwatch(self.clock), self.hooks, self._slice_seconds),
             VictimReview: ExtenderReview(self.profiles),
             WaitForEvent: self.bus,
             WaitingPods: self.waiting_pods,
@@ -222,13 +222,13 @@ class Cycles:
         random: Random,
         sampling: NodeSampling,
     ) -> None:
-        random = parts.steps.random(random)
+        random = parts.hooks.random(random)
 
         def observed_is_leading() -> bool:
-            return not parts.steps.observed(not is_leading())
+            return not parts.hooks.branch(not is_leading())
 
         def spawn(work: Coroutine[Any, Any, None], name: str) -> object:
-            return tasks.spawn(parts.steps.task(work, name), name)
+            return tasks.spawn(parts.hooks.task(work, name), name)
 
         self.sampling = sampling
         self.attempts = AttemptLog()
@@ -263,7 +263,7 @@ class Cycles:
             failures=self.failures,
             preemptions=self.preemptions,
             random=random,
-            release=GroupRelease(writer, self.reporter, spawn, parts.steps),
+            release=GroupRelease(writer, self.reporter, spawn, parts.hooks),
             attempts=self.group_attempts,
         )
         self.preemptions.let_go = groups.let_go

@@ -13,9 +13,9 @@ import msgspec
 from scheduler.client.http.request import JSON, Request
 from scheduler.errors import ApiError
 from scheduler.objects.decode import decode_object
+from scheduler.replay_hooks import NO_HOOKS
 from scheduler.runtime.budget import ends_others
 from scheduler.snapshot import object_key
-from scheduler.steps import UNHEARD
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.framework import PodBinder
     from scheduler.objects.pod import PodInfo
+    from scheduler.replay_hooks import ReplayHooks
     from scheduler.snapshot import ClusterTable, Objects, Snapshot
-    from scheduler.steps import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -38,55 +38,57 @@ class LoopSleep:
         await asyncio.sleep(seconds)
 
 
-class LoopTurns:
+class AsyncioKeyedLock:
     """Keyed locks of the event loop."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def turn_at(self, what: str) -> asyncio.Lock:
+    def lock(self, what: str) -> asyncio.Lock:
         lock = self._locks.get(what)
         if lock is None:
             lock = self._locks[what] = asyncio.Lock()
         return lock
 
 
-class SliceLimit:
-    """Implements `TurnLimit`.
+class LoopTimeSlice:
+    """Implements `TimeSlice`.
 
     Args:
         clock: measures time.
-        steps: the replay hooks; they record the measured results.
+        hooks: the replay hooks; they record the measured results.
         slice_seconds: the longest time of one call.
     """
 
-    def __init__(self, clock: Clock, steps: Steps, slice_seconds: float) -> None:
+    def __init__(self, clock: Clock, hooks: ReplayHooks, slice_seconds: float) -> None:
         self.slice_seconds = slice_seconds
         self.seconds = clock.monotonic
-        self.observed = steps.observed
+        self.branch = hooks.branch
 
 
 class Bindings:
     """Binds pods."""
 
-    def __init__(self, writer: PodBinder, steps: Steps) -> None:
+    def __init__(self, writer: PodBinder, hooks: ReplayHooks) -> None:
         self._writer = writer
-        self._steps = steps
+        self._hooks = hooks
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         ask = partial(self._writer.bind, pod, node_name)
-        await self._steps.outside(f"bind {pod.key} to {node_name}", ask, type(None))
+        await self._hooks.external_call(f"bind {pod.key} to {node_name}", ask, type(None))
 
 
 class ApiReads:
     """Reads from the API server."""
 
-    def __init__(self, requests: Requests, steps: Steps = UNHEARD) -> None:
+    def __init__(self, requests: Requests, hooks: ReplayHooks = NO_HOOKS) -> None:
         self._requests = requests
-        self._steps = steps
+        self._hooks = hooks
 
     async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
-        return await self._steps.outside(f"GET {path}", partial(self._get, path, timeout_seconds), bytes)
+        return await self._hooks.external_call(
+            f"GET {path}", partial(self._get, path, timeout_seconds), bytes
+        )
 
     async def _get(self, path: str, timeout_seconds: float) -> bytes:
         try:
@@ -99,9 +101,9 @@ class ApiReads:
 class ApiWrites:
     """Writes to the API server."""
 
-    def __init__(self, requests: Requests, steps: Steps = UNHEARD) -> None:
+    def __init__(self, requests: Requests, hooks: ReplayHooks = NO_HOOKS) -> None:
         self._requests = requests
-        self._steps = steps
+        self._hooks = hooks
 
     async def api_write(
         self,
@@ -114,7 +116,7 @@ class ApiWrites:
     ) -> Mapping[str, Any]:
         encoded = None if body is None else msgspec.json.encode(body)
         request = Request(method, path, encoded, content_type, timeout_seconds=timeout_seconds)
-        return await self._steps.outside(f"{method} {path}", partial(self._send, request), dict)
+        return await self._hooks.external_call(f"{method} {path}", partial(self._send, request), dict)
 
     async def _send(self, request: Request) -> dict[str, Any]:
         return decode_object((await self._requests.send(request)).body)
@@ -139,21 +141,21 @@ class TableObjects:
         self._table.watch_kind(kind).restore(key)
 
 
-class TasksInBackground:
+class BackgroundTasks:
     """Runs work in tasks of the daemon; a failure is logged and ends nothing else.
 
     Args:
-        steps: the replay hooks; notified of each resumption.
+        hooks: the replay hooks; notified of each resumption.
         tasks: where the work runs; it is cancelled at the end, except work that `drain` waited for.
     """
 
-    def __init__(self, tasks: Tasks, steps: Steps = UNHEARD) -> None:
+    def __init__(self, tasks: Tasks, hooks: ReplayHooks = NO_HOOKS) -> None:
         self._tasks = tasks
-        self._steps = steps
+        self._hooks = hooks
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = self._tasks.spawn(self._steps.task(self._carry_out(work, name), name), name)
+        task = self._tasks.spawn(self._hooks.task(self._carry_out(work, name), name), name)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 

@@ -11,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.app.reloader import Offer, digest_of, named_files, outcome
-from scheduler.aside import in_a_thread
-from scheduler.client.recorded_event import ObjectReference
+from scheduler.client.event_series import ObjectReference
 from scheduler.configuration.load import NO_POLICIES, decoded, parse, unreadable
 from scheduler.errors import ConfigurationError
 from scheduler.files import read_regular
-from scheduler.wasm.source import MOST_BYTES
+from scheduler.wasm.guest_source import MOST_BYTES
+from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from scheduler.app.reloader import Offer, digest_of, outcome
-from scheduler.aside import in_a_thread
 from scheduler.client.connection import CONNECTION_LOST
+from scheduler.client.event_series import ObjectReference
 from scheduler.client.http.request import Request
-from scheduler.client.recorded_event import ObjectReference
 from scheduler.client.resources import Resource
 from scheduler.configuration.load import NO_POLICIES, parse
 from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyMissingError
 from scheduler.controllers.config_map import ConfigMap
 from scheduler.errors import ApiError, ConfigurationError, FieldError, ObjectError
 from scheduler.objects.decode import decode_object
+from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping

@@ -23,34 +23,34 @@ from scheduler.app.queue_statuses import QueueStatuses
 from scheduler.app.quota_statuses import QuotaStatuses
 from scheduler.app.share_gauges import show_shares
 from scheduler.app.watches import Watches
-from scheduler.aside import Aside, at_once
 from scheduler.client.events import CONTROLLER
 from scheduler.client.leadership import Leadership
 from scheduler.client.lease import LeaderElector, new_identity
 from scheduler.client.pod_reader import ApiPodReader
-from scheduler.client.requests import GuardedRequests, Rehearsal
+from scheduler.client.requests import DryRunRequests, GuardedRequests
 from scheduler.cycle.sampling import NodeSampling, percentages_of
-from scheduler.cycle.turns import Turns
+from scheduler.cycle.time_slices import TimeSlices
 from scheduler.errors import LeadershipLostError
 from scheduler.extenders.chain import Extenders
-from scheduler.framework import LongWork, long_work
+from scheduler.framework import SlicedWork, sliced_work
 from scheduler.framework.preemption import Preemptions
 from scheduler.metrics import Metrics
+from scheduler.worker_thread import Aside, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from scheduler.app.object_statuses import Source
+    from scheduler.app.object_statuses import StatusSource
     from scheduler.client.connection import ApiConnection
+    from scheduler.client.event_series import EventSeries
     from scheduler.client.events import EventRecorder
-    from scheduler.client.recorded_event import RecordedEvent
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import LeaderElection
     from scheduler.framework.interface import Plugin
+    from scheduler.replay_hooks import ReplayHooks
     from scheduler.runtime.framework import Framework
     from scheduler.runtime.registry import Registry
-    from scheduler.steps import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Daemon:
         random: breaks ties, spreads retries.
         aside: runs slow work of a reload, such as the import of plugins.
         max_in_unschedulable_seconds: after this time a rejected pod is tried again without an event.
-        steps: the replay hooks; notified of everything that happens, for a recording.
+        hooks: the replay hooks; notified of everything that happens, for a recording.
         no_bind: decide, explain and count, but write nothing, not even the lease.
 
     Attributes:
@@ -98,7 +98,7 @@ class Daemon:
         no_bind: bool = False,
         aside: Aside = at_once,
         max_in_unschedulable_seconds: float = 300.0,
-        steps: Steps | None = None,
+        hooks: ReplayHooks | None = None,
     ) -> None:
         settings = configuration.settings
         self._connection = connection
@@ -110,14 +110,14 @@ class Daemon:
             in_tree,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
             slice_seconds=SLICE_SECONDS,
-            steps=steps,
+            hooks=hooks,
         )
         self.parts.configure(settings)
         self.leadership = Leadership()
         if settings.leader_election.leader_elect and not no_bind:
             self.leadership = self._elector(settings.leader_election, clock, random)
         guarded = GuardedRequests(connection, self.leadership.check)
-        writes = Rehearsal() if no_bind else limited(guarded, settings.client_connection)
+        writes = DryRunRequests() if no_bind else limited(guarded, settings.client_connection)
         self.writes = writes
         self._access = ApiAccess(self.parts, connection, writes, metrics=self.metrics, random=random)
         self.writer, self._tasks = self._access.writer, self._access.tasks
@@ -132,7 +132,7 @@ class Daemon:
             random=random,
             sampling=NodeSampling(percentages_of(settings)),
         )
-        first = long_work.at_once(
+        first = sliced_work.run_to_end(
             self._build(configuration, self.parts.registry(), self._extenders(configuration))
         )
         first.registry.settle()
@@ -166,7 +166,7 @@ class Daemon:
         pods = self.watches.pods.store
         quotas, queues = QuotaStatuses(pods, aside), QueueStatuses(self.parts)
         groups = [PodGroupStatuses(kind, self.parts, pods, connection) for kind in POD_GROUP_KINDS]
-        sources: list[Source] = [quotas, queues, *groups]
+        sources: list[StatusSource] = [quotas, queues, *groups]
         self._statuses = [
             ObjectStatuses(
                 source,
@@ -177,9 +177,9 @@ class Daemon:
             )
             for source in sources
         ]
-        self.watches.outages.when_over(self.consistency.look_soon)
-        self.watches.picture.when_restored(self.consistency.look_soon_and_wake)
-        show_state(self.metrics, self.parts, lambda: self.generations.in_force)
+        self.watches.outages.when_over(self.consistency.check_soon)
+        self.watches.cache_gate.when_restored(self.consistency.check_soon_and_wake)
+        show_state(self.metrics, self.parts, lambda: self.generations.active)
         show_queue(self.metrics, self.parts, self.cycles)
         show_groups(self.metrics, self.parts)
         show_shares(self.metrics, self.parts, quotas, queues, self.leadership.is_leading)
@@ -187,7 +187,7 @@ class Daemon:
     @property
     def configuration(self) -> Configuration:
         """The active configuration."""
-        return self.generations.in_force.configuration
+        return self.generations.active.configuration
 
     @property
     def frameworks(self) -> Mapping[str, Framework]:
@@ -203,7 +203,7 @@ class Daemon:
         """Return a recorder of events about any object; events are written only while leading."""
         return self._recorders.of(controller)
 
-    def events_about(self, pod: str) -> list[RecordedEvent]:
+    def events_about(self, pod: str) -> list[EventSeries]:
         """Return the events of the last minutes that this process recorded about a pod (`namespace/name`)."""
         return self._recorders.about("Pod", pod)
 
@@ -228,7 +228,7 @@ class Daemon:
     def _extenders(self, configuration: Configuration) -> Extenders:
         """Build the extenders of a configuration; reads their certificates."""
         return Extenders(
-            configuration.settings.extenders, self.cycles.failures, self.leadership.check, self.parts.steps
+            configuration.settings.extenders, self.cycles.failures, self.leadership.check, self.parts.hooks
         )
 
     def _build(
@@ -239,7 +239,7 @@ class Daemon:
             configuration,
             lambda profile: {
                 **self._access.capabilities(profile),
-                LongWork: Turns(self.parts.freeze, self.parts.clock, self.parts.steps),
+                SlicedWork: TimeSlices(self.parts.freeze, self.parts.clock, self.parts.hooks),
                 Preemptions: self.cycles.preemptions,
             },
             registry,
@@ -252,7 +252,7 @@ class Daemon:
             self.metrics.refreshes,
             self.parts.clock,
             registry,
-            self.parts.steps,
+            self.parts.hooks,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -269,7 +269,7 @@ class Daemon:
                 self.watches.start(self._tasks.spawn)
                 self.generations.start()
                 self._tasks.spawn(self._recorders.run(), "events")
-                rejections = self.parts.steps.task(self.cycles.rejections.run(), REJECTIONS)
+                rejections = self.parts.hooks.task(self.cycles.rejections.run(), REJECTIONS)
                 self._tasks.spawn(rejections, REJECTIONS)
                 self._tasks.spawn(self.consistency.run(), "consistency")
                 for statuses in self._statuses:
@@ -288,7 +288,7 @@ class Daemon:
             try:
                 return await self._prepare(tasks, stopping) and await self._lead(tasks, stopping)
             finally:
-                self.parts.steps.end()
+                self.parts.hooks.end()
                 stopping.cancel()
 
     async def _prepare(self, tasks: asyncio.TaskGroup, stopping: asyncio.Task[Any]) -> bool:
@@ -316,7 +316,7 @@ class Daemon:
         stopping.add_done_callback(lambda _: self.cycles.scheduler.stop())
         await asyncio.wait({keeping, working}, return_when=asyncio.FIRST_COMPLETED)
         if keeping.done():
-            self.parts.steps.end()
+            self.parts.hooks.end()
             working.cancel()
             return not stopping.done()
         keeping.cancel()
@@ -330,6 +330,6 @@ class Daemon:
             extra={"nodes": self.parts.cache.table.n_nodes, "profiles": sorted(self.frameworks)},
         )
         self.cycles.reporter.catch_up()
-        await self.parts.steps.task(self.cycles.scheduler.run(self.watches.picture), SCHEDULING)
+        await self.parts.hooks.task(self.cycles.scheduler.run(self.watches.cache_gate), SCHEDULING)
         await self._background.drain(_DRAIN_SECONDS)
         await self.writer.drain(_DRAIN_SECONDS)

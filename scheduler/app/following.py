@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.app.config_file import lease_of
 from scheduler.app.config_map import read_config_map
-from scheduler.app.profile_objects.listener import ProfileListener
+from scheduler.app.profile_objects.profile_listener import ProfileListener
 from scheduler.errors import ConfigurationError, SchedulerError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduler.app.config_map import ConfigMapSource
     from scheduler.app.daemon import Daemon
     from scheduler.app.profile_objects.profiles import ClusterProfiles
-    from scheduler.app.profile_objects.status_writer import StatusWriter
+    from scheduler.app.profile_objects.status_writer import ProfileStatusWriter
     from scheduler.app.reloader import Reloader
     from scheduler.client.connection import ApiConnection
     from scheduler.controllers.config_map import ConfigMap
@@ -78,7 +78,7 @@ async def following_config_map(
 async def following_profiles(
     daemon: Daemon,
     profiles: ClusterProfiles,
-    statuses: StatusWriter,
+    statuses: ProfileStatusWriter,
     *,
     connection: ApiConnection,
     thread: KopfThread,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from scheduler.app.group_standing import waiting_groups
+from scheduler.app.group_queue_state import waiting_groups
 from scheduler.queue.in_flight import POD_POPPED
-from scheduler.queue.places import Place
+from scheduler.queue.pod_places import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
 
 
-def show_state(metrics: Metrics, parts: Parts, in_force: Callable[[], Generation]) -> None:
+def show_state(metrics: Metrics, parts: Parts, active: Callable[[], Generation]) -> None:
     """Register the gauges of the cache's contents and of the age of plugins' data."""
     metrics.watch_gauge(
         "scheduler_cache_size",
@@ -29,8 +29,8 @@ def show_state(metrics: Metrics, parts: Parts, in_force: Callable[[], Generation
         parts.cache.counts,
     )
     refreshes = metrics.refreshes
-    refreshes.ages = lambda: in_force().refresh_ages()
-    refreshes.nodes_without_data = lambda: in_force().nodes_without_data(parts.cache.snapshot())
+    refreshes.ages = lambda: active().refresh_ages()
+    refreshes.nodes_without_data = lambda: active().nodes_without_data(parts.cache.snapshot())
 
 
 def show_groups(metrics: Metrics, parts: Parts) -> None:
@@ -72,7 +72,7 @@ def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
         lambda: {POD_POPPED: 0, **queue.in_flight_events},
     )
     metrics.watch_gauges(
-        "custom_scheduler_waking_backlog_events",
+        "custom_scheduler_requeue_backlog_events",
         "Number of events that some of the waiting pods have not been shown yet.",
         (),
         lambda: [((), float(queue.backlog))],
@@ -99,5 +99,5 @@ def show_queue(metrics: Metrics, parts: Parts, cycles: Cycles) -> None:
         "custom_scheduler_paused_nodes",
         "Number of nodes that are avoided for a while because their kubelets rejected pods.",
         (),
-        lambda: [((), float(parts.cache.pauses.resting(at=parts.clock.monotonic())))],
+        lambda: [((), float(parts.cache.pauses.paused(at=parts.clock.monotonic())))],
     )

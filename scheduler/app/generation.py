@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scheduler.steps import UNHEARD
+from scheduler.replay_hooks import NO_HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from scheduler.extenders.chain import Extenders
     from scheduler.framework.interface import Needs, Plugin
     from scheduler.metrics.plugin_refresh import RefreshMetrics
+    from scheduler.replay_hooks import ReplayHooks
     from scheduler.runtime.framework import Framework
     from scheduler.runtime.registry import Registry
     from scheduler.snapshot import Snapshot
-    from scheduler.steps import Steps
 
     Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
@@ -43,7 +43,7 @@ class Generation:
         metrics: counts refreshes.
         clock: the time.
         registry: holds the code of the plugins.
-        steps: the replay hooks; notified of each refresh.
+        hooks: the replay hooks; notified of each refresh.
     """
 
     configuration: Configuration
@@ -53,7 +53,7 @@ class Generation:
     metrics: RefreshMetrics
     clock: Clock
     registry: Registry
-    steps: Steps = UNHEARD
+    hooks: ReplayHooks = NO_HOOKS
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _first: list[asyncio.Event] = field(default_factory=list)
     # (plugin, profile) -> last success, or start
@@ -72,7 +72,7 @@ class Generation:
             first = asyncio.Event()
             self._first.append(first)
             name = f"{REFRESH}{plugin.name} in {profile}"
-            refreshing = self.steps.task(self._keep_fresh(profile, plugin, seconds, first), name)
+            refreshing = self.hooks.task(self._keep_fresh(profile, plugin, seconds, first), name)
             self._tasks.append(spawn(refreshing, name))
 
     async def wait_refreshed(self) -> None:

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scheduler.app.needs import together
+from scheduler.app.plugin_dry_run import foreign_names
 from scheduler.app.reload_fields import keep_what_needs_a_restart
-from scheduler.app.trial import foreign_names
 from scheduler.cycle.sampling import percentages_of
-from scheduler.cycle.turns import in_slices
-from scheduler.runtime.trial import load_each
+from scheduler.cycle.time_slices import run_in_slices
+from scheduler.runtime.separate_loading import load_each
 from scheduler.state.pod_states import PodState
 from scheduler.urls import shown_text
 from scheduler.wasm.library import guest_urls
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from scheduler.app.generation import Generation
     from scheduler.app.tasks import Tasks
     from scheduler.app.watches import Watches
-    from scheduler.aside import Aside
     from scheduler.configuration.load import Configuration
     from scheduler.extenders.chain import Extenders
     from scheduler.framework.interface import Needs
     from scheduler.runtime.registry import Registry
+    from scheduler.worker_thread import Aside
 
 
 class Generations:
@@ -41,7 +41,7 @@ class Generations:
         aside: runs slow work.
 
     Attributes:
-        in_force: the active generation, which new attempts use.
+        active: the active generation, which new attempts use.
         retiring: earlier generations with bindings in progress.
     """
 
@@ -57,7 +57,7 @@ class Generations:
         tasks: Tasks,
         aside: Aside,
     ) -> None:
-        self.in_force = first
+        self.active = first
         self.retiring: list[Generation] = []
         self._build = build
         self._extenders = extenders
@@ -65,19 +65,19 @@ class Generations:
         self._cycles = cycles
         self._watches = watches
         self._tasks = tasks
-        self._aside = aside
+        self._worker = aside
         self._reloading = asyncio.Lock()
-        parts.steps.configured("built", first.configuration)
-        parts.steps.configured("in force", first.configuration)
+        parts.hooks.configured("built", first.configuration)
+        parts.hooks.configured("active", first.configuration)
         parts.profiles.swap(first.frameworks, first.extenders)
 
     def start(self) -> None:
         """Start to refresh the data of plugins."""
-        self.in_force.start_refreshing(self._tasks.spawn)
+        self.active.start_refreshing(self._tasks.spawn)
 
     async def close(self) -> None:
         """Close all generations."""
-        for generation in (self.in_force, *self.retiring):
+        for generation in (self.active, *self.retiring):
             await generation.close()
 
     async def reload(self, configuration: Configuration) -> Sequence[str]:
@@ -94,17 +94,17 @@ class Generations:
             SchedulerError: the daemon is not running.
         """
         async with self._reloading:
-            possible, left = keep_what_needs_a_restart(configuration, self.in_force.configuration)
+            possible, left = keep_what_needs_a_restart(configuration, self.active.configuration)
             generation = await self._built(possible)
-            self._parts.steps.configured("built", possible)
+            self._parts.hooks.configured("built", possible)
             try:
                 await self._watches.grow(generation.needs)
                 generation.start_refreshing(self._tasks.spawn)
                 await generation.wait_refreshed()
                 await self._parts.freeze.wait_over()
-                self.put_in_force(generation)
+                self.activate(generation)
             except BaseException:
-                self._parts.steps.configured("dropped", possible)
+                self._parts.hooks.configured("dropped", possible)
                 await generation.close()
                 await self._watches.shrink(self._needs())
                 raise
@@ -116,14 +116,14 @@ class Generations:
         names = foreign_names(configuration)
         try:
             if names:
-                await self._aside(
+                await self._worker(
                     partial(self._prepare, configuration, names, registry),
                     shown_text(f"importing {', '.join(names)}"),
                 )
-            extenders = await self._aside(
+            extenders = await self._worker(
                 partial(self._extenders, configuration), "reading the certificates of extenders"
             )
-            return await in_slices(self._build(configuration, registry, extenders))
+            return await run_in_slices(self._build(configuration, registry, extenders))
         except BaseException:
             registry.release()
             raise
@@ -135,11 +135,11 @@ class Generations:
         load_each(configuration, names, registry, lambda _: None)
 
     def _needs(self) -> Needs:
-        return together(generation.needs for generation in (self.in_force, *self.retiring))
+        return together(generation.needs for generation in (self.active, *self.retiring))
 
-    def put_in_force(self, generation: Generation) -> None:
+    def activate(self, generation: Generation) -> None:
         """Activate a generation completely or not at all; nothing here awaits, so no cycle sees a part of it."""
-        old = self.in_force
+        old = self.active
         try:
             self._swap(generation)
         except BaseException:
@@ -152,9 +152,9 @@ class Generations:
 
     def _swap(self, generation: Generation) -> None:
         parts, settings = self._parts, generation.configuration.settings
-        parts.steps.configured("in force", generation.configuration)
-        served = frozenset(self.in_force.frameworks)
-        self.in_force = generation
+        parts.hooks.configured("active", generation.configuration)
+        served = frozenset(self.active.frameworks)
+        self.active = generation
         self._let_go(generation)
         parts.profiles.swap(generation.frameworks, generation.extenders)
         self._cycles.sampling.configure(percentages_of(settings))

@@ -17,7 +17,7 @@ from scheduler.configuration.load import parse
 from scheduler.configuration.write import to_yaml
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.files import read_regular
-from scheduler.wasm.source import MOST_BYTES
+from scheduler.wasm.guest_source import MOST_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +73,7 @@ class LastGood:
             with suppress(OSError):  # an incomplete file would only use space
                 new.unlink(missing_ok=True)
             fields = {"file": str(self._path), "error": str(error)}
-            logger.warning("Configuration in force cannot be kept for a restart", extra=fields)
+            logger.warning("Active configuration cannot be kept for a restart", extra=fields)
 
     def read_if_usable(self) -> tuple[Configuration, bytes] | None:
         """Return the result of `read`; None also if the file cannot be read, which is logged but is no error."""

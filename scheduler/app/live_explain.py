@@ -6,11 +6,11 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.group_standing import standing, waiting_groups
+from scheduler.app.group_queue_state import group_queue_state, waiting_groups
 from scheduler.clock import rfc3339_micro
 from scheduler.cycle.explanation import explain
 from scheduler.cycle.group_explanation import about, brief, explain_untried
-from scheduler.cycle.hypothetical import judge, unplaced
+from scheduler.cycle.hypothetical import evaluate, unplaced
 from scheduler.cycle.refusal_details import RefusalDetails
 from scheduler.cycle.scheduling import nominated_others
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
-    from scheduler.queue.places import Move
+    from scheduler.queue.pod_places import Move
     from scheduler.runtime.framework import Framework
 
 _DETAILS_SECONDS = 0.05
@@ -36,7 +36,7 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
     """Explain a pod (`namespace/name`); None if the daemon does not know it.
 
     Returns:
-        JSON values: `pod`, `node` (null if it has none), `place` in the queue, its `story` there, oldest entry first,
+        JSON values: `pod`, `node` (null if it has none), `place` in the queue, its `history` there, oldest entry first,
         `schedulingGates`, the current ones, `group`, the state of its group while it waits with one, else null, `attempt`:
         null before the first and after it was forgotten, else `at`, `number`, its duration in `seconds`, `chosen`,
         `nominates` (the nominated node, or null) and the explanation in the format of `explain --cluster`, with `details` of
@@ -55,7 +55,7 @@ def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] |
         **in_the_queue(daemon.parts, pod, clock),
         "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
         "group": _group(daemon, pod),
-        "attempt": attempted and attempt_as_told(daemon.parts, pod, attempted, clock),
+        "attempt": attempted and attempt_json(daemon.parts, pod, attempted, clock),
         "now": _now(daemon.parts, pod, attempted, clock) if pod.node_name else None,
     }
 
@@ -73,18 +73,18 @@ def live_groups(daemon: Daemon, key: str) -> dict[str, Any] | None:
 
     Returns:
         JSON values: `groups`, each with the last attempt as in `cycle.group_explanation`, with `at` and `seconds`, and its
-        place in the queue as in `group_standing.standing`. For a group without an attempt, why its pods are gated.
+        place in the queue as in `group_queue_state.group_queue_state`. For a group without an attempt, why its pods are gated.
     """
     parts, attempts = daemon.parts, daemon.cycles.group_attempts
     known = dict.fromkeys(each for each, _, _ in waiting_groups(parts) if each.key == key)
     known |= dict.fromkeys(attempts.called(key))
-    found = [_told(parts, each, attempts.last(each)) for each in known]
+    found = [_known_json(parts, each, attempts.last(each)) for each in known]
     return {"groups": found} if found else None
 
 
-def _told(parts: Parts, key: GroupKey, attempted: PastGroupAttempt | None) -> dict[str, Any]:
+def _known_json(parts: Parts, key: GroupKey, attempted: PastGroupAttempt | None) -> dict[str, Any]:
     if attempted is not None:
-        told = {
+        details = {
             "at": rfc3339_micro(attempted.at),
             "seconds": round(attempted.seconds, 6),
             **attempted.explanation,
@@ -95,8 +95,8 @@ def _told(parts: Parts, key: GroupKey, attempted: PastGroupAttempt | None) -> di
         ]
         kept_back = {queued.pod.key: _why(parts, queued) for queued in pending}
         message = next((why for why in kept_back.values() if why), None)
-        told = explain_untried(key, parts.profiles.pod_group(key), "gated", message, kept_back)
-    return {**told, **standing(parts, key)}
+        details = explain_untried(key, parts.profiles.pod_group(key), "gated", message, kept_back)
+    return {**details, **group_queue_state(parts, key)}
 
 
 def _why(parts: Parts, queued: QueuedPodInfo) -> str:
@@ -115,7 +115,7 @@ def _group(daemon: Daemon, pod: PodInfo) -> dict[str, Any] | None:
     return brief(attempted.explanation)
 
 
-def attempt_as_told(parts: Parts, pod: PodInfo, attempted: PastAttempt, clock: Clock) -> dict[str, Any]:
+def attempt_json(parts: Parts, pod: PodInfo, attempted: PastAttempt, clock: Clock) -> dict[str, Any]:
     """Return the explanation of one attempt, with details of rejections by the current state."""
     explanation = explain(attempted.decision, attempted.names)
     framework = parts.profiles.frameworks.get(pod.scheduler_name)
@@ -143,17 +143,17 @@ def _now(parts: Parts, pod: PodInfo, attempted: PastAttempt | None, clock: Clock
         pod = attempted.decision.pod.placed_on(node_name)  # complete; the cache keeps less of pods on nodes
     pod, snapshot = unplaced(pod, parts.cache.snapshot())
     judging = partial(
-        judge,
+        evaluate,
         framework,
         pod,
         snapshot,
         nominated=nominated_others(parts.nominator, pod, snapshot),
         details=_details(parts, framework, clock),
         avoided=parts.cache.pauses.rows(snapshot, at=clock.monotonic()),
-        makes_room=False,
-        gives_way=True,
+        may_preempt=False,
+        yields_to_loop=True,
     )
-    _, explanation = parts.budget.stretch(judging)
+    _, explanation = parts.budget.run_slice(judging)
     return {**explanation, "node": node_name}
 
 
@@ -167,7 +167,7 @@ def in_the_queue(parts: Parts, pod: PodInfo, clock: Clock) -> dict[str, Any]:
     since = clock.utc_now() - timedelta(seconds=clock.monotonic())
     return {
         "place": parts.queue.place_of(pod.uid).value,
-        "story": [_line(move, since) for move in parts.queue.story(pod.uid)],
+        "history": [_line(move, since) for move in parts.queue.history(pod.uid)],
     }
 
 

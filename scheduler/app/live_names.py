@@ -10,7 +10,7 @@ import msgspec
 
 from scheduler.app.config_map import CONFIG_MAPS, ConfigMapKey
 from scheduler.app.default_scheduler import refuse_beside_default_scheduler
-from scheduler.app.live_objects import ConfigMapData, Deployment, Event, Pod
+from scheduler.app.live_objects import ConfigMapData, Deployment, LiveEvent, LivePod
 from scheduler.app.rights import Named
 from scheduler.client.http.request import Request
 from scheduler.client.lease_record import Lease
@@ -21,7 +21,7 @@ from scheduler.errors import ApiError, ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
-    from scheduler.app.live_objects import Container
+    from scheduler.app.live_objects import LiveContainer
     from scheduler.client.connection import ApiConnection
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import LeaderElection
@@ -38,7 +38,7 @@ _LATEST_EVENTS: Final = {"limit": "500"}
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NameCheck:
     """A result.
 
     Attributes:
@@ -62,7 +62,7 @@ class LiveNames:
         self._connection = connection
         self._account = account
 
-    async def look(self, configuration: Configuration) -> AsyncIterator[Told]:
+    async def look(self, configuration: Configuration) -> AsyncIterator[NameCheck]:
         """Yield all results.
 
         Objects that may not be read are reported too; reading them needs an administrator.
@@ -85,16 +85,16 @@ class LiveNames:
             except ApiError as error:
                 if error.status != 403:
                     raise
-                yield Told(f"not looked at: {error}; an administrator may")
+                yield NameCheck(f"not looked at: {error}; an administrator may")
 
-    async def _kube_scheduler(self, configuration: Configuration) -> AsyncIterator[Told]:
+    async def _kube_scheduler(self, configuration: Configuration) -> AsyncIterator[NameCheck]:
         try:
             await refuse_beside_default_scheduler(self._connection, configuration)
         except ConfigurationError as error:
             for fault in error.errors:
-                yield Told(f"{fault.path}: {fault.problem}", is_taken=True)
+                yield NameCheck(f"{fault.path}: {fault.problem}", is_taken=True)
 
-    async def _lease(self, election: LeaderElection) -> AsyncIterator[Told]:
+    async def _lease(self, election: LeaderElection) -> AsyncIterator[NameCheck]:
         """Yield another holder of the lease: renewals show whether it is alive."""
         where = Named(election.resource_namespace, election.resource_name)
         first = await self._read_lease(where)
@@ -111,18 +111,18 @@ class LiveNames:
             if now is None or now.record.holder != holder:
                 return
             if now.record != first.record:
-                yield Told(
+                yield NameCheck(
                     f"{whose}, which renews it and is none of {self._account}: as long as it does, nothing here places "
                     "a pod; give leaderElection.resourceName another value, or end that one",
                     is_taken=True,
                 )
                 return
-        yield Told(f"{whose}, which renews it no more: it will be taken over")
+        yield NameCheck(f"{whose}, which renews it no more: it will be taken over")
 
-    async def _events(self, scheduler_name: str) -> AsyncIterator[Told]:
+    async def _events(self, scheduler_name: str) -> AsyncIterator[NameCheck]:
         """Yield other schedulers that recently reported to have scheduled pods under a name: events are kept for an hour."""
         selector = f"reportingController={scheduler_name},reason=Scheduled"
-        events = await self._list(EVENTS, Event, {"fieldSelector": selector, **_LATEST_EVENTS})
+        events = await self._list(EVENTS, LiveEvent, {"fieldSelector": selector, **_LATEST_EVENTS})
         for instance in sorted({event.reporting_instance for event in events}):
             host = instance.removeprefix(f"{scheduler_name}-")
             pod = await self._pod_called(host)
@@ -131,13 +131,13 @@ class LiveNames:
             else:
                 who = f"a scheduler on the node {host}" if await self._is_node(host) else ""
             if who:
-                yield Told(
+                yield NameCheck(
                     f"schedulerName {scheduler_name}: {who} places pods of that name as well (event Scheduled by "
                     f"{instance}); both would place the same pods: choose another name, or end that one",
                     is_taken=True,
                 )
 
-    async def _deployments(self, names: Iterable[str]) -> AsyncIterator[Told]:
+    async def _deployments(self, names: Iterable[str]) -> AsyncIterator[NameCheck]:
         """Yield other installations of this scheduler whose configuration has one of the names."""
         for deployment in await self._list(_DEPLOYMENTS, Deployment, {"labelSelector": _LABEL}):
             spec = deployment.spec.template.spec
@@ -147,7 +147,7 @@ class LiveNames:
             if followed is None:
                 continue
             for name in sorted(set(names) & await self._names_in(followed)):
-                yield Told(
+                yield NameCheck(
                     f"schedulerName {name}: the Deployment {where} has it too, by ConfigMap {followed.namespace}/"
                     f"{followed.name}; both would place the same pods unless they share a lease: choose another name",
                     is_taken=True,
@@ -170,16 +170,16 @@ class LiveNames:
                 continue  # that installation reports the error itself
         return names
 
-    def _is_ours(self, pod: Pod) -> bool:
+    def _is_ours(self, pod: LivePod) -> bool:
         return Named(pod.metadata.namespace, pod.spec.service_account_name) == self._account
 
-    async def _pod_called(self, name: str) -> Pod | None:
+    async def _pod_called(self, name: str) -> LivePod | None:
         """Return the pod with a host name, this scheduler's if there are several."""
-        pods = await self._list(PODS, Pod, {"fieldSelector": f"metadata.name={name}"}) if name else []
+        pods = await self._list(PODS, LivePod, {"fieldSelector": f"metadata.name={name}"}) if name else []
         return next((pod for pod in pods if self._is_ours(pod)), pods[0] if pods else None)
 
     async def _is_node(self, name: str) -> bool:
-        return bool(await self._list(NODES, Pod, {"fieldSelector": f"metadata.name={name}"}))
+        return bool(await self._list(NODES, LivePod, {"fieldSelector": f"metadata.name={name}"}))
 
     async def _read_lease(self, where: Named) -> Lease | None:
         try:
@@ -205,11 +205,11 @@ class LiveNames:
         return [msgspec.convert(item, kind) for item in items]
 
 
-def _described(pod: Pod) -> str:
+def _described(pod: LivePod) -> str:
     return f"the pod {pod.metadata.namespace}/{pod.metadata.name} of ServiceAccount {pod.spec.service_account_name}"
 
 
-def _followed(containers: Iterable[Container]) -> ConfigMapKey | None:
+def _followed(containers: Iterable[LiveContainer]) -> ConfigMapKey | None:
     """Return the ConfigMap that a container's flags name; None for a file, which cannot be read from here."""
     for container in containers:
         words = [*container.command, *container.args]

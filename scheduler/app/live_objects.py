@@ -12,31 +12,31 @@ class Metadata(msgspec.Struct):
     namespace: str = ""
 
 
-class Container(msgspec.Struct):
+class LiveContainer(msgspec.Struct):
     """The command of a container."""
 
     command: list[str] = msgspec.field(default_factory=list)
     args: list[str] = msgspec.field(default_factory=list)
 
 
-class PodSpec(msgspec.Struct, rename="camel"):
+class LivePodSpec(msgspec.Struct, rename="camel"):
     """The ServiceAccount and the containers of a pod."""
 
     service_account_name: str = "default"
-    containers: list[Container] = msgspec.field(default_factory=list)
+    containers: list[LiveContainer] = msgspec.field(default_factory=list)
 
 
-class Pod(msgspec.Struct):
+class LivePod(msgspec.Struct):
     """A pod."""
 
     metadata: Metadata
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    spec: LivePodSpec = msgspec.field(default_factory=LivePodSpec)
 
 
 class Template(msgspec.Struct):
     """The pod template of a Deployment."""
 
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    spec: LivePodSpec = msgspec.field(default_factory=LivePodSpec)
 
 
 class DeploymentSpec(msgspec.Struct):
@@ -53,7 +53,7 @@ class Deployment(msgspec.Struct):
     spec: DeploymentSpec = msgspec.field(default_factory=DeploymentSpec)
 
 
-class Event(msgspec.Struct, rename="camel"):
+class LiveEvent(msgspec.Struct, rename="camel"):
     """The reporter of an event."""
 
     reporting_instance: str = ""

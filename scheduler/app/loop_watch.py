@@ -85,14 +85,14 @@ TERMS: Final[Mapping[tuple[str, str], tuple[str, Callable[[Mapping[str, Any]], s
     ),
     ("scheduler.cycle.scheduler", "Scheduler._work_the_queue"): ("queue", lambda _: "work of the queue"),
     ("scheduler.app.generations", "Generations.reload"): ("reload", lambda _: "a new configuration"),
-    ("scheduler.cycle.refusal_details", "_said"): ("request", _plugin_at("why")),
+    ("scheduler.cycle.refusal_details", "_details_of"): ("request", _plugin_at("why")),
     ("scheduler.queue.hints", "Hints._helps"): (
         "queue",
         lambda found: f"hint of plugin {found['plugin']} for pod {found['queued'].pod.key}",
     ),
-    ("scheduler.queue.waking", "Waking.steps"): (
+    ("scheduler.queue.event_requeuer", "EventRequeuer.requeue"): (
         "queue",
-        lambda found: f"waking by {found['recorded'].event.label}",
+        lambda found: f"requeueing by {found['recorded'].event.label}",
     ),
     ("scheduler.runtime.calls", "PluginCalls.awaited"): ("attempt", _plugin_in),
     ("scheduler.runtime.calls", "PluginCalls.guarded"): ("attempt", _plugin_in),

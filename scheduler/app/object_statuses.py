@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, Ty
 import msgspec
 
 from scheduler.client import wire
+from scheduler.client.event_series import ObjectReference
 from scheduler.client.http.request import MERGE_PATCH, Request
-from scheduler.client.recorded_event import ObjectReference
 from scheduler.clock import rfc3339
 from scheduler.errors import ApiError
 from scheduler.objects.amounts import amount_text
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scheduler.framework.interface import Plugin
     from scheduler.snapshot import Objects
 
-    _News = tuple[str, Mapping[str, Any], "Wanted"]
+    _News = tuple[str, Mapping[str, Any], "WantedStatus"]
     """An object's key, the object, and what its status should say."""
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ ACCEPTED: Final = "Accepted"
 """The condition for a valid object in use; a warning event repeats it when it is False."""
 
 
-class Verdict(NamedTuple):
+class Acceptance(NamedTuple):
     """The reason and the message of the condition Accepted; the message names the field that is wrong."""
 
     reason: str
@@ -59,7 +59,7 @@ class Verdict(NamedTuple):
         return {"type": ACCEPTED, "status": status, "reason": self.reason, "message": self.message}
 
 
-class Wanted(NamedTuple):
+class WantedStatus(NamedTuple):
     """The status that an object should have.
 
     Attributes:
@@ -83,7 +83,7 @@ class _Written(NamedTuple):
     at: float
 
 
-class Source(Protocol):
+class StatusSource(Protocol):
     """One kind of objects, and the status that each should have.
 
     Attributes:
@@ -102,7 +102,7 @@ class Source(Protocol):
     @property
     def condition_types(self) -> frozenset[str]: ...
 
-    async def wanted(self, objects: Objects) -> Mapping[str, Wanted]:
+    async def wanted(self, objects: Objects) -> Mapping[str, WantedStatus]:
         """Return key -> status, without the objects whose status stays as it is."""
         ...
 
@@ -120,7 +120,7 @@ class ObjectStatuses:
 
     def __init__(
         self,
-        source: Source,
+        source: StatusSource,
         parts: Parts,
         *,
         requests: Requests,
@@ -145,7 +145,7 @@ class ObjectStatuses:
         while True:
             began = self._clock.monotonic()
             news: Sequence[_News] = ()
-            if self._is_leading() and any(True for _ in in_force(self._parts, self._source.plugin)):
+            if self._is_leading() and any(True for _ in active_plugins(self._parts, self._source.plugin)):
                 news = await self._look()
             now = self._clock.monotonic()
             next_look = now + max(_EVERY_SECONDS, (now - began) / _SHARE)
@@ -164,10 +164,10 @@ class ObjectStatuses:
         wanted = await self._source.wanted(objects)
         known = {obj["metadata"]["uid"] for obj in objects.values()}
         self._written = {uid: written for uid, written in self._written.items() if uid in known}
-        return await in_slices(self._news(dict(objects), wanted))
+        return await run_in_slices(self._news(dict(objects), wanted))
 
     def _news(
-        self, objects: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Wanted]
+        self, objects: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, WantedStatus]
     ) -> Generator[None, None, Sequence[_News]]:
         """Find the objects whose status must change; one object in each step."""
         found = []
@@ -190,7 +190,7 @@ class ObjectStatuses:
             return last.status
         return _timeless(obj.get("status") or {}, fields, self._source.condition_types)
 
-    async def _write(self, key: str, obj: Mapping[str, Any], wanted: Wanted) -> None:
+    async def _write(self, key: str, obj: Mapping[str, Any], wanted: WantedStatus) -> None:
         namespace, _, name = key.rpartition("/")
         resource, before = self._source.resource, obj.get("status") or {}
         old = {each.get("type"): each for each in before.get("conditions") or ()}
@@ -239,7 +239,7 @@ class ObjectStatuses:
         )
 
 
-async def in_slices(steps: Generator[None, None, T]) -> T:
+async def run_in_slices(steps: Generator[None, None, T]) -> T:
     """Run work in short steps to its result; other tasks run after every few steps."""
     number = 0
     while True:
@@ -253,7 +253,7 @@ async def in_slices(steps: Generator[None, None, T]) -> T:
             await asyncio.sleep(0)
 
 
-def in_force(parts: Parts, plugin: str) -> Iterable[Plugin]:
+def active_plugins(parts: Parts, plugin: str) -> Iterable[Plugin]:
     """Yield the plugins with a name, of all active profiles."""
     for framework in parts.profiles.frameworks.values():
         yield from (each for each in framework.plugins.all() if each.name == plugin)
@@ -264,7 +264,7 @@ def written(amounts: Mapping[str, int], also: Iterable[str] = ()) -> dict[str, s
     return {name: amount_text(name, amounts.get(name, 0)) for name in sorted({*amounts, *also})}
 
 
-def named(spec: Mapping[str, Any]) -> set[str]:
+def named_in(spec: Mapping[str, Any]) -> set[str]:
     """Return the resources in an object's min and max."""
     return {name for amounts in (spec.get("min"), spec.get("max")) for name in amounts or ()}
 

@@ -79,7 +79,7 @@ def pages(
     ready: dict[str, Check] = {
         **health,
         **readiness(stop, lambda: daemon.has_synced),
-        "plugins": lambda: _at_rest(daemon.parts.budget.resting),
+        "plugins": lambda: _at_rest(daemon.parts.budget.paused),
     }
     return application(
         metrics=daemon.metrics.pieces,
@@ -93,9 +93,9 @@ def pages(
         explain_group=lambda key: live_groups(daemon, key),
         process=Process("custom-scheduler", flags, daemon.metrics.process_began),
         access=access,
-        turned_away=daemon.metrics.turned_away,
+        connection_rejected=daemon.metrics.connection_rejected,
         # Clients in plain HTTP are not authenticated, so they may change nothing.
-        more=[cache_page(daemon.consistency, daemon.parts, may_mend=access is not None), *more],
+        more=[cache_page(daemon.consistency, daemon.parts, may_repair=access is not None), *more],
     )
 
 

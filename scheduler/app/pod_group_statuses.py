@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from plugins.coscheduling.free_resources import resource_gap
 from plugins.coscheduling.objects import PodGroupObject
 from plugins.coscheduling.phases import (
     VOLCANO_CONDITIONS,
@@ -16,8 +17,7 @@ from plugins.coscheduling.phases import (
     coscheduling_status,
     volcano_status,
 )
-from plugins.coscheduling.room import resource_gap
-from scheduler.app.object_statuses import Wanted, in_slices
+from scheduler.app.object_statuses import WantedStatus, run_in_slices
 from scheduler.client.paging import listed
 from scheduler.client.resources import COSCHEDULING_POD_GROUPS, PODS, VOLCANO_POD_GROUPS
 from scheduler.clock import rfc3339
@@ -77,18 +77,18 @@ class PodGroupStatuses:
         self._listed: dict[str, float] = {}  # namespace -> when its ended pods were listed
         self._began: dict[str, str] = {}  # uid of a group -> when its first pod got a node
 
-    async def wanted(self, objects: Objects) -> Mapping[str, Wanted]:
-        groups = await in_slices(self._unfinished(dict(objects)))
+    async def wanted(self, objects: Objects) -> Mapping[str, WantedStatus]:
+        groups = await run_in_slices(self._unfinished(dict(objects)))
         if not groups:
             return {}
-        live = await in_slices(self._members(groups))
+        live = await run_in_slices(self._members(groups))
         uids = {key: {pod.metadata.uid for pod in pods} for key, pods in live.items()}
         for namespace in {key.namespace for key in groups if self._may_have_ended(key, groups[key], uids)}:
             self._ended[namespace] = await self._list_ended(namespace)
             self._listed[namespace] = self._clock.monotonic()
         self._live = uids
         self._forget(groups)
-        return await in_slices(self._statuses(groups, live))
+        return await run_in_slices(self._statuses(groups, live))
 
     def _unfinished(
         self, objects: Mapping[str, Mapping[str, Any]]
@@ -150,7 +150,7 @@ class PodGroupStatuses:
 
     def _statuses(
         self, groups: Mapping[GroupKey, Mapping[str, Any]], live: Mapping[GroupKey, list[Pod]]
-    ) -> Generator[None, None, Mapping[str, Wanted]]:
+    ) -> Generator[None, None, Mapping[str, WantedStatus]]:
         """Return the statuses of groups; one group in each step."""
         found = {}
         for key, obj in groups.items():
@@ -162,7 +162,7 @@ class PodGroupStatuses:
                 found[key.key] = wanted
         return found
 
-    def _status(self, key: GroupKey, obj: Mapping[str, Any], members: Members) -> Wanted | None:
+    def _status(self, key: GroupKey, obj: Mapping[str, Any], members: Members) -> WantedStatus | None:
         """Return the status of one group; None if it stays unchanged."""
         before = obj.get("status") or {}
         try:
@@ -172,7 +172,7 @@ class PodGroupStatuses:
             if key.kind == kinds.VOLCANO_POD_GROUPS:
                 has_begun = members.placed + members.running + members.succeeded
                 gap = {} if has_begun else resource_gap(group.least(), self._parts.cache.snapshot())
-                return Wanted(*volcano_status(group, before, members, gap))
+                return WantedStatus(*volcano_status(group, before, members, gap))
             fields = coscheduling_status(group, before, members)
         except (ObjectError, ValueError) as error:
             logger.debug("PodGroup cannot be understood", extra={"group": key.key, "error": str(error)})
@@ -180,7 +180,7 @@ class PodGroupStatuses:
         if fields["phase"] != "Pending" and not before.get("scheduleStartTime"):
             uid = obj["metadata"]["uid"]
             fields["scheduleStartTime"] = self._began.setdefault(uid, rfc3339(self._clock.utc_now()))
-        return Wanted(fields)
+        return WantedStatus(fields)
 
 
 def counted(pods: Iterable[Pod]) -> Members:

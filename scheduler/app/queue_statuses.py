@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from plugins.fair_queues.fair_queues import FairQueues
 from plugins.fair_queues.queues import QUEUES as KIND
-from scheduler.app.object_statuses import ACCEPTED, Verdict, Wanted, in_force, in_slices, named, written
+from scheduler.app.object_statuses import (
+    ACCEPTED,
+    Acceptance,
+    WantedStatus,
+    active_plugins,
+    named_in,
+    run_in_slices,
+    written,
+)
 from scheduler.client.resources import QUEUES
 
 if TYPE_CHECKING:
@@ -37,9 +45,9 @@ class QueueStatuses:
         self._parts = parts
         self.reports: Mapping[str, QueueReport] = {}
 
-    async def wanted(self, objects: Objects) -> Mapping[str, Wanted]:
-        reports = self.reports = await in_slices(queue_reports(self._parts))
-        return await in_slices(_all_told(reports, dict(objects)))
+    async def wanted(self, objects: Objects) -> Mapping[str, WantedStatus]:
+        reports = self.reports = await run_in_slices(queue_reports(self._parts))
+        return await run_in_slices(_all_statuses(reports, dict(objects)))
 
 
 def queue_reports(parts: Parts) -> Generator[None, None, Mapping[str, QueueReport]]:
@@ -49,7 +57,7 @@ def queue_reports(parts: Parts) -> Generator[None, None, Mapping[str, QueueRepor
     shares are those of the first.
     """
     found: dict[str, QueueReport] = {}
-    for plugin in list(in_force(parts, FairQueues.name)):
+    for plugin in list(active_plugins(parts, FairQueues.name)):
         assert isinstance(plugin, FairQueues), "the name is its own"
         for name, its in (yield from plugin.report()).items():
             known = found.get(name)
@@ -62,26 +70,28 @@ def queue_reports(parts: Parts) -> Generator[None, None, Mapping[str, QueueRepor
     return found
 
 
-def _all_told(
+def _all_statuses(
     reports: Mapping[str, QueueReport], objects: Mapping[str, Mapping[str, Any]]
-) -> Generator[None, None, Mapping[str, Wanted]]:
+) -> Generator[None, None, Mapping[str, WantedStatus]]:
     """Return the statuses of queues; one queue in each step."""
     found = {}
     for name, obj in objects.items():
         yield
         if name in reports:
-            found[name] = told(reports[name], obj.get("spec") or {})
+            found[name] = status_of_report(reports[name], obj.get("spec") or {})
     return found
 
 
-def told(report: QueueReport, spec: Mapping[str, object]) -> Wanted:
+def status_of_report(report: QueueReport, spec: Mapping[str, object]) -> WantedStatus:
     """Return a queue's status."""
     fault = report.fault
-    verdict = Verdict("Valid") if fault is None else Verdict(fault.reason, f"{fault.field}: {fault.text}")
+    verdict = (
+        Acceptance("Valid") if fault is None else Acceptance(fault.reason, f"{fault.field}: {fault.text}")
+    )
     fields = {
-        "used": written(report.used, named(spec)),
-        "fairShare": written(report.fair_share, named(spec)),
+        "used": written(report.used, named_in(spec)),
+        "fairShare": written(report.fair_share, named_in(spec)),
         "pending": report.pending,
         "dominantShare": f"{100 * report.used_share:.1f}%",
     }
-    return Wanted(fields, (verdict.condition(),))
+    return WantedStatus(fields, (verdict.condition(),))

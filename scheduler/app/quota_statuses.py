@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS as KIND
 from plugins.capacity_scheduling.quotas import Quotas, add
-from scheduler.app.object_statuses import ACCEPTED, Verdict, Wanted, in_slices, named, written
+from scheduler.app.object_statuses import ACCEPTED, Acceptance, WantedStatus, named_in, run_in_slices, written
 from scheduler.client.resources import ELASTIC_QUOTAS
-from scheduler.cycle import turns
+from scheduler.cycle import time_slices
 from scheduler.objects.amounts import amount_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
     from plugins.capacity_scheduling.quotas import Quota
-    from scheduler.aside import Aside
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects
+    from scheduler.worker_thread import Aside
 
 _NONE: Mapping[str, int] = {}
 
@@ -49,8 +49,8 @@ class QuotaStatuses:
         self._quotas = Quotas()
         self.parts_of_max: Mapping[str, float] = {}
 
-    async def wanted(self, objects: Objects) -> Mapping[str, Wanted]:
-        await turns.in_slices(self._quotas.reading(objects))
+    async def wanted(self, objects: Objects) -> Mapping[str, WantedStatus]:
+        await time_slices.run_in_slices(self._quotas.reading(objects))
         quotas = self._quotas.by_namespace
         namespaces = {key.partition("/")[0] for key in objects}
         # A copy for the other thread, so that pods need not wait for it.
@@ -61,11 +61,11 @@ class QuotaStatuses:
             for namespace, quota in quotas.items()
             if quota.max is not None
         }
-        return await in_slices(self._told(dict(objects), used))
+        return await run_in_slices(self._told(dict(objects), used))
 
     def _told(
         self, objects: Mapping[str, Mapping[str, Any]], used: Mapping[str, Mapping[str, int]]
-    ) -> Generator[None, None, Mapping[str, Wanted]]:
+    ) -> Generator[None, None, Mapping[str, WantedStatus]]:
         quotas, holders = self._quotas.by_namespace, self._quotas.holders
         found = {}
         for key, obj in objects.items():
@@ -73,11 +73,11 @@ class QuotaStatuses:
             namespace = key.partition("/")[0]
             if namespace not in quotas and key not in self._quotas.wrong:
                 continue  # it was added meanwhile, and is not read yet
-            amounts = written(used.get(namespace, _NONE), named(obj.get("spec") or {}))
-            verdict = judged(
+            amounts = written(used.get(namespace, _NONE), named_in(obj.get("spec") or {}))
+            verdict = acceptance_of(
                 key, holders.get(namespace, ""), quotas.get(namespace), self._quotas.wrong.get(key, "")
             )
-            found[key] = Wanted({"used": amounts}, (verdict.condition(),))
+            found[key] = WantedStatus({"used": amounts}, (verdict.condition(),))
         return found
 
 
@@ -96,7 +96,7 @@ def part_of_max(used: Mapping[str, int], quota: Quota) -> float:
     return max((used.get(name, 0) / amount for name, amount in most.items() if amount), default=0.0)
 
 
-def judged(key: str, holder: str, quota: Quota | None, wrong: str = "") -> Verdict:
+def acceptance_of(key: str, holder: str, quota: Quota | None, wrong: str = "") -> Acceptance:
     """Return whether a quota is accepted.
 
     Args:
@@ -106,10 +106,10 @@ def judged(key: str, holder: str, quota: Quota | None, wrong: str = "") -> Verdi
         wrong: why the quota with the key is invalid, with the field; "" if it is valid.
     """
     if wrong or quota is None:
-        return Verdict("Invalid", f"{wrong}; it does not count")
+        return Acceptance("Invalid", f"{wrong}; it does not count")
     if holder and key != holder:
         name = holder.partition("/")[2]
-        return Verdict(
+        return Acceptance(
             "Ignored", f"metadata.namespace: ElasticQuota {name} is older, and the first one counts"
         )
     faults = [
@@ -117,4 +117,4 @@ def judged(key: str, holder: str, quota: Quota | None, wrong: str = "") -> Verdi
         for name, amount in sorted(quota.min.items())
         if quota.max is not None and name in quota.max and amount > (most := quota.max[name])
     ]
-    return Verdict("MinAboveMax", "; ".join(faults)) if faults else Verdict("Valid")
+    return Acceptance("MinAboveMax", "; ".join(faults)) if faults else Acceptance("Valid")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.app.daemon import Daemon
-    from scheduler.client.recorded_event import ObjectReference
+    from scheduler.client.event_series import ObjectReference
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
 
@@ -57,7 +57,7 @@ class Reloader:
         settle: completes a configuration as at the start: flags override fields, and conflicts raise
             ConfigurationError.
         clock: the time.
-        try_out: runs a configuration's code in a separate process; raises ConfigurationError.
+        dry_run_plugins: runs a configuration's code in a separate process; raises ConfigurationError.
         keep: receives the active configuration as it was read, and its digest.
         put: activates a configuration; `Daemon.reload` by default.
     """
@@ -86,7 +86,7 @@ class Reloader:
 
     def started_with(self, digest: bytes) -> None:
         """Record the initial configuration."""
-        self._metrics.in_force(digest, self._clock.utc_now().timestamp())
+        self._metrics.activated(digest, self._clock.utc_now().timestamp())
 
     def offer(self, offer: Offer) -> None:
         """Request the activation of a configuration as soon as possible, instead of one that still waits."""
@@ -148,25 +148,25 @@ class Reloader:
         for note in configuration.notes:
             logger.info("Setting has no effect", extra={"field": note.path, "why": note.text})
         self._metrics.reloaded()
-        self._metrics.in_force(offer.digest, self._clock.utc_now().timestamp())
+        self._metrics.activated(offer.digest, self._clock.utc_now().timestamp())
         self._metrics.restart_needed = tuple(left)
-        self._tell(offer, "Normal", RELOADED, f"In force now, with the profiles {', '.join(names)}")
+        self._tell(offer, "Normal", RELOADED, f"Active now, with the profiles {', '.join(names)}")
         if self._metrics.restart_needed:
             paths = ", ".join(self._metrics.restart_needed)
             logger.warning(
                 "Part of the configuration needs a restart", extra={"source": offer.source, "fields": paths}
             )
             self._tell(
-                offer, "Warning", RESTART, f"All but this is in force; restart the scheduler for {paths}"
+                offer, "Warning", RESTART, f"All but this is active; restart the scheduler for {paths}"
             )
 
     def _refused(self, offer: Offer, problem: str) -> None:
         logger.error(
-            "Configuration rejected; the one before stays in force",
+            "Configuration rejected; the one before stays active",
             extra={"source": offer.source, "error": problem},
         )
         self._metrics.rejected()
-        self._tell(offer, "Warning", REJECTED, f"The configuration before stays in force: {problem}")
+        self._tell(offer, "Warning", REJECTED, f"The configuration before stays active: {problem}")
 
     def _tell(self, offer: Offer, type_: str, reason: str, note: str) -> None:
         """Record an event; all replicas reload, and only the leader writes events."""

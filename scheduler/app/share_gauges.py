@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.app.object_statuses import in_force
+from scheduler.app.object_statuses import active_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,13 +27,13 @@ def show_shares(
 
     def of_queues(read: Callable[[QueueReport], float]) -> Callable[[], Mapping[str, float]]:
         def now() -> Mapping[str, float]:
-            counts = is_leading() and any(True for _ in in_force(parts, queues.plugin))
+            counts = is_leading() and any(True for _ in active_plugins(parts, queues.plugin))
             return {name: read(its) for name, its in queues.reports.items()} if counts else {}
 
         return now
 
     def of_quotas() -> Mapping[str, float]:
-        counts = is_leading() and any(True for _ in in_force(parts, quotas.plugin))
+        counts = is_leading() and any(True for _ in active_plugins(parts, quotas.plugin))
         return quotas.parts_of_max if counts else {}
 
     shown: Iterable[tuple[str, str, str, Callable[[], Mapping[str, float]]]] = (

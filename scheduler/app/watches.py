@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.app.needs import PodDecoder, resource_of
 from scheduler.client.outages import Outages
-from scheduler.client.picture import Picture
 from scheduler.client.reflector import Reflector
 from scheduler.client.resources import NODES, PODS
+from scheduler.client.stale_cache_gate import StaleCacheGate
 from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.errors import ConfigurationError, FieldError, UnreadError
 from scheduler.objects.decode import decode_node, decode_object
@@ -43,13 +43,13 @@ class Watches:
     Args:
         pod_handler: handles pods; `parts.pods` contains all known pods of any scheduler that have not ended.
         needs: the initial needs of the plugins.
-        told: handler -> handler to notify in its place.
+        wrap_handler: handler -> handler to notify in its place.
 
     Attributes:
         pods: reflector of pods.
         nodes: reflector of nodes.
         outages: detects outages of the API server.
-        picture: whether the cache is known to be stale.
+        cache_gate: whether the cache is known to be stale.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class Watches:
         metrics: Metrics,
         random: Random,
         needs: Needs,
-        told: Callable[[EventHandler[Any]], Handler[Any]] = lambda handler: handler,
+        wrap_handler: Callable[[EventHandler[Any]], Handler[Any]] = lambda handler: handler,
     ) -> None:
         self._parts = parts
-        self._told = told
+        self._wrap_handler = wrap_handler
         self.outages = Outages(connection)
-        self.picture = Picture(self.outages)
+        self.cache_gate = StaleCacheGate(self.outages)
         self._spawn: Spawn | None = None
         self._tasks: dict[Reflector[Any], asyncio.Task[None]] = {}
         self._restarting = asyncio.Lock()
@@ -77,19 +77,19 @@ class Watches:
             random=random,
             observer=metrics,
             pause=self.outages.pause,
-            followed=self.picture,
+            state_listener=self.cache_gate,
         )
         self.pods: Reflector[PodInfo] = self._reflector(
             PODS,
             decode=self._decode_pod,
-            handler=told(parts.steps.heard(POD_KIND, pod_handler)),
+            handler=wrap_handler(parts.hooks.on_watch_event(POD_KIND, pod_handler)),
             objects=parts.pods,
             field_selector=_TERMINAL_PODS_LEFT_OUT,
         )
         self.nodes: Reflector[NodeObject] = self._reflector(
             NODES,
             decode=decode_node,
-            handler=told(parts.steps.heard(NODE_KIND, NodeHandler(parts))),
+            handler=wrap_handler(parts.hooks.on_watch_event(NODE_KIND, NodeHandler(parts))),
             next_version=NodeObject.heartbeat,
         )
         self._others = {kind: self._reflector_of(kind) for kind in sorted(needs.kinds)}
@@ -126,7 +126,7 @@ class Watches:
         async with self._restarting:
             if reflector in self._tasks:
                 await self._stop(reflector)
-                reflector.read_anew()
+                reflector.relist()
                 self._start(reflector)
 
     async def grow(self, needs: Needs) -> None:
@@ -171,7 +171,7 @@ class Watches:
 
     def _doubt(self) -> None:
         for reflector in self:
-            reflector.doubt()
+            reflector.suspect_restore()
 
     def _start(self, reflector: Reflector[Any]) -> None:
         assert self._spawn is not None, "reload before run"
@@ -182,10 +182,10 @@ class Watches:
         if task is not None:
             task.cancel()
             await asyncio.wait({task})
-        self.picture.complete(str(reflector.resource))
+        self.cache_gate.complete(str(reflector.resource))
 
     def _reflector_of(self, kind: str) -> Reflector[dict[str, Any]]:
         resource = resource_of(kind)[0]
-        handler = self._told(self._parts.steps.heard(kind, self._parts.object_handler(kind)))
+        handler = self._wrap_handler(self._parts.hooks.on_watch_event(kind, self._parts.object_handler(kind)))
         decode = partial(decode_object, struct=STRUCTS.get(kind))
         return self._reflector(resource, decode=decode, handler=handler, optional=True)

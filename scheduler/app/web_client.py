@@ -8,20 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scheduler.aside import in_a_thread
 from scheduler.certificates.key_pair import as_file
 from scheduler.certificates.trust import believe_as_go
 from scheduler.files import read_regular
 from scheduler.proxies import is_http, proxy_of
-from scheduler.steps import UNHEARD
+from scheduler.replay_hooks import NO_HOOKS
 from scheduler.urls import shown_text, shown_url
+from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import aiohttp
 
-    from scheduler.steps import Steps
+    from scheduler.replay_hooks import ReplayHooks
 
 T = TypeVar("T")
 
@@ -32,8 +32,8 @@ MAX_BYTES = 8 * 2**20
 class WebClient:
     """Sends requests to web servers with one pool of connections, opened by the first request."""
 
-    def __init__(self, steps: Steps = UNHEARD) -> None:
-        self._steps = steps
+    def __init__(self, hooks: ReplayHooks = NO_HOOKS) -> None:
+        self._hooks = hooks
         self._session: aiohttp.ClientSession | None = None
         # CA file -> its modification time, and its content
         self._trust: dict[str, tuple[int, ssl.SSLContext]] = {}
@@ -50,7 +50,7 @@ class WebClient:
         bearer_token_file: str = "",
     ) -> bytes:
         ask = partial(self._get, url, headers or {}, timeout_seconds, ca_file, insecure, bearer_token_file)
-        return await self._steps.outside(f"GET {shown_url(url)}", ask, bytes)
+        return await self._hooks.external_call(f"GET {shown_url(url)}", ask, bytes)
 
     async def _get(
         self,
@@ -92,8 +92,8 @@ class WebClient:
             TimeoutError,
             UnicodeError,
         ) as error:  # UnicodeError: a name that DNS cannot contain
-            told = shown_text(f"{type(error).__name__}: {error}", url)
-            raise OSError(f"GET {shown}: {told}") from error
+            message = shown_text(f"{type(error).__name__}: {error}", url)
+            raise OSError(f"GET {shown}: {message}") from error
 
     async def close(self) -> None:
         """Close the pool, without waiting for files."""

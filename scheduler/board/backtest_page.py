@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from scheduler.whatif.backtest import words
+from scheduler.whatif.backtest import phrases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from scheduler.whatif.backtest.result import Backtest, Figures, Run, Sample
+    from scheduler.whatif.backtest.result import Backtest, BacktestRun, BacktestSample, Figures
 
     Chart = dict[str, Any]
 
@@ -44,10 +44,10 @@ def page_of(result: Backtest) -> str:
         [
             _panel("Figures", _figures(result)),
             _panel("Charts", _shown(charts)),
-            *(_panel(f"Pods with {words.title_of(run.configuration)}", _run(run)) for run in result.played),
+            *(_panel(f"Pods with {phrases.title_of(run.configuration)}", _run(run)) for run in result.played),
         ]
     )
-    missing = words.no_baseline(result)
+    missing = phrases.no_baseline(result)
     no_baseline = f'<p class="warn">{escape(missing)}</p>' if missing else ""
     return f"""<!doctype html>
 <html lang="en">
@@ -66,7 +66,7 @@ def page_of(result: Backtest) -> str:
 <a class="skip" href="#figures">Skip to figures</a>
 <header class="top"><h1>What another configuration would have done</h1></header>
 <main id="figures">
-<p class="numbers">{escape(words.about(result.recorded))}</p>
+<p class="numbers">{escape(phrases.about(result.recorded))}</p>
 {no_baseline}
 {body}
 </main>
@@ -133,14 +133,14 @@ def _number(place: int, numbers_from: int) -> str:
 
 
 def _figures(result: Backtest) -> str:
-    lines = [[name, *figures] for name, figures in words.rows(result)]
-    return _table("Figures of the whole recording", ["figure", *words.titles(result)], lines)
+    lines = [[name, *figures] for name, figures in phrases.rows(result)]
+    return _table("Figures of the whole recording", ["figure", *phrases.titles(result)], lines)
 
 
-def _run(run: Run) -> str:
-    parts = [f"<p>{escape(words.elsewhere(run))}</p>"]
-    parts += [f'<p class="dim">{escape(each)}</p>' for each in words.provisos(run)]
-    why = [[why, f"{number:,}"] for why, number in words.causes(run)]
+def _run(run: BacktestRun) -> str:
+    parts = [f"<p>{escape(phrases.elsewhere(run))}</p>"]
+    parts += [f'<p class="dim">{escape(each)}</p>' for each in phrases.provisos(run)]
+    why = [[why, f"{number:,}"] for why, number in phrases.causes(run)]
     if why:
         parts.append(_table("Causes of moves", ["cause", "pods"], why))
     parts += _moves(run)
@@ -153,7 +153,7 @@ def _run(run: Run) -> str:
     return "".join(parts)
 
 
-def _moves(run: Run) -> Iterator[str]:
+def _moves(run: BacktestRun) -> Iterator[str]:
     shown = run.moves.examples[:_EXAMPLES]
     if shown:
         lines = [
@@ -163,7 +163,7 @@ def _moves(run: Run) -> Iterator[str]:
                 move.recorded or "no node",
                 move.now,
                 f"{move.cause} ({move.by})" if move.by else move.cause,
-                words.scores(move),
+                phrases.scores(move),
             ]
             for move in shown
         ]
@@ -185,10 +185,10 @@ def _unplaced(figures: Figures) -> Iterator[str]:
 
 
 def _charts(result: Backtest) -> Iterator[Chart]:
-    columns = [(words.title_of(title), figures) for title, figures in result.columns]
+    columns = [(phrases.title_of(title), figures) for title, figures in result.columns]
     resources = list(dict.fromkeys(name for _, each in columns for name in each.mean_utilisation))
 
-    def chart(title: str, unit: str, read: Callable[[Sample], float | None]) -> Chart:
+    def chart(title: str, unit: str, read: Callable[[BacktestSample], float | None]) -> Chart:
         at = [sample.at for sample in columns[0][1].samples]
         series = [[name, [read(sample) for sample in figures.samples]] for name, figures in columns]
         return {"title": title, "unit": unit, "x": "seconds", "at": at, "series": series}
@@ -213,19 +213,21 @@ def _charts(result: Backtest) -> Iterator[Chart]:
             "%",
             _of(lambda sample: sample.fragmentation, name),
         )
-    for zone, name in words.zones(result)[:_MOST_ZONE_CHARTS]:
+    for zone, name in phrases.zones(result)[:_MOST_ZONE_CHARTS]:
         yield chart(f"{zone or 'no zone'}: {name} requested", "%", _of(_in_zone(zone), name))
 
 
-def _of(part: Callable[[Sample], dict[str, float]], name: str) -> Callable[[Sample], float | None]:
-    def read(sample: Sample) -> float | None:
+def _of(
+    part: Callable[[BacktestSample], dict[str, float]], name: str
+) -> Callable[[BacktestSample], float | None]:
+    def read(sample: BacktestSample) -> float | None:
         share = part(sample).get(name)
         return None if share is None else round(100.0 * share, 3)
 
     return read
 
 
-def _in_zone(zone: str) -> Callable[[Sample], dict[str, float]]:
+def _in_zone(zone: str) -> Callable[[BacktestSample], dict[str, float]]:
     return lambda sample: sample.zones.get(zone, {})
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from scheduler.board.judging import decided_now
-from scheduler.board.subject import Kind, OwnDecisions, Subject
+from scheduler.board.current_decision import current_decision
+from scheduler.board.subject import DaemonDecisions, Subject, SubjectKind
 from scheduler.cycle.attempt_log import AttemptLog
-from scheduler.whatif.judging import pods_to_judge
+from scheduler.whatif.evaluation import pods_to_evaluate
 from scheduler.whatif.offline import OfflineScheduler
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ class FileBoard:
         self._scheduler = OfflineScheduler(cluster, configuration, refresh=refresh)
         parts = self._scheduler.parts
         parts.pods.update({pod.key: pod for pod in cluster.pods if not pod.is_terminal})
-        self._pending: Sequence[PodInfo] = pods_to_judge(self._scheduler, cluster.pods)
+        self._pending: Sequence[PodInfo] = pods_to_evaluate(self._scheduler, cluster.pods)
         attempts = AttemptLog()
         self.subject = Subject(
-            Kind.FILE, parts, parts.clock, lambda: configuration, attempts, OwnDecisions(attempts)
+            SubjectKind.FILE, parts, parts.clock, lambda: configuration, attempts, DaemonDecisions(attempts)
         )
 
     async def judge(self) -> None:
@@ -45,7 +45,7 @@ class FileBoard:
         parts, clock = self._scheduler.parts, self._scheduler.parts.clock
         for pod in self._pending:
             began = clock.monotonic()
-            decision = decided_now(parts, self._scheduler.frameworks[pod.scheduler_name], pod)
+            decision = current_decision(parts, self._scheduler.frameworks[pod.scheduler_name], pod)
             if decision is not None:
                 self.subject.attempts.note(
                     decision,

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from scheduler.board.profiles import in_force
+from scheduler.board.active_configuration import active_configuration
+from scheduler.board.pending_pods import PendingPods
 from scheduler.board.rates import Rates
 from scheduler.board.tiles import Tiles
-from scheduler.board.waiting import Waiting
 from scheduler.version import VERSION
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _TICK_SECONDS: Final = 1.0
 _WAITING_SECONDS: Final = 2.0
 _LEAST_REST: Final = 20
 """Grouping pending pods may take one part in this number of the time."""
-_FORCE_SECONDS: Final = 5.0
+_CONFIGURATION_SECONDS: Final = 5.0
 _MOST_DECISIONS: Final = 200
 _SAMPLES: Final = 300
 _NODES_A_MESSAGE: Final = 500
@@ -64,9 +64,9 @@ class Hub:
         self._tiles = Tiles(subject.parts.cache, subject.clock)
         self._rates = Rates(subject)
         self._samples: deque[dict[str, Any]] = deque(maxlen=_SAMPLES)
-        self._waiting = Waiting(subject)
+        self._waiting = PendingPods(subject)
         self._told_waiting = b""
-        self._force: Any = None
+        self._configuration: Any = None
         self._decided = max(0, subject.decisions.noted - _MOST_DECISIONS)
         self._decisions: deque[dict[str, Any]] = deque(maxlen=_MOST_DECISIONS)
 
@@ -89,7 +89,7 @@ class Hub:
             self._viewers.discard(queue)
             await self._end_without_viewers()
 
-    async def waiting(self) -> Waiting:
+    async def waiting(self) -> PendingPods:
         """Return the groups of pending pods: the last ones sent, or computed now if there are no clients."""
         return self._waiting if self._told_waiting else (await self._looked_through())[0]
 
@@ -109,7 +109,7 @@ class Hub:
 
     def _everything(self) -> list[bytes]:
         subject = self._subject
-        tiles = list(self._tiles.told.values())
+        tiles = list(self._tiles.sent.values())
         messages = [
             event("hello", {"kind": subject.kind.value, "version": VERSION}),
             event("nodes", {"resources": self._tiles.resources, "all": True, "changed": [], "gone": []}),
@@ -119,8 +119,8 @@ class Hub:
         ]
         if self._told_waiting:
             messages.append(self._told_waiting)
-        if self._force is not None:
-            messages.append(event("force", self._force))
+        if self._configuration is not None:
+            messages.append(event("configuration", self._configuration))
         return messages
 
     def _messages_of(self, tiles: list[Any], gone: Iterable[str] = ()) -> Iterable[bytes]:
@@ -144,7 +144,7 @@ class Hub:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._look_at_nodes())
                 tasks.create_task(self._look_at_what_waits())
-                tasks.create_task(self._look_at_what_is_in_force())
+                tasks.create_task(self._follow_configuration())
         except* Exception:
             logger.exception("The board failed")
             self._task = None
@@ -188,7 +188,7 @@ class Hub:
     async def _look_at_what_waits(self) -> None:
         while True:
             waiting, looked = await self._looked_through()
-            told, wrote = await self._in_turns(waiting.told())
+            told, wrote = await self._in_turns(waiting.as_json())
             self._waiting = waiting
             message = event("waiting", told)
             if message != self._told_waiting:
@@ -196,9 +196,9 @@ class Hub:
                 self._tell(message)
             await asyncio.sleep(max(_WAITING_SECONDS, _LEAST_REST * (looked + wrote)))
 
-    async def _looked_through(self) -> tuple[Waiting, float]:
+    async def _looked_through(self) -> tuple[PendingPods, float]:
         """Return the pending pods now, and the seconds that this took."""
-        waiting = Waiting(self._subject)
+        waiting = PendingPods(self._subject)
         _, seconds = await self._in_turns(waiting.steps())
         return waiting, seconds
 
@@ -215,13 +215,13 @@ class Hub:
             found.append(step)
             await asyncio.sleep(0)
 
-    async def _look_at_what_is_in_force(self) -> None:
+    async def _follow_configuration(self) -> None:
         while True:
-            force = in_force(self._subject)
-            if force != self._force:
-                self._force = force
-                self._tell(event("force", force))
-            await asyncio.sleep(_FORCE_SECONDS)
+            configuration = active_configuration(self._subject)
+            if configuration != self._configuration:
+                self._configuration = configuration
+                self._tell(event("configuration", configuration))
+            await asyncio.sleep(_CONFIGURATION_SECONDS)
 
 
 async def _next(queue: asyncio.Queue[bytes | None], end: float) -> bytes | None:

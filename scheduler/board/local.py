@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 from scheduler.board.pages import PATH, board_pages
 from scheduler.board.sign_in import LocalOnly
 from scheduler.server.http_server import Application, serving
-from scheduler.server.messages import Answer, Page
+from scheduler.server.messages import Page, ServerResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from scheduler.board.pages import Board
-    from scheduler.server.messages import Request
+    from scheduler.server.messages import ServerRequest
 
 _ADDRESS: Final = "127.0.0.1"
 _LONGEST_REQUEST_BYTES: Final = 4096
@@ -33,5 +33,5 @@ async def serving_board(board: Callable[[], Awaitable[Board]], port: int = 0) ->
         yield f"http://{_ADDRESS}:{taken}{PATH}"
 
 
-async def _to_the_board(_request: Request) -> Answer:
-    return Answer(b"", HTTPStatus.FOUND, headers={"Location": PATH})
+async def _to_the_board(_request: ServerRequest) -> ServerResponse:
+    return ServerResponse(b"", HTTPStatus.FOUND, headers={"Location": PATH})

@@ -7,16 +7,16 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.board import objects
+from scheduler.board import object_details
 from scheduler.board.hub import Hub
-from scheduler.cycle.turns import answered_in_turns
-from scheduler.server.messages import Answer, Page, json_answer
+from scheduler.cycle.time_slices import answer_in_slices
+from scheduler.server.messages import Page, ServerResponse, json_answer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from scheduler.board.subject import Subject
-    from scheduler.server.messages import Handler, Request
+    from scheduler.server.messages import Handler, ServerRequest
 
 PATH: Final = "/board"
 HEADERS: Final = {
@@ -49,8 +49,8 @@ class Board:
 def board_pages(board: Callable[[], Awaitable[Board]]) -> Sequence[Page]:
     """Return the pages of a board, which is created with the first request."""
 
-    def page(path: str, handler: Callable[[Board, Request], Awaitable[Answer]]) -> Page:
-        async def answer(request: Request) -> Answer:
+    def page(path: str, handler: Callable[[Board, ServerRequest], Awaitable[ServerResponse]]) -> Page:
+        async def answer(request: ServerRequest) -> ServerResponse:
             return _guarded(await handler(await board(), request))
 
         return Page(f"{PATH}/data/{path}", answer)
@@ -77,48 +77,48 @@ def board_of(subject: Subject) -> Callable[[], Awaitable[Board]]:
     return give
 
 
-def _guarded(answer: Answer) -> Answer:
+def _guarded(answer: ServerResponse) -> ServerResponse:
     return answer._replace(headers={**HEADERS, **answer.headers})
 
 
-async def _stream(board: Board, request: Request) -> Answer:
+async def _stream(board: Board, request: ServerRequest) -> ServerResponse:
     body = board.hub.stream() if request.method == "GET" else b""
-    return Answer(body, content_type="text/event-stream")
+    return ServerResponse(body, content_type="text/event-stream")
 
 
-async def _pod(board: Board, request: Request) -> Answer:
+async def _pod(board: Board, request: ServerRequest) -> ServerResponse:
     key = f"{request.parts['namespace']}/{request.parts['name']}"
     number = _number(request, "attempt")
-    told = await answered_in_turns(partial(objects.pod_story, board.subject, key, number))
-    if told is not None:
-        told["events"] = await objects.pod_events(board.subject, key)
-    return _told(told, f"pod {key} is unknown")
+    details = await answer_in_slices(partial(object_details.pod_details, board.subject, key, number))
+    if details is not None:
+        details["events"] = await object_details.pod_events(board.subject, key)
+    return _told(details, f"pod {key} is unknown")
 
 
-async def _node(board: Board, request: Request) -> Answer:
+async def _node(board: Board, request: ServerRequest) -> ServerResponse:
     name = request.parts["name"]
-    return _told(objects.node_story(board.subject, name), f"there is no node {name}")
+    return _told(object_details.node_details(board.subject, name), f"there is no node {name}")
 
 
-async def _found(board: Board, request: Request) -> Answer:
+async def _found(board: Board, request: ServerRequest) -> ServerResponse:
     found: list[str] = []
-    for some in objects.found_pods(board.subject, request.query.get("find", [""])[0]):
+    for some in object_details.found_pods(board.subject, request.query.get("find", [""])[0]):
         found += some
         await asyncio.sleep(0)
     return json_answer(found)
 
 
-async def _waiting(board: Board, request: Request) -> Answer:
+async def _waiting(board: Board, request: ServerRequest) -> ServerResponse:
     name, start = request.parts["name"], _number(request, "start") or 0
     waiting = await board.hub.waiting()
     return _told(waiting.page(name, start, _PODS_A_PAGE), "no pending pod has this cause")
 
 
-def _told(told: dict[str, Any] | None, without: str) -> Answer:
-    return json_answer({"problem": without}, 404) if told is None else json_answer(told)
+def _told(details: dict[str, Any] | None, without: str) -> ServerResponse:
+    return json_answer({"problem": without}, 404) if details is None else json_answer(details)
 
 
-def _number(request: Request, name: str) -> int | None:
+def _number(request: ServerRequest, name: str) -> int | None:
     text = request.query.get(name, [""])[0]
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER else None
 
@@ -129,8 +129,8 @@ def _number(request: Request, name: str) -> int | None:
 def _asset_at(name: str) -> Handler:
     suffix = name[name.rindex(".") :]
 
-    async def answer(_request: Request) -> Answer:
-        return _guarded(Answer(_assets()[name], content_type=_TYPES[suffix]))
+    async def answer(_request: ServerRequest) -> ServerResponse:
+        return _guarded(ServerResponse(_assets()[name], content_type=_TYPES[suffix]))
 
     return answer
 

@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from scheduler.metrics.families import Counters, Histograms
-from scheduler.queue.places import Place
+from scheduler.queue.pod_places import Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from scheduler.board.subject import of_daemon
-from scheduler.recording.files import RecordingError
 from scheduler.recording.notes import SECOND
+from scheduler.recording.recording_files import RecordingError
 from scheduler.whatif.replay.replay import Replay
 from scheduler.whatif.replay.script import Script, stretches
 

@@ -18,11 +18,11 @@ from urllib.parse import parse_qs
 import msgspec
 
 from scheduler.board.pages import HEADERS, PATH
-from scheduler.server.messages import Answer
+from scheduler.server.messages import ServerResponse
 
 if TYPE_CHECKING:
     from scheduler.server.http_server import Guard
-    from scheduler.server.messages import Request
+    from scheduler.server.messages import ServerRequest
 
 SIGN_IN: Final = f"{PATH}/sign-in"
 COOKIE: Final = "__Secure-custom-scheduler-board"
@@ -55,7 +55,7 @@ class SignIn:
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
 
-    async def refusal(self, request: Request) -> Answer | None:
+    async def refusal(self, request: ServerRequest) -> ServerResponse | None:
         """Return the rejection of a request; None if it is accepted."""
         if not (request.path == PATH or request.path.startswith(f"{PATH}/")):
             return await self._guard.refusal(request)
@@ -76,28 +76,32 @@ class SignIn:
 class LocalOnly:
     """Accepts requests for this machine's own names: a web page whose host name resolves to this machine is rejected."""
 
-    async def refusal(self, request: Request) -> Answer | None:
+    async def refusal(self, request: ServerRequest) -> ServerResponse | None:
         """Return the rejection of a request; None if it is accepted."""
         host = request.headers.get("host", "")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        return None if name in _LOCAL else Answer(b"403 use the host name localhost\n", HTTPStatus.FORBIDDEN)
+        return (
+            None
+            if name in _LOCAL
+            else ServerResponse(b"403 use the host name localhost\n", HTTPStatus.FORBIDDEN)
+        )
 
 
-async def _signed_in(request: Request) -> Answer:
+async def _signed_in(request: ServerRequest) -> ServerResponse:
     """Keep the entered token in the cookie; the next request shows whether it is valid."""
     # A form on another site could sign a user in with another's token, unnoticed. A request without any of these headers is
     # not from a current browser, unless it has a token already, which no form can send.
     is_known = bool(_TELLING & request.headers.keys())
     if request.is_of_another_site or not is_known:
-        return Answer(b"403 request from another site\n", HTTPStatus.FORBIDDEN)
+        return ServerResponse(b"403 request from another site\n", HTTPStatus.FORBIDDEN)
     body = await request.read()
     token = parse_qs(body.decode("latin-1"), max_num_fields=4).get("token", [""])[0].strip()
     if not _TOKEN.fullmatch(token) or len(token) > _LONGEST_TOKEN:
-        return Answer(
+        return ServerResponse(
             _form("This is not a token."), HTTPStatus.BAD_REQUEST, "text/html; charset=utf-8", _HEADERS
         )
     headers = {**_HEADERS, "Location": PATH, "Set-Cookie": f"{COOKIE}={token}; {_ATTRIBUTES}"}
-    return Answer(b"", HTTPStatus.SEE_OTHER, headers=headers)
+    return ServerResponse(b"", HTTPStatus.SEE_OTHER, headers=headers)
 
 
 def _token_in(cookies: str) -> str:
@@ -108,7 +112,7 @@ def _token_in(cookies: str) -> str:
     return found.value if found is not None and _TOKEN.fullmatch(found.value) else ""
 
 
-def _message(refusal: Answer) -> str:
+def _message(refusal: ServerResponse) -> str:
     assert isinstance(refusal.body, bytes), "rejections have short bodies"
     try:
         return str(msgspec.json.decode(refusal.body)["message"])

@@ -7,7 +7,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from scheduler.board.events import events_of
+from scheduler.board.pod_events import events_of
 from scheduler.clock import rfc3339_micro
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scheduler.app.assembly import Parts
     from scheduler.app.daemon import Daemon
-    from scheduler.board.events import PodEvent
+    from scheduler.board.pod_events import PodEvent
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.cycle.attempt_log import AttemptLog, PastAttempt
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
 
 
-class Kind(Enum):
+class SubjectKind(Enum):
     """Which scheduler places the pods; the page compares the values."""
 
     DAEMON = "daemon"
@@ -35,14 +35,14 @@ class Kind(Enum):
     """None: each pending pod was evaluated once."""
 
 
-class Pending(NamedTuple):
+class PendingPod(NamedTuple):
     """A pending pod, with its entry in the queue if it has one."""
 
     pod: PodInfo
     queued: QueuedPodInfo | None
 
 
-class Decisions(Protocol):
+class DecisionLog(Protocol):
     """Recent decisions.
 
     Attributes:
@@ -57,7 +57,7 @@ class Decisions(Protocol):
         ...
 
 
-class OwnDecisions:
+class DaemonDecisions:
     """The decisions of an attempt log."""
 
     def __init__(self, attempts: AttemptLog) -> None:
@@ -103,23 +103,23 @@ class Subject:
         judge: evaluates a pending pod without attempts; None if attempts happen by themselves.
     """
 
-    kind: Kind
+    kind: SubjectKind
     parts: Parts
     clock: Clock
     configuration: Callable[[], Configuration]
     attempts: AttemptLog
-    decisions: Decisions
+    decisions: DecisionLog
     metrics: Metrics | None = None
     is_leading: Callable[[], bool] = field(default=_always)
     events: Callable[[str], Awaitable[Sequence[PodEvent]]] | None = None
     judge: Callable[[PodInfo], PastAttempt | None] | None = None
 
-    def pending(self) -> list[Pending]:
+    def pending(self) -> list[PendingPod]:
         """Return all pending pods, and those in flight."""
-        if self.kind is not Kind.CLUSTER:
-            return [Pending(queued.pod, queued) for queued in self.parts.queue.pods()]
+        if self.kind is not SubjectKind.CLUSTER:
+            return [PendingPod(queued.pod, queued) for queued in self.parts.queue.pods()]
         return [
-            Pending(pod, None)
+            PendingPod(pod, None)
             for pod in self.parts.pods.values()
             if not (pod.node_name or pod.is_terminal or pod.is_terminating)
         ]
@@ -129,12 +129,12 @@ def of_daemon(daemon: Daemon, clock: Clock) -> Subject:
     """Return the subject of a daemon."""
     attempts = daemon.cycles.attempts
     return Subject(
-        Kind.DAEMON,
+        SubjectKind.DAEMON,
         daemon.parts,
         clock,
         lambda: daemon.configuration,
         attempts,
-        OwnDecisions(attempts),
+        DaemonDecisions(attempts),
         metrics=daemon.metrics,
         is_leading=daemon.leadership.is_leading,
         events=partial(events_of, daemon),

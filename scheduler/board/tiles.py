@@ -37,15 +37,15 @@ class Tiles:
 
     Attributes:
         resources: resources of the numbers of a tile, in order.
-        told: node name -> tile.
+        sent: node name -> tile.
     """
 
     def __init__(self, cache: Cache, clock: Clock) -> None:
         self._cache = cache
         self._clock = clock
         self.resources: list[str] = []
-        self.told: dict[str, Tile] = {}
-        self._seen = -1  # number of changes of the table that are in `told`
+        self.sent: dict[str, Tile] = {}
+        self._seen = -1  # number of changes of the table that are in `sent`
         self._names: tuple[str, ...] = ()
         self._resting: Mapping[str, str] = {}
 
@@ -55,20 +55,20 @@ class Tiles:
         Changes that happen meanwhile are in the next call.
         """
         table, snapshot = self._cache.table, self._cache.snapshot()
-        resting = self._rests(snapshot)
-        rows = self._changed_rows(snapshot, resting)
-        self._seen, self._resting = table.changes.end, resting
+        paused = self._paused(snapshot)
+        rows = self._changed_rows(snapshot, paused)
+        self._seen, self._resting = table.changes.end, paused
         resources = resources_of(snapshot)
         if resources != self.resources:
-            self.resources, self.told, rows = resources, {}, range(snapshot.n_nodes)
+            self.resources, self.sent, rows = resources, {}, range(snapshot.n_nodes)
         picked = _Columns(snapshot, resources, rows)
         for start in range(0, max(1, len(rows)), _NODES_AT_A_TIME):
             fresh = [
                 tile
-                for tile in picked.tiles(start, start + _NODES_AT_A_TIME, resting)
-                if self.told.get(tile[0]) != tile
+                for tile in picked.tiles(start, start + _NODES_AT_A_TIME, paused)
+                if self.sent.get(tile[0]) != tile
             ]
-            self.told.update({tile[0]: tile for tile in fresh})
+            self.sent.update({tile[0]: tile for tile in fresh})
             yield fresh
 
     def gone(self) -> list[str]:
@@ -77,21 +77,21 @@ class Tiles:
         if names is self._names:
             return []
         self._names = names
-        gone = list(self.told.keys() - set(names))
+        gone = list(self.sent.keys() - set(names))
         for name in gone:
-            del self.told[name]
+            del self.sent[name]
         return gone
 
-    def _rests(self, snapshot: Snapshot) -> Mapping[str, str]:
+    def _paused(self, snapshot: Snapshot) -> Mapping[str, str]:
         rows = self._cache.pauses.rows(snapshot, at=self._clock.monotonic())
         return {snapshot.name_of(row): why for row, why in rows.items()}
 
-    def _changed_rows(self, snapshot: Snapshot, resting: Mapping[str, str]) -> Sequence[int]:
+    def _changed_rows(self, snapshot: Snapshot, paused: Mapping[str, str]) -> Sequence[int]:
         changed = None if self._seen < 0 else self._cache.table.changes.since(self._seen)
         if changed is None:
             return range(snapshot.n_nodes)
         rows = {row for row in changed if row < snapshot.n_nodes}
-        for name in resting.keys() ^ self._resting.keys():
+        for name in paused.keys() ^ self._resting.keys():
             row = snapshot.row_of(name)
             if row is not None:
                 rows.add(row)
@@ -112,7 +112,7 @@ class _Columns:
         ]
         self._pods = snapshot.pod_count[picked].tolist()
 
-    def tiles(self, start: int, end: int, resting: Mapping[str, str]) -> Iterator[Tile]:
+    def tiles(self, start: int, end: int, paused: Mapping[str, str]) -> Iterator[Tile]:
         allocatable, requested = (
             [column[start:end] for column in each] for each in (self._allocatable, self._requested)
         )
@@ -122,7 +122,7 @@ class _Columns:
                 node.name,
                 node.labels.get(ZONE, ""),
                 flags_of(node),
-                resting.get(node.name, ""),
+                paused.get(node.name, ""),
                 [column[place] for column in allocatable],
                 [column[place] for column in requested],
                 self._pods[start + place],

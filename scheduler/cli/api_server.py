@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from scheduler.board.cluster_observer import WatchOnDemand
 from scheduler.board.local import serving_board
-from scheduler.board.observer import WatchedWhenAsked
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.logs import configure_logging
+from scheduler.simulator.external_controllers import KubeletOptions
 from scheduler.simulator.kubeconfig import may_write
 from scheduler.simulator.scenarios.clusters import heterogeneous
-from scheduler.simulator.scenarios.furnishing import furnish
-from scheduler.simulator.scenarios.player import ScenarioPlayer
+from scheduler.simulator.scenarios.node_extras import furnish
 from scheduler.simulator.scenarios.scenario import Scenario, load_scenario
+from scheduler.simulator.scenarios.scenario_player import ScenarioPlayer
 from scheduler.simulator.server import ApiServer
-from scheduler.simulator.stand_ins import KubeletOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,8 +72,8 @@ def api_server(
     configure_logging(logging.INFO)
     plan = None if scenario is None else load_scenario(scenario)
     if not may_write(kubeconfig):
-        told = f"{kubeconfig} exists already, and is the kubeconfig of another cluster; name another file"
-        raise ConfigurationError([FieldError("--kubeconfig", told)])
+        message = f"{kubeconfig} exists already, and is the kubeconfig of another cluster; name another file"
+        raise ConfigurationError([FieldError("--kubeconfig", message)])
     if nodes is None:
         nodes = _NODES if plan is None else 0
     # kubectl shows its token over TLS only.
@@ -122,7 +122,7 @@ async def _serve(
                 [FieldError("--kubeconfig", f"{kubeconfig}: {error.strerror}")]
             ) from error
         count = len(server.store.list("nodes"))
-        watched = WatchedWhenAsked(str(written), default(), clock=SystemClock(), random=Random())
+        watched = WatchOnDemand(str(written), default(), clock=SystemClock(), random=Random())
         await stack.enter_async_context(watched.running())
         board = await stack.enter_async_context(serving_board(watched))
         click.echo(

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from scheduler.board.cluster_observer import WatchOnDemand
 from scheduler.board.file import FileBoard
 from scheduler.board.local import serving_board
-from scheduler.board.observer import WatchedWhenAsked
 from scheduler.board.pages import board_of
 from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import command, file_option, option, port_option
@@ -128,7 +128,7 @@ def _of_recording(folder: Path, at: datetime | None, port: int) -> Coroutine[Any
 
 async def _of_cluster(kubeconfig: Path | None, configuration: Configuration, port: int) -> None:
     stop = stop_on_signals()
-    watched = WatchedWhenAsked(str(kubeconfig), configuration, clock=SystemClock(), random=Random())
+    watched = WatchOnDemand(str(kubeconfig), configuration, clock=SystemClock(), random=Random())
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(watched.running())
         url = await stack.enter_async_context(serving_board(watched, port))

@@ -16,7 +16,7 @@ from scheduler.app.rights import Named, Right, rights_of, rights_of_shadow
 from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.load import Examined, default, examine, not_below, read_file
-from scheduler.configuration.notes import Note
+from scheduler.configuration.notes import ConfigurationNote
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyConfigMap
 from scheduler.configuration.yaml_text import read
@@ -190,7 +190,7 @@ def _policy_in(file: Path, wanted: PolicyConfigMap) -> str:
     return policy
 
 
-def _left_out(configuration: Configuration) -> Iterator[Note]:
+def _left_out(configuration: Configuration) -> Iterator[ConfigurationNote]:
     """Yield the enabled plugins of kube-scheduler that this scheduler does not have."""
     for i, profile in enumerate(configuration.settings.profiles):
         names = [
@@ -200,10 +200,10 @@ def _left_out(configuration: Configuration) -> Iterator[Note]:
         ]
         if names:
             path = configuration.place(f"profiles[{i}].plugins")
-            yield Note(path, f"has no effect, this scheduler does not have: {', '.join(names)}")
+            yield ConfigurationNote(path, f"has no effect, this scheduler does not have: {', '.join(names)}")
 
 
-def _args_in_vain(configuration: Configuration, built: Iterable[Framework]) -> Iterator[Note]:
+def _args_in_vain(configuration: Configuration, built: Iterable[Framework]) -> Iterator[ConfigurationNote]:
     """Yield the arguments of plugins that a profile does not enable."""
     names = {each.profile: {plugin.name for plugin in each.plugins.all()} for each in built}
     for i, profile in enumerate(configuration.settings.profiles):
@@ -213,4 +213,6 @@ def _args_in_vain(configuration: Configuration, built: Iterable[Framework]) -> I
         for j, config in enumerate(profile.plugin_config):
             if config.name not in enabled:
                 path = configuration.place(f"profiles[{i}].pluginConfig[{j}]")
-                yield Note(path, f"has no effect: the profile does not enable {quoted(config.name)}")
+                yield ConfigurationNote(
+                    path, f"has no effect: the profile does not enable {quoted(config.name)}"
+                )

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from scheduler.app import loop_watch
-from scheduler.app.trial import try_out
+from scheduler.app.plugin_dry_run import dry_run_plugins
 from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import command, file_option, option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.cli.program import program
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.configuration.overrides import with_feature_gates
-from scheduler.demo.given import Given
 from scheduler.demo.show import show
 from scheduler.demo.tour import Tour
+from scheduler.demo.user_workload import UserWorkload
 from scheduler.logs import LogFormat, configure_logging
 from scheduler.simulator.scenarios.manifests import read_manifests
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.demo.workload import Workload
+    from scheduler.demo.demo_workload import DemoWorkload
 
 
 @command()
@@ -46,13 +46,13 @@ def demo(config: Path | None, feature_gates: dict[str, bool], apply: Path | None
     configure_logging(logging.ERROR, LogFormat.TEXT)
     logging.getLogger(loop_watch.__name__).setLevel(logging.WARNING)
     configuration = with_feature_gates(default() if config is None else load(config), feature_gates)
-    workload = Tour() if apply is None else Given(read_manifests(apply))
+    workload = Tour() if apply is None else UserWorkload(read_manifests(apply))
     sys.exit(run_in_loop(_demo(configuration, workload, exit_when_settled=exit_)))
 
 
-async def _demo(configuration: Configuration, workload: Workload, *, exit_when_settled: bool) -> int:
+async def _demo(configuration: Configuration, workload: DemoWorkload, *, exit_when_settled: bool) -> int:
     stop = stop_on_signals()
-    await try_out(configuration)
+    await dry_run_plugins(configuration)
     return await show(
         Console(), configuration, workload, stop, program=program(), exit_when_settled=exit_when_settled
     )

@@ -16,17 +16,17 @@ import msgspec
 from scheduler.app.plugin_watch import watching_plugins
 from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import choice_option, command, file_option, option
-from scheduler.cli.refusal import refuse
+from scheduler.cli.usage_error import fail
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.cycle.refusal_details import NODES_OF_A_KIND
 from scheduler.errors import ObjectError
 from scheduler.whatif import cluster_file, watch_event
 from scheduler.whatif.cluster_file import STANDARD_INPUT, ClusterFile, ClusterFileError
-from scheduler.whatif.group_judging import GroupJudge
-from scheduler.whatif.judging import is_pending, judge_each, judge_sequence, pods_to_judge
+from scheduler.whatif.evaluation import evaluate_each, evaluate_in_sequence, is_pending, pods_to_evaluate
+from scheduler.whatif.group_evaluation import GroupEvaluator
 from scheduler.whatif.offline import OfflineScheduler
-from scheduler.whatif.waking import with_wakes
+from scheduler.whatif.requeue_preview import with_wakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,7 +114,7 @@ def explain(
 ) -> None:
     """Explain for every pending pod which nodes fit, how they rank, and why the others do not fit."""
     if (cluster is None) == (server is None):
-        refuse("exactly one of --cluster FILE and --server URL is needed")
+        fail("exactly one of --cluster FILE and --server URL is needed")
     _check_event(event, cluster)
     of_file = {
         "--config": config,
@@ -133,7 +133,7 @@ def explain(
         return
     assert cluster is not None
     if config is not None and scheduler_name is not None:
-        refuse("--scheduler-name is for the default plugins: with --config, the profiles define the names")
+        fail("--scheduler-name is for the default plugins: with --config, the profiles define the names")
     logging.basicConfig(level=logging.WARNING, handlers=[_StartedWhenNeeded()])
     configuration = with_feature_gates(
         default(scheduler_name or _UPSTREAM_NAME) if config is None else load(config), feature_gates
@@ -155,19 +155,19 @@ def explain(
         context.call_on_close(scheduler.parts.budget.give_clock_back)
         happening = None if event is None else watch_event.load(event, given, kinds=scheduler.needs.kinds)
     except (ClusterFileError, ObjectError) as error:
-        refuse(str(error))
+        fail(str(error))
     gc.freeze()
     gc.enable()
     if group is not None:
         _refuse_group_of_others(given, configuration, _key(group))
         _show_groups(_judged_groups(scheduler, _key(group)), output, all_nodes=all_nodes)
         return
-    pods = pods_to_judge(scheduler, given.pods)
+    pods = pods_to_evaluate(scheduler, given.pods)
     if wanted is not None and not sequence:
         pods = [each for each in given.pods if each.key == wanted]
     if not pods:
         _say_whose_pods_there_are(given, configuration)
-    judged = judge_sequence(scheduler, pods) if sequence else judge_each(scheduler, pods)
+    judged = evaluate_in_sequence(scheduler, pods) if sequence else evaluate_each(scheduler, pods)
     explanations = with_wakes(scheduler, judged, happening)
     shown = (each for each in explanations if wanted is None or each["pod"] == wanted)
     if output is Output.JSON:
@@ -188,7 +188,7 @@ def _explain_live(
 ) -> None:
     """Show a daemon's answer about a pod or a group."""
     if pod is None and group is None:
-        refuse("--server needs --pod NS/NAME or --group NS/NAME")
+        fail("--server needs --pod NS/NAME or --group NS/NAME")
     from scheduler.cli.explain_live import GROUPS, ask, show_live  # HTTP and TLS take a while to import
 
     key = _key(pod or group or "")
@@ -206,11 +206,11 @@ def _key(name: str) -> str:
 
 def _judged_groups(scheduler: OfflineScheduler, key: str) -> list[dict[str, Any]]:
     """Return the explanation of each group of that name; exit with a message if there is none."""
-    judge = GroupJudge(scheduler)
+    judge = GroupEvaluator(scheduler)
     found = judge.named(key)
     if not found:
         kinds = sorted({kind for framework in scheduler.frameworks.values() for kind in framework.groups})
-        refuse(
+        fail(
             f"group {key} is not in the file: there is no pod of it and no object"
             f" ({', '.join(kinds) or 'no profile schedules groups'})"
         )
@@ -231,21 +231,21 @@ def _show_groups(explanations: list[dict[str, Any]], output: Output, *, all_node
 
 def _check_event(event: str | None, cluster: str | None) -> None:
     if event is not None and cluster is None:
-        refuse("--event needs --cluster FILE")
+        fail("--event needs --cluster FILE")
     if event == cluster == STANDARD_INPUT:
-        refuse("--cluster and --event cannot both be standard input")
+        fail("--cluster and --event cannot both be standard input")
 
 
 def _check_in_vain(options: Mapping[str, object], why: str) -> None:
     """Exit with a message if one of these options is given, which would have no effect."""
     for name, value in options.items():
         if value:
-            refuse(f"{name} {why}")
+            fail(f"{name} {why}")
 
 
 def _check_group(group: str | None, *, is_alone: bool) -> None:
     if group is not None and not is_alone:
-        refuse("--group cannot be combined with --pod, --sequence and --event")
+        fail("--group cannot be combined with --pod, --sequence and --event")
 
 
 def _key_of_judged(name: str, cluster: ClusterFile, configuration: Configuration, *, alone: bool) -> str:
@@ -258,9 +258,9 @@ def _key_of_judged(name: str, cluster: ClusterFile, configuration: Configuration
     pod = next((each for each in cluster.pods if each.key == key), None)
     profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
     if pod is None:
-        refuse(f"pod {key} is not in the file")
+        fail(f"pod {key} is not in the file")
     if why_not := _why_not_judged(pod, profiles, alone=alone):
-        refuse(f"pod {key} {why_not}")
+        fail(f"pod {key} {why_not}")
     return key
 
 
@@ -282,7 +282,7 @@ def _refuse_group_of_others(cluster: ClusterFile, configuration: Configuration, 
     profiles = [profile.scheduler_name for profile in configuration.settings.profiles]
     names = {pod.scheduler_name for pod in cluster.pods if pod.group is not None and pod.group.key == key}
     if names and names.isdisjoint(profiles):
-        refuse(
+        fail(
             f"pods of group {key} have schedulerName {', '.join(sorted(names))}; "
             f"the profiles are {', '.join(profiles)}"
         )
@@ -317,7 +317,7 @@ def _write_json(explanations: Iterable[dict[str, Any]]) -> None:
 def _write_tables(explanations: Iterable[dict[str, Any]], *, all_nodes: bool) -> None:
     from rich.console import Console  # not for JSON, where it would be half of the start
 
-    from scheduler.whatif.table import show
+    from scheduler.whatif.explanation_text import show
 
     console = Console(highlight=False)
     for explanation in explanations:

@@ -74,13 +74,13 @@ def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None
     from rich.text import Text
 
     from scheduler.cli.shadow_lines import disagreement
+    from scheduler.whatif.explanation_text import show
     from scheduler.whatif.group_table import member_of
-    from scheduler.whatif.lines import filled
-    from scheduler.whatif.table import show
+    from scheduler.whatif.text_lines import filled
 
     console = Console(highlight=False)
     console.print(Text(f"{answer['pod']} {_where(answer)}"), style="bold", soft_wrap=True)
-    for move in answer["story"]:
+    for move in answer["history"]:
         line = f"{move['at']}  {move['from']} -> {move['to']}: {move['why']}"
         console.print(Text(filled(line, console.width, indent=2, hanging=4)), style="dim", soft_wrap=True)
     if group := answer.get("group"):  # older daemons omit the field

@@ -14,8 +14,8 @@ from scheduler.app.extender.service import ExtenderService, checked_profile, jud
 from scheduler.app.extender.snippet import points_not_run, snippet
 from scheduler.app.loop_watch import watching_loop
 from scheduler.app.memory import settle_memory
+from scheduler.app.plugin_dry_run import dry_run_plugins
 from scheduler.app.serving import Serving
-from scheduler.app.trial import try_out
 from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
@@ -186,7 +186,7 @@ async def _run(
     kubeconfig = kubeconfig or configuration.settings.client_connection.kubeconfig or None
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(connect(kubeconfig))
-        await try_out(configuration)
+        await dry_run_plugins(configuration)
         service = ExtenderService(
             connection, configuration, profile=profile, clock=SystemClock(), random=random.Random()
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from scheduler.objects.quantity import parse_quantity
-from scheduler.recording.room import Room
+from scheduler.recording.limits import RecordingLimits
 
 if TYPE_CHECKING:
     from typing import Any
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 _SMALLEST: Final = 2**20
 
 
-class _RoomType(click.ParamType[Room]):
+class _RoomType(click.ParamType[RecordingLimits]):
     name = "DIR[,size=1Gi,hours=24]"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Room:
-        if isinstance(value, Room):
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> RecordingLimits:
+        if isinstance(value, RecordingLimits):
             return value
         folder, *limits = str(value).split(",")
         said: dict[str, float] = {}
@@ -34,15 +36,15 @@ class _RoomType(click.ParamType[Room]):
                 self.fail(f"{limit!r}: {text!r} is not a number", param, ctx)
         if not folder:
             self.fail("a directory is needed", param, ctx)
-        room = Room(Path(folder))
+        room = RecordingLimits(Path(folder))
         if "size" in said:
             if said["size"] < _SMALLEST:
                 self.fail("size: at least 1Mi is needed", param, ctx)
-            room = Room(room.folder, int(said["size"]), room.max_seconds)
+            room = RecordingLimits(room.folder, int(said["size"]), room.max_seconds)
         if "hours" in said:
             if not said["hours"] > 0:
                 self.fail("hours: more than 0 is needed", param, ctx)
-            room = Room(room.folder, room.max_bytes, said["hours"] * 3600.0)
+            room = RecordingLimits(room.folder, room.max_bytes, said["hours"] * 3600.0)
         return room
 
 

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from scheduler.cli.options import command, option
-from scheduler.cli.refusal import refuse
+from scheduler.cli.usage_error import fail
 from scheduler.errors import SchedulerError
 from scheduler.whatif.replay.script import stretches
 from scheduler.whatif.replay.summary import Summary, summary
@@ -22,7 +22,7 @@ def recording(folder: Path, as_json: bool) -> None:
     try:
         told = [summary(stretch) for stretch in stretches(folder)]
     except (SchedulerError, OSError) as error:
-        refuse(str(error))
+        fail(str(error))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
         return

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from scheduler.cli.options import choice_option, command, file_option, option
-from scheduler.cli.refusal import refuse
 from scheduler.cli.replay_backtest import Asked, Output, backtested
 from scheduler.cli.replay_exact import Wanted, exactly
+from scheduler.cli.usage_error import fail
 from scheduler.errors import SchedulerError
 from scheduler.whatif.replay.script import stretches
 
@@ -61,11 +61,11 @@ def replay(
     configuration would have done.
     """
     if config and pod is not None:
-        refuse("--pod and --config cannot be combined")
+        fail("--pod and --config cannot be combined")
     if pod is None and (attempt is not None or all_nodes):
-        refuse("--attempt and --all-nodes need --pod")
+        fail("--attempt and --all-nodes need --pod")
     if not config and (html is not None or output is not Output.TABLE):
-        refuse("--html and --output need --config")
+        fail("--html and --output need --config")
     try:
         found = stretches(folder)
         if config:
@@ -76,4 +76,4 @@ def replay(
     except BrokenPipeError:
         raise  # the reader of the output is gone: click exits
     except (SchedulerError, OSError) as error:
-        refuse(str(error))
+        fail(str(error))

@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from scheduler.configuration.load import load
-from scheduler.whatif.backtest.history import history_of
-from scheduler.whatif.backtest.run import material_of
-from scheduler.whatif.backtest.side_by_side import backtest_all
+from scheduler.whatif.backtest.backtest_run import material_of
+from scheduler.whatif.backtest.parallel_backtests import backtest_all
+from scheduler.whatif.backtest.recorded_history import history_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

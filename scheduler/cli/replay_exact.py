@@ -18,8 +18,8 @@ from scheduler.whatif.replay.script import Script
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from scheduler.whatif.replay.replayed_hooks import Difference
     from scheduler.whatif.replay.script import Stretch
-    from scheduler.whatif.replay.steps import Difference
 
 _WORDS = {
     Note.STARTED: "task started:",
@@ -100,14 +100,14 @@ class _Watch:
 def _show(explanation: dict[str, Any], all_nodes: bool) -> None:
     from rich.console import Console
 
-    from scheduler.whatif.table import show
+    from scheduler.whatif.explanation_text import show
 
     show(Console(highlight=False), explanation, all_nodes=all_nodes, drawn=True)
 
 
 def _tell(stretch: Stretch, replay: Replay, seconds: float) -> int:
     difference = replay.difference
-    what = f"run {stretch.header.run}: {replay.steps:,} steps, {replay.decisions:,} decisions"
+    what = f"run {stretch.header.run}: {replay.n_steps:,} steps, {replay.decisions:,} decisions"
     if difference is None:
         end = f", until {replay.ended}" if replay.ended else ""
         click.echo(f"{what}, identical to the recording{end} ({seconds:.1f} s)")
@@ -129,16 +129,16 @@ def _words(note: Sequence[Any] | None, replay: Replay) -> str:
             uid, node, message, nominated = said
             room = f"; nominated node {nominated}" if nominated else ""
             goes = f"assigned to {node}" if node else f"not scheduled: {message}{room}"
-            told = f"pod {_key(uid, replay)} {goes}"
+            description = f"pod {_key(uid, replay)} {goes}"
         case Note.ASKED:
-            told = f"external call: {said[1]}"
+            description = f"external call: {said[1]}"
         case Note.TOLD:
-            told = f"watch event: {said[1]} {said[3]}"
+            description = f"watch event: {said[1]} {said[3]}"
         case int():
-            told = f"{_WORDS.get(Note(kind), Note(kind).name)} {said}"
+            description = f"{_WORDS.get(Note(kind), Note(kind).name)} {said}"
         case _:
-            told = ", ".join(map(str, note))
-    return told
+            description = ", ".join(map(str, note))
+    return description
 
 
 def _key(uid: str, replay: Replay) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler.app.attempt_note import AttemptNote, put_aside
+from scheduler.app.attempt_marker import AttemptMarker, quarantine
 from scheduler.app.config_file import ConfigFile
 from scheduler.app.config_map import ConfigMapKey, ConfigMapSource, read_config_map, with_policies
 from scheduler.app.daemon import Daemon
@@ -25,12 +25,11 @@ from scheduler.app.following import following_config_map, following_file, follow
 from scheduler.app.last_good import LastGood
 from scheduler.app.loop_watch import watching_loop
 from scheduler.app.memory import settle_memory
+from scheduler.app.plugin_dry_run import dry_run_plugins
 from scheduler.app.profile_objects.profiles import ClusterProfiles
-from scheduler.app.profile_objects.status_writer import StatusWriter
+from scheduler.app.profile_objects.status_writer import ProfileStatusWriter
 from scheduler.app.reloader import Reloader
 from scheduler.app.serving import Serving
-from scheduler.app.trial import try_out
-from scheduler.aside import TookTooLongError, in_a_thread
 from scheduler.cli import configuration as configuration_flags
 from scheduler.cli import serving as serving_flags
 from scheduler.cli.feature_gates import feature_gates_option
@@ -46,7 +45,7 @@ from scheduler.cli.process import (
 from scheduler.cli.record import ROOM
 from scheduler.client.connect import connect
 from scheduler.client.events import CONTROLLER
-from scheduler.client.patience import PatientRequests, StoppedError
+from scheduler.client.startup_requests import StartupRequests, StoppedError
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_feature_gates
@@ -54,6 +53,7 @@ from scheduler.configuration.types import API_VERSION
 from scheduler.configuration.write import to_yaml
 from scheduler.errors import ConfigurationError, FieldError, LeadershipLostError
 from scheduler.logs import configure_logging, level_of
+from scheduler.worker_thread import TookTooLongError, in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
     from scheduler.logs import LogFormat
     from scheduler.objects.durations import Duration
+    from scheduler.recording.limits import RecordingLimits
     from scheduler.recording.recording import Recording
-    from scheduler.recording.room import Room
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ def run(
     pod_max_in_unschedulable_pods_duration: Duration,
     write_config_to: Path | None,
     last_good_config: Path | None,
-    record: Room | None,
+    record: RecordingLimits | None,
     no_bind: bool,
     shadow: str,
     shadow_sampling: int,
@@ -266,7 +266,7 @@ async def _origin(
     config_map: ConfigMapKey | None,
     kubeconfig: str | None,
     stack: AsyncExitStack,
-    patient: Callable[[ApiConnection], PatientRequests],
+    patient: Callable[[ApiConnection], StartupRequests],
 ) -> _Origin:
     policies: dict[PolicyConfigMap, str] = {}
     if config_map is not None:
@@ -339,7 +339,7 @@ async def _begin(
 async def _note_attempts(daemon: Daemon, beside: Path, requests: Requests, clock: Clock) -> None:
     """Write the pod of each attempt to a file, and quarantine the pod at which the previous process ended."""
     path = beside.with_name(f"{beside.name}.attempt")
-    note: AttemptNote | None = None
+    note: AttemptMarker | None = None
     daemon.metrics.watch_gauges(
         "custom_scheduler_attempt_note_up",
         "Whether the pod of the running attempt is written to the attempt file; 0 if the file cannot be written.",
@@ -347,13 +347,13 @@ async def _note_attempts(daemon: Daemon, beside: Path, requests: Requests, clock
         lambda: [((), float(note is not None and note.is_kept))],
     )
     try:
-        note = await in_a_thread(partial(AttemptNote, path), f"opening {path}")
+        note = await in_a_thread(partial(AttemptMarker, path), f"opening {path}")
     except (OSError, TookTooLongError) as error:
         fields = {"file": str(path), "error": str(error)}
         logger.warning("Cannot write the attempt file", extra=fields)
         return
     if note.found is not None:
-        await put_aside(note.found, requests, clock)
+        await quarantine(note.found, requests, clock)
         note.write(None)
     daemon.cycles.scheduler.at_work = note.write
 
@@ -401,7 +401,9 @@ def _tell_notes(configuration: Configuration) -> None:
         )
 
 
-def _recording(room: Room | None, clock: Clock, max_in_unschedulable_seconds: float) -> Recording | None:
+def _recording(
+    room: RecordingLimits | None, clock: Clock, max_in_unschedulable_seconds: float
+) -> Recording | None:
     """Begin to record, if requested.
 
     Raises:
@@ -434,11 +436,11 @@ async def _run(
     max_in_unschedulable_seconds: float,
     no_bind: bool,
     may_replace: bool,
-    record: Room | None,
+    record: RecordingLimits | None,
 ) -> None:
     stop = stop_on_signals()
     async with AsyncExitStack() as stack:
-        patient = partial(PatientRequests, stop=stop, meanwhile=partial(_showing_that_it_waits, serving))
+        patient = partial(StartupRequests, stop=stop, meanwhile=partial(_showing_that_it_waits, serving))
         origin = await _origin(config, config_map, kubeconfig, stack, patient)
         if write_config_to is not None:
             _write(overriding(await origin.read()), write_config_to)
@@ -459,7 +461,7 @@ async def _run(
                 named = kubeconfig or overriding(read).settings.client_connection.kubeconfig or None
                 connection = await stack.enter_async_context(connect(named))
             settled = await settle(read, patient(connection))
-            await try_out(settled)
+            await dry_run_plugins(settled)
             return Daemon(
                 connection,
                 settled,
@@ -468,7 +470,7 @@ async def _run(
                 no_bind=no_bind,
                 aside=in_a_thread,
                 max_in_unschedulable_seconds=max_in_unschedulable_seconds,
-                steps=None if recording is None else recording.steps,
+                hooks=None if recording is None else recording.hooks,
             )
 
         kept = LastGood(last_good, origin.name) if last_good is not None and origin.name else None
@@ -493,15 +495,15 @@ async def _run(
                     daemon, configuration, serving, connection=connection, stop=stop, clock=clock, **shown
                 )
             )
-        statuses = StatusWriter(daemon.writes, is_leading=daemon.leadership.is_leading, clock=clock)
+        statuses = ProfileStatusWriter(daemon.writes, is_leading=daemon.leadership.is_leading, clock=clock)
         profiles = ClusterProfiles(
-            daemon, recorder=daemon.recorder(CONTROLLER), try_out=try_out, told=statuses.look
+            daemon, recorder=daemon.recorder(CONTROLLER), try_out=dry_run_plugins, on_change=statuses.look
         )
         reloader = Reloader(
             daemon,
-            settle=partial(settle, requests=PatientRequests(connection, stop)),
+            settle=partial(settle, requests=StartupRequests(connection, stop)),
             clock=clock,
-            try_out=try_out,
+            try_out=dry_run_plugins,
             keep=None if kept is None else kept.keep,
             put=profiles.put,
         )

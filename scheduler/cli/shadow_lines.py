@@ -29,8 +29,8 @@ def _choice(whose: str, choice: Mapping[str, Any]) -> Iterator[str]:
     about += [f"one of {choice['ties']} equal nodes"] if choice.get("ties", 1) > 1 else []
     about += [", ".join(choice["reasons"])] if "reasons" in choice else []
     about += [f"evicting {', '.join(choice['victims'])}"] if choice.get("victims") else []
-    told = f" ({', '.join(about)})" if about else ""
-    yield f"{whose} {choice['node']}{told}"
+    description = f" ({', '.join(about)})" if about else ""
+    yield f"{whose} {choice['node']}{description}"
 
 
 def _differences(theirs: Mapping[str, int], ours: Mapping[str, int]) -> Iterator[str]:

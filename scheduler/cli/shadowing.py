@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from scheduler.app.loop_watch import watching_loop
+from scheduler.app.plugin_dry_run import dry_run_plugins
 from scheduler.app.shadow.findings import lines
 from scheduler.app.shadow.pages import serving_shadow
 from scheduler.app.shadow.service import ShadowService
-from scheduler.app.trial import try_out
 from scheduler.cli.process import stop_on_signals
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
@@ -42,7 +42,7 @@ async def run_shadow(
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(connect(kubeconfig or named or None))
         if candidate is not None:
-            await try_out(candidate)
+            await dry_run_plugins(candidate)
         service = ShadowService(
             connection,
             scheduler_name,

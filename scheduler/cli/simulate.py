@@ -11,18 +11,18 @@ import click
 import msgspec
 
 from scheduler.cli.options import choice_option, command, file_option, option
-from scheduler.cli.refusal import refuse
+from scheduler.cli.usage_error import fail
 from scheduler.configuration.load import load
 from scheduler.errors import SchedulerError
-from scheduler.whatif.simulation.side_by_side import jobs_of, run_all
+from scheduler.whatif.simulation.parallel_simulations import jobs_of, run_all
 from scheduler.whatif.simulation.sources import read_source
 from scheduler.whatif.simulation.workload import typical_pods as kinds_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.whatif.simulation.measures import Result
-    from scheduler.whatif.simulation.side_by_side import Job
+    from scheduler.whatif.simulation.parallel_simulations import SimulationJob
+    from scheduler.whatif.simulation.simulation_measures import Result
     from scheduler.whatif.simulation.workload import Workload
 
 
@@ -119,20 +119,20 @@ def simulate(
     """Compare what configurations do with a workload: which pods wait, for how long, and what stays unused."""
     logging.basicConfig(level=logging.WARNING)
     if inflate is not None and arrivals is not None:
-        refuse("--inflate and --arrivals cannot be combined")
+        fail("--inflate and --arrivals cannot be combined")
     if gpu_nodes_only and nodes is None:
-        refuse("--gpu-nodes-only needs --nodes")
+        fail("--gpu-nodes-only needs --nodes")
     try:
         workload = read_source(
             source, nodes, gpu_nodes_only=gpu_nodes_only, add_nodes=add_nodes, leave_out=without, scale=scale
         )
     except SchedulerError as error:
-        refuse(str(error))
+        fail(str(error))
     if typical_pods:
         _print_typical(workload)
         return
     if not config:
-        refuse("--config FILE is needed, at least once")
+        fail("--config FILE is needed, at least once")
     configs = [load(path) for path in config]  # errors are reported before anything runs
     try:
         jobs = jobs_of(
@@ -144,11 +144,11 @@ def simulate(
             first_of_equals=first_of_equals,
         )
     except ValueError as error:
-        refuse(str(error))
+        fail(str(error))
     try:
         results = run_all(jobs, processes=processes, show=sys.stderr.isatty())
     except SchedulerError as error:
-        refuse(str(error))
+        fail(str(error))
     if output is Output.JSON:
         _print_json(results)
         return
@@ -165,7 +165,7 @@ def _print_typical(workload: Workload) -> None:
         click.echo(f"- {{{said}}}")
 
 
-def _print_json(results: list[tuple[Job, Result]]) -> None:
+def _print_json(results: list[tuple[SimulationJob, Result]]) -> None:
     told = [
         {"config": job.config, "seed": job.seed, **msgspec.to_builtins(result, str_keys=True)}
         for job, result in results

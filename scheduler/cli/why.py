@@ -146,9 +146,9 @@ def why(
         if is_given and not wanted:
             raise click.UsageError(f"{flag} has no effect here: see --help")
     configure_logging(logging.WARNING, LogFormat.TEXT)
-    from scheduler.cli.why_look import Look  # what judges takes a while to import, and --help none of it
+    from scheduler.cli.why_lookup import Lookup  # what judges takes a while to import, and --help none of it
 
-    look = Look(
+    look = Lookup(
         kubeconfig or _usual_kubeconfig(),
         context or "",
         namespace,

@@ -15,16 +15,16 @@ from scheduler.whatif.admission import admit
 from scheduler.whatif.cluster_file import ClusterFile, ClusterFileError, read
 from scheduler.whatif.documents import read_items
 from scheduler.whatif.live_cluster import read_if_allowed
-from scheduler.whatif.planned import Plan
-from scheduler.whatif.starting import start
+from scheduler.whatif.planned_pods import Plan
+from scheduler.whatif.start_preview import start
 from scheduler.whatif.typed_items import identify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scheduler.cli.why_look import Look
+    from scheduler.cli.why_lookup import Lookup
     from scheduler.client.connection import ApiConnection
-    from scheduler.whatif.planned import Planned
+    from scheduler.whatif.planned_pods import Planned
 
     _Objects = dict[str, dict[str, bytes]]  # kind -> namespace/name -> JSON
 
@@ -41,7 +41,7 @@ _READ_AT_ADMISSION: Final = frozenset(
 """Kinds that admission reads: a file with such an object adds what a dry run of its pods alone would not find."""
 
 
-async def look_at_files(look: Look, filenames: Iterable[str], replicas: int | None) -> None:
+async def look_at_files(look: Lookup, filenames: Iterable[str], replicas: int | None) -> None:
     """Show what the objects of files would do.
 
     Raises:

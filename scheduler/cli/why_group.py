@@ -14,13 +14,13 @@ from scheduler.cli.why_pod import token_of
 from scheduler.client.resources import PODS
 from scheduler.errors import SchedulerError
 from scheduler.objects.decode import decode_pod
-from scheduler.whatif.group_judging import GroupJudge
+from scheduler.whatif.evaluation import is_pending
+from scheduler.whatif.group_evaluation import GroupEvaluator
 from scheduler.whatif.group_table import show_group
-from scheduler.whatif.judging import is_pending
 from scheduler.whatif.live_cluster import read_objects
 
 if TYPE_CHECKING:
-    from scheduler.cli.why_look import Look
+    from scheduler.cli.why_lookup import Lookup
     from scheduler.cli.why_pod import Ask
     from scheduler.client.connection import ApiConnection
 
@@ -29,7 +29,7 @@ class NoSuchGroupError(SchedulerError):
     """There is no pending pod of a group of that name."""
 
 
-async def look_at_group(look: Look, name: str, ask: Ask | None) -> None:
+async def look_at_group(look: Lookup, name: str, ask: Ask | None) -> None:
     """Show why a group waits.
 
     Args:
@@ -50,8 +50,8 @@ async def look_at_group(look: Look, name: str, ask: Ask | None) -> None:
         write_json({"decidedBy": who or look.plugins, "groups": found})
         return
     console = console_for_people()
-    told = f"From {who}:" if who else f"Evaluated now with {look.plugins}:"
-    console.print(Text(told, style="italic"))
+    description = f"From {who}:" if who else f"Evaluated now with {look.plugins}:"
+    console.print(Text(description, style="italic"))
     for explanation in found:
         show_group(console, explanation, all_nodes=look.all_nodes)
 
@@ -72,7 +72,7 @@ async def _asked(
         return None, None
 
 
-async def _decided(look: Look, connection: ApiConnection, key: str) -> list[dict[str, Any]]:
+async def _decided(look: Lookup, connection: ApiConnection, key: str) -> list[dict[str, Any]]:
     namespace = key.partition("/")[0]
     pods = await read_objects(connection, PODS, decode_pod, namespace=namespace)
     names = [
@@ -85,7 +85,7 @@ async def _decided(look: Look, connection: ApiConnection, key: str) -> list[dict
     scheduler, _ = await look.scheduler(connection, names)
 
     def judged() -> list[dict[str, Any]]:
-        judge = GroupJudge(scheduler)
+        judge = GroupEvaluator(scheduler)
         return [judge.judge(each).explanation for each in judge.named(key)]
 
     return await asyncio.to_thread(judged)

@@ -11,14 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from scheduler.cli.explain_live import show_live
-from scheduler.whatif.lines import some
-from scheduler.whatif.table import show
+from scheduler.whatif.explanation_text import show
+from scheduler.whatif.text_lines import some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduler.whatif.starting import Outcome
-    from scheduler.whatif.waiting import Waiting
+    from scheduler.whatif.pending_by_cause import PendingByCause
+    from scheduler.whatif.start_preview import StartOutcome
 
 _NAMES_SHOWN: Final = 3
 _NODES_SHOWN: Final = 10
@@ -88,7 +88,7 @@ def _show_node(console: Console, attempt: dict[str, Any], node: str) -> None:
     console.print(table)
 
 
-def show_waiting(groups: Sequence[Waiting], *, as_json: bool) -> None:
+def show_waiting(groups: Sequence[PendingByCause], *, as_json: bool) -> None:
     """Show pending pods by cause."""
     if as_json:
         write_json([_plain(group) for group in groups])
@@ -108,7 +108,7 @@ def show_waiting(groups: Sequence[Waiting], *, as_json: bool) -> None:
         console.print(Text(f"  {some(group.pods, _NAMES_SHOWN)}", style="dim"), soft_wrap=True)
 
 
-def _plain(group: Waiting) -> dict[str, Any]:
+def _plain(group: PendingByCause) -> dict[str, Any]:
     causes = [
         {"cause": cause, "fewestNodes": low, "mostNodes": high}
         for cause, (low, high) in zip(group.causes, group.nodes, strict=True)
@@ -123,7 +123,7 @@ def _plain(group: Waiting) -> dict[str, Any]:
     }
 
 
-def show_outcomes(outcomes: Sequence[Outcome], plugins: str, *, as_json: bool, all_nodes: bool) -> None:
+def show_outcomes(outcomes: Sequence[StartOutcome], plugins: str, *, as_json: bool, all_nodes: bool) -> None:
     """Show what the objects that are not created yet would do."""
     if as_json:
         write_json([_plain_outcome(outcome) for outcome in outcomes])
@@ -137,7 +137,7 @@ def show_outcomes(outcomes: Sequence[Outcome], plugins: str, *, as_json: bool, a
         _show_outcome(console, outcome, all_nodes=all_nodes)
 
 
-def _show_outcome(console: Console, outcome: Outcome, *, all_nodes: bool) -> None:
+def _show_outcome(console: Console, outcome: StartOutcome, *, all_nodes: bool) -> None:
     planned = outcome.planned
     name = f"{planned.kind} {planned.namespace}/{planned.name}"
     if planned.problem:
@@ -159,7 +159,7 @@ def _show_outcome(console: Console, outcome: Outcome, *, all_nodes: bool) -> Non
         show(console, {**outcome.first, "message": None}, all_nodes=all_nodes)
 
 
-def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
+def _plain_outcome(outcome: StartOutcome) -> dict[str, Any]:
     planned = outcome.planned
     return {
         "kind": planned.kind,

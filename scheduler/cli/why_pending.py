@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from scheduler.cli.why_output import show_waiting
 from scheduler.client.resources import PODS
 from scheduler.objects.decode import decode_pod
-from scheduler.whatif.judging import is_pending
+from scheduler.whatif.evaluation import is_pending
 from scheduler.whatif.live_cluster import read_objects
-from scheduler.whatif.waiting import by_cause
+from scheduler.whatif.pending_by_cause import by_cause
 
 if TYPE_CHECKING:
-    from scheduler.cli.why_look import Look
+    from scheduler.cli.why_lookup import Lookup
 
 
-async def look_at_pending(look: Look) -> None:
+async def look_at_pending(look: Lookup) -> None:
     """Show the messages of the schedulers about pending pods, in all namespaces unless one is given.
 
     Raises:

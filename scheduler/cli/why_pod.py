@@ -14,14 +14,14 @@ from scheduler.client.http.request import Request
 from scheduler.client.resources import PODS
 from scheduler.errors import ApiError, ConfigurationError, FieldError, SchedulerError
 from scheduler.objects.decode import decode_pod
-from scheduler.whatif.judging import judge_each
-from scheduler.whatif.waiting import said
+from scheduler.whatif.evaluation import evaluate_each
+from scheduler.whatif.pending_by_cause import said
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.app.rights import Named
-    from scheduler.cli.why_look import Look
+    from scheduler.cli.why_lookup import Lookup
     from scheduler.client.connection import ApiConnection
     from scheduler.objects.pod import PodInfo
 
@@ -50,7 +50,7 @@ class NoSuchPodError(SchedulerError):
     """There is no pod of that name."""
 
 
-async def look_at_pod(look: Look, name: str, ask: Ask | None, *, node: str | None, watch: bool) -> None:
+async def look_at_pod(look: Lookup, name: str, ask: Ask | None, *, node: str | None, watch: bool) -> None:
     """Show why a pod waits, or its node; with `watch` until it is on a node or deleted.
 
     Args:
@@ -86,7 +86,7 @@ async def look_at_pod(look: Look, name: str, ask: Ask | None, *, node: str | Non
                 show_pod(answer, node=node, as_json=look.as_json, all_nodes=look.all_nodes)
             if not watch or pod.node_name or pod.is_terminal:
                 return
-            await asyncio.sleep(_ASK_AGAIN_SECONDS if answer["story"] else _DECIDE_AGAIN_SECONDS)
+            await asyncio.sleep(_ASK_AGAIN_SECONDS if answer["history"] else _DECIDE_AGAIN_SECONDS)
 
 
 def token_of(ask: Ask | None) -> str:
@@ -120,21 +120,21 @@ async def _asked(
     try:
         async with reached as daemon:
             answer = await daemon.explain(key)
-            if answer is None or not (answer["attempt"] or answer["story"] or answer.get("now")):
+            if answer is None or not (answer["attempt"] or answer["history"] or answer.get("now")):
                 return None, ""
             return {"decidedBy": daemon.name, "now": None, **answer}, ""
     except NoLeaderError as error:
         return None, str(error)
 
 
-async def _decided(look: Look, connection: ApiConnection, pod: PodInfo) -> dict[str, Any]:
+async def _decided(look: Lookup, connection: ApiConnection, pod: PodInfo) -> dict[str, Any]:
     """Evaluate a pod in this process, and return it in the form of a daemon's answer; an ended or terminating pod is not evaluated."""
     answer: dict[str, Any] = {
         "decidedBy": None,
         "pod": pod.key,
         "node": pod.node_name or None,
         "place": None,
-        "story": [],
+        "history": [],
         "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
         "attempt": None,
         "now": None,
@@ -142,12 +142,12 @@ async def _decided(look: Look, connection: ApiConnection, pod: PodInfo) -> dict[
     if pod.is_terminal or pod.is_terminating:
         return answer
     scheduler, _ = await look.scheduler(connection, [pod.scheduler_name])
-    (judged,) = await asyncio.to_thread(lambda: [*judge_each(scheduler, [pod])])
+    (judged,) = await asyncio.to_thread(lambda: [*evaluate_each(scheduler, [pod])])
     when = "now" if pod.node_name else "attempt"
     return {**answer, "decidedBy": look.plugins, when: judged.explanation}
 
 
 def _without_times(answer: dict[str, Any]) -> object:
     """Return the parts of an answer that make it new; the times differ a little each time."""
-    story = [{key: value for key, value in move.items() if key != "at"} for move in answer["story"]]
-    return {**answer, "story": story}
+    history = [{key: value for key, value in move.items() if key != "at"} for move in answer["history"]]
+    return {**answer, "history": history}

@@ -78,9 +78,9 @@ class NoWorkObserver:
 
 
 J = TypeVar("J", bound=Job)
-_Turn: TypeAlias = "tuple[JobQueue[Any], Job]"
+_Next: TypeAlias = "tuple[JobQueue[Any], Job]"
 
-_LENT_AT_MOST = 128
+_MAX_EXTRA = 128
 """Maximum number of jobs of the last queue in flight beyond the limit."""
 
 
@@ -179,7 +179,7 @@ class BackgroundLane:
     """Sends the jobs of several queues, in the order of the queues.
 
     The first queues leave one slot free, so that a flood of patches does not stop the last queue, the events.
-    `lend` lets one extra job of the last queue start beyond the limit. When the server is overloaded or
+    `allow_one_extra` lets one extra job of the last queue start beyond the limit. When the server is overloaded or
     unreachable, all jobs wait together.
 
     Long-lived tasks send the jobs, as many as were ever in flight at a time.
@@ -206,10 +206,10 @@ class BackgroundLane:
         self._places = places
         self._backoff = backoff
         self._senders: set[asyncio.Task[None]] = set()
-        self._asleep: list[asyncio.Future[_Turn]] = []  # senders without a job
+        self._asleep: list[asyncio.Future[_Next]] = []  # senders without a job
         self._is_closed = False
         self._busy = 0
-        self._lent = 0
+        self._extra = 0
         self._resume: asyncio.TimerHandle | None = None
 
     def wake(self) -> None:
@@ -222,9 +222,9 @@ class BackgroundLane:
                 sender = asyncio.create_task(self._send(turn), name=f"background writes {len(self._senders)}")
                 self._senders.add(sender)
 
-    def lend(self) -> None:
+    def allow_one_extra(self) -> None:
         """Allow one extra job of the last queue beyond the limit, now or as soon as there is one."""
-        self._lent = min(self._lent + 1, _LENT_AT_MOST)
+        self._extra = min(self._extra + 1, _MAX_EXTRA)
         self.wake()
 
     async def close(self) -> None:
@@ -237,7 +237,7 @@ class BackgroundLane:
             sender.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
 
-    def _next(self) -> _Turn | None:
+    def _next(self) -> _Next | None:
         """Take the next job that may start."""
         if self._resume is not None:
             return None
@@ -245,20 +245,20 @@ class BackgroundLane:
         places = self._places()
         free = places - self._busy
         if free > 0:
-            self._lent = 0
+            self._extra = 0
             for queue in urgent:
                 if queue.in_flight < places - 1 and (job := queue.take()) is not None:
                     return queue, job
-        elif not self._lent or free <= -_LENT_AT_MOST:
+        elif not self._extra or free <= -_MAX_EXTRA:
             return None
         job = last.take()
         if job is None:
             return None
         if free <= 0:
-            self._lent -= 1
+            self._extra -= 1
         return last, job
 
-    async def _send(self, turn: _Turn) -> None:
+    async def _send(self, turn: _Next) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -267,7 +267,7 @@ class BackgroundLane:
                 self._busy -= 1
             next_turn = self._next()
             if next_turn is None:
-                asleep: asyncio.Future[_Turn] = loop.create_future()
+                asleep: asyncio.Future[_Next] = loop.create_future()
                 self._asleep.append(asleep)
                 turn = await asleep
             else:

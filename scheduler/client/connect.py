@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from scheduler.aside import in_a_thread
 from scheduler.client.connection import ApiConnection
 from scheduler.client.exec_plugin import ExecLogin
 from scheduler.client.http.endpoint import Endpoint
 from scheduler.client.login import Kubeconfig, Login, LoginError, login_of_pod
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.proxies import is_http, proxy_of
+from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -143,9 +143,9 @@ class Credentials:
 
     async def wait_stale(self) -> None:
         """Wait until the next refresh is due; return at once when the server rejected the credentials."""
-        tells_expiry = self._plugin is None or self._plugin.tells_expiry
+        knows_expiry = self._plugin is None or self._plugin.knows_expiry
         try:
-            async with asyncio.timeout(REFRESH_SECONDS if tells_expiry else PLUGIN_REFRESH_SECONDS):
+            async with asyncio.timeout(REFRESH_SECONDS if knows_expiry else PLUGIN_REFRESH_SECONDS):
                 await self._rejected.wait()
         except TimeoutError:
             return

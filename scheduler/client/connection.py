@@ -138,9 +138,13 @@ class ApiConnection:
         self._head = None
 
     async def send(
-        self, request: Request, *, before_sending: Callable[[], None] | None = None, anew: bool = False
+        self,
+        request: Request,
+        *,
+        before_sending: Callable[[], None] | None = None,
+        on_new_connection: bool = False,
     ) -> Response:
-        """Send as `requests.Requests.send`; with `anew`, over a new connection.
+        """Send as `requests.Requests.send`; with `on_new_connection`, over a new connection.
 
         `before_sending` is called before a connection is opened, and again right before the request is
         written, when there is nothing left to wait for. Its exceptions are raised here, and then nothing was
@@ -148,7 +152,7 @@ class ApiConnection:
         """
         began = time.perf_counter()
         try:
-            connection = await self._exchange(request, before_sending, anew=anew)
+            connection = await self._exchange(request, before_sending, on_new_connection=on_new_connection)
         except ApiError as error:
             if not error.status:
                 self._observe(request, 0, time.perf_counter() - began, None)
@@ -201,7 +205,7 @@ class ApiConnection:
         check: Callable[[], None] | None,
         *,
         silence_seconds: float | None = None,
-        anew: bool = False,
+        on_new_connection: bool = False,
     ) -> HttpProtocol:
         """Send, and return a connection with the whole answer, or, with `silence_seconds`, with its head.
 
@@ -214,7 +218,7 @@ class ApiConnection:
         try:
             while True:
                 try:
-                    kept = None if anew else self._pool.take()
+                    kept = None if on_new_connection else self._pool.take()
                     connection = kept or await self._open(request, deadline, check)
                     if check is not None:
                         self._check(check, connection)
@@ -250,8 +254,8 @@ class ApiConnection:
         try:
             return await self._pool.open(deadline)
         except OSError as error:
-            told = f"{request}: {NOT_CONNECTED}: {self.endpoint.why_not(error)}"
-            raise ApiError(0, NOT_CONNECTED, told) from error
+            message = f"{request}: {NOT_CONNECTED}: {self.endpoint.why_not(error)}"
+            raise ApiError(0, NOT_CONNECTED, message) from error
 
     def _check(self, check: Callable[[], None], connection: HttpProtocol) -> None:
         try:

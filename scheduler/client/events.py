@@ -14,7 +14,7 @@ import socket
 import uuid
 from typing import TYPE_CHECKING, NoReturn
 
-from scheduler.client.recorded_event import EventBody, EventMetadata, ObjectReference, RecordedEvent
+from scheduler.client.event_series import EventBody, EventMetadata, EventSeries, ObjectReference
 from scheduler.client.resources import EVENTS
 from scheduler.clock import rfc3339_micro
 from scheduler.framework.pod_groups import PodGroup
@@ -69,7 +69,7 @@ class EventRecorders:
             self._recorders[scheduler_name] = recorder
         return recorder
 
-    def about(self, kind: str, key: str) -> list[RecordedEvent]:
+    def about(self, kind: str, key: str) -> list[EventSeries]:
         """Return the remembered events about an object, by `namespace/name`."""
         return [event for each in self._recorders.values() for event in each.about(kind, key)]
 
@@ -92,7 +92,7 @@ class EventRecorder:
         self._clock = clock
         self._controller = controller
         self._instance = f"{controller}-{socket.gethostname()}"
-        self._known: dict[tuple[object, ...], RecordedEvent] = {}
+        self._known: dict[tuple[object, ...], EventSeries] = {}
         self._last_nanoseconds = 0
 
     def record(
@@ -128,7 +128,7 @@ class EventRecorder:
             if known.count == 2:
                 known.queue()
             return
-        event = RecordedEvent(
+        event = EventSeries(
             EventBody(
                 kind=EVENTS.kind,
                 api_version=EVENTS.api_version,
@@ -151,7 +151,7 @@ class EventRecorder:
             if len(self._known) > KNOWN_LIMIT:
                 self._forget(next(iter(self._known)))
 
-    def about(self, kind: str, key: str) -> list[RecordedEvent]:
+    def about(self, kind: str, key: str) -> list[EventSeries]:
         """Return the remembered events about an object, by `namespace/name`."""
         return [
             event

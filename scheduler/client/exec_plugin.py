@@ -51,7 +51,7 @@ class ExecLogin:
         self._known: _Status | None = None
 
     @property
-    def tells_expiry(self) -> bool:
+    def knows_expiry(self) -> bool:
         """Whether the plugin's credential has an expiration time."""
         return self._known is not None and self._known.expiration_timestamp is not None
 

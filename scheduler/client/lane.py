@@ -55,7 +55,7 @@ class Lane:
         return self._present
 
     @property
-    def is_crowded(self) -> bool:
+    def is_saturated(self) -> bool:
         """Whether requests wait for the limit."""
         return self._present > self._in_flight
 
@@ -121,7 +121,7 @@ class Lane:
             if _was_put_off(error) or error.reason == TIMEOUT:
                 self._limit.overloaded(started=started, now=loop.time())
             raise
-        self._limit.answered(started=started, now=loop.time(), all_used=self.is_crowded)
+        self._limit.answered(started=started, now=loop.time(), all_used=self.is_saturated)
         return response
 
     def _ticket(self, line: Hashable) -> _Ticket:

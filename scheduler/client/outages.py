@@ -119,7 +119,7 @@ class Outages:
     async def _problem(self) -> str | None:
         """Probe the server over a new connection, since existing ones may be broken; return the problem, None if well."""
         try:
-            await self._connection.send(_READY, anew=True)
+            await self._connection.send(_READY, on_new_connection=True)
         except ApiError as error:
             return None if error.status in _REFUSALS else str(error)
         return None

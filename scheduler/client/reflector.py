@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 from scheduler.client import wire
 from scheduler.client.backoff import Backoff
 from scheduler.client.connection import CONNECTION_LOST, NOT_CONNECTED, TIMEOUT
-from scheduler.client.history import Change, has_happened, is_too_old, is_yet_to_come
+from scheduler.client.restore_detection import ObjectChange, has_happened, is_too_old, is_yet_to_come
 from scheduler.client.store import Handler, Store
 from scheduler.client.versions import read_versions
 from scheduler.client.watch import list_into, watch
@@ -70,7 +70,7 @@ class ReflectorObserver(Protocol):
         ...
 
 
-class Followed(Protocol):
+class SyncStateListener(Protocol):
     """Is notified how far the cache can be trusted; the argument is the resource's name."""
 
     def broke(self, kind: str) -> None:
@@ -114,7 +114,7 @@ class Reflector(Generic[T]):
         next_version: Callable[[T, bytes, str], T | None] | None = None,
         observer: ReflectorObserver | None = None,
         pause: Callable[[float], Awaitable[bool]] = _sleep,
-        followed: Followed | None = None,
+        state_listener: SyncStateListener | None = None,
         field_selector: str = "",
         optional: bool = False,
     ) -> None:
@@ -132,7 +132,7 @@ class Reflector(Generic[T]):
             observer: counts lists and ends of watches.
             pause: waits for some seconds, or until the server is back, and returns whether it is: see
                 `Outages.pause`.
-            followed: is notified when this kind is stale.
+            state_listener: is notified when this kind is stale.
             field_selector: as in `status.phase!=Failed`.
             optional: if the server lacks the kind (404), treat it as a kind without objects, instead of
                 blocking callers that wait for the first list.
@@ -142,7 +142,7 @@ class Reflector(Generic[T]):
         self._random = random
         self._observer = observer
         self._pause = pause
-        self._followed = followed
+        self._state_listener = state_listener
         self._optional = optional
         self._path = resource.path()
         self._selectors = {"fieldSelector": field_selector} if field_selector else {}
@@ -151,9 +151,11 @@ class Reflector(Generic[T]):
         self._highest = 0  # highest version seen
         self._streams_lists = True  # whether the server is expected to begin a watch with all objects
         self._is_listing = False  # whether the open watch is still sending these
-        self._is_in_doubt = False  # whether the server may have another history now
-        self._proof: Change | None = None  # change to check against the server's history, for the open watch
-        self._last_deletion: Change | None = None  # since the last list
+        self._restore_suspected = False  # whether the server may have another history now
+        self._proof: ObjectChange | None = (
+            None  # change to check against the server's history, for the open watch
+        )
+        self._last_deletion: ObjectChange | None = None  # since the last list
         self._backoff = Backoff(random, initial_seconds=0.8, maximum_seconds=30.0)
         self._synced = asyncio.Event()
         self._listed = asyncio.Event()
@@ -213,14 +215,14 @@ class Reflector(Generic[T]):
                 return {}
             raise
 
-    def doubt(self) -> None:
+    def suspect_restore(self) -> None:
         """Verify, before a watch resumes, that the server still has the known history of this kind.
 
         Call this when the server becomes unavailable: it may be restored from a backup.
         """
-        self._is_in_doubt = True
+        self._restore_suspected = True
 
-    def read_anew(self) -> None:
+    def relist(self) -> None:
         """Make the next `run` list everything and decode it again; call it while `run` is not running.
 
         For a `decode` that keeps more fields than before. Meanwhile the store keeps its objects, and stays
@@ -231,7 +233,7 @@ class Reflector(Generic[T]):
         self._listed.clear()
 
     async def wait_listed(self) -> None:
-        """Wait for the first full list since `read_anew`."""
+        """Wait for the first full list since `relist`."""
         await self._listed.wait()
 
     async def run(self) -> NoReturn:
@@ -262,8 +264,8 @@ class Reflector(Generic[T]):
             self._count_end("closed")
             return 0.0 if at_once else self._backoff.next_seconds()
         seconds = self._after(failure, at_once=at_once)
-        if self._followed is not None and self._synced.is_set() and not self.is_absent:
-            self._followed.broke(str(self.resource))
+        if self._state_listener is not None and self._synced.is_set() and not self.is_absent:
+            self._state_listener.broke(str(self.resource))
         return seconds
 
     async def _list_then_watch(self) -> None:
@@ -272,7 +274,7 @@ class Reflector(Generic[T]):
         Raises:
             ApiError: refused, cut off or silent; the store has all that was received before.
         """
-        self._proof = self._last_change() if self._version and self._is_in_doubt else None
+        self._proof = self._last_change() if self._version and self._restore_suspected else None
         self._is_listing = not self._version and self._streams_lists
         if self._is_listing:
             params = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
@@ -301,7 +303,7 @@ class Reflector(Generic[T]):
                 self._note_listed(version)
         elif event.type == wire.DELETED:
             self._store.delete(identity)
-            self._last_deletion = Change(_number(version), identity.key, identity.uid, is_deletion=True)
+            self._last_deletion = ObjectChange(_number(version), identity.key, identity.uid, is_deletion=True)
         else:
             self._store.put(identity, event.object)
         # The versions of the initial objects are in no order, so before their end there is no progress.
@@ -310,12 +312,14 @@ class Reflector(Generic[T]):
             self._highest = max(self._highest, _number(version))
             self._note_progress()
 
-    def _last_change(self) -> Change | None:
+    def _last_change(self) -> ObjectChange | None:
         """Return the last known change, and reset the version to it: later versions may have had an effect.
 
         Returns None if no change is known; then everything must be listed.
         """
-        changes = [Change(_number(version), key, uid) for key, (uid, version) in self._store.versions.items()]
+        changes = [
+            ObjectChange(_number(version), key, uid) for key, (uid, version) in self._store.versions.items()
+        ]
         if self._last_deletion is not None:
             changes.append(self._last_deletion)
         last = max(changes, default=None)
@@ -330,10 +334,10 @@ class Reflector(Generic[T]):
             # Asked once the watch is open: a server that is restored after this closes the watch.
             await self._prove(self._proof)
         self._refused_since = None
-        if self._followed is not None and not self._is_listing:
-            self._followed.resumed(str(self.resource))
+        if self._state_listener is not None and not self._is_listing:
+            self._state_listener.resumed(str(self.resource))
 
-    async def _prove(self, change: Change) -> None:
+    async def _prove(self, change: ObjectChange) -> None:
         """Verify that the server's history is the known one up to a change.
 
         Raises:
@@ -341,7 +345,7 @@ class Reflector(Generic[T]):
         """
         if not await has_happened(self._connection, self.resource, self._selectors, change):
             raise ApiError(HTTPStatus.GONE, _RESTORED, f"version {change.version} did something else")
-        self._is_in_doubt = False
+        self._restore_suspected = False
 
     def _note_restored(self, why: str) -> None:
         logger.warning(
@@ -350,8 +354,8 @@ class Reflector(Generic[T]):
         )
         self._highest = 0
         self._store.forget_versions()  # in another history the same versions have other contents
-        if self._followed is not None:
-            self._followed.restored(str(self.resource))
+        if self._state_listener is not None:
+            self._state_listener.restored(str(self.resource))
 
     def _note_listed(self, version: str) -> None:
         """Continue from a complete list.
@@ -366,7 +370,7 @@ class Reflector(Generic[T]):
             )
         self._version = version
         self._highest = _number(version)
-        self._is_in_doubt = False
+        self._restore_suspected = False
         self._last_deletion = None
         self._synced.set()
         self._listed.set()
@@ -374,8 +378,8 @@ class Reflector(Generic[T]):
             self._streams_lists, self._lists_once = True, False
         if self._observer is not None:
             self._observer.listed(self.resource)
-        if self._followed is not None:
-            self._followed.complete(str(self.resource))
+        if self._state_listener is not None:
+            self._state_listener.complete(str(self.resource))
         self._note_progress()
 
     def _note_progress(self) -> None:
@@ -401,7 +405,7 @@ class Reflector(Generic[T]):
             return error.pause_seconds(self._after_refusal(error))
         if error.reason == TIMEOUT and error.status == 0:
             self._count_end("stalled")
-            self.doubt()  # a watch from a future version is silent too
+            self.suspect_restore()  # a watch from a future version is silent too
             if not self._version:
                 # A server that ignores `sendInitialEvents` never sends their end.
                 self._streams_lists = False
@@ -442,8 +446,8 @@ class Reflector(Generic[T]):
             self._store.end_replace()
             self._synced.set()
             self._listed.set()
-            if self._followed is not None:
-                self._followed.complete(str(self.resource))
+            if self._state_listener is not None:
+                self._state_listener.complete(str(self.resource))
         return self._refusal_backoff.next_seconds()
 
     def _complain(self, error: ApiError) -> None:

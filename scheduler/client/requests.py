@@ -78,7 +78,7 @@ class RateLimitedRequests:
         return await self._requests.send(request)
 
 
-class Rehearsal:
+class DryRunRequests:
     """Accepts every write and sends nothing: for a daemon that decides, explains and counts.
 
     A pod that would be bound is then counted on its node. When another scheduler binds it, the watch shows

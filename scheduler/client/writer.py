@@ -169,7 +169,7 @@ class ApiWriter:
             if self._observer is not None:
                 self._observer.bind_answered(status, self._clock.monotonic() - started)
             if status:
-                self._background.lend()
+                self._background.allow_one_extra()
 
     def patch_pod_status(
         self,
@@ -263,7 +263,7 @@ class ApiWriter:
         return True
 
     def _background_places(self) -> int:
-        return _PLACES_WHILE_BINDS_WAIT if self._binds.is_crowded else max(_PLACES, self._binds.free)
+        return _PLACES_WHILE_BINDS_WAIT if self._binds.is_saturated else max(_PLACES, self._binds.free)
 
     def _count_drop(self, queue: str) -> None:
         if self._observer is not None:

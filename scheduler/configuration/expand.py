@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.configuration.args import find_args
 from scheduler.configuration.default_plugins import GATED_PLUGINS, UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.feature_gates import gates_of
 from scheduler.configuration.merge import ALL
+from scheduler.configuration.plugin_args import find_args
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.framework.long_work import at_once
 from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.wording import did_you_mean, entry, quoted
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _WEIGHTED = (ExtensionPoint.SCORE, ExtensionPoint.PLACEMENT_SCORE)
 
 def expand_profiles(settings: KubeSchedulerConfiguration, points_of: PointsOf) -> dict[str, Expansion]:
     """Run `expand_in_steps` at once."""
-    return at_once(expand_in_steps(settings, points_of))
+    return run_to_end(expand_in_steps(settings, points_of))
 
 
 def expand_in_steps(
@@ -119,8 +119,8 @@ def expand(profile: Profile, points_of: PointsOf, path: str = "profiles[0]") -> 
             FieldError(f"{path}.plugins.queueSort", f"exactly one queue sort plugin is needed, found {found}")
         )
     if len(expansion[ExtensionPoint.PLACEMENT_GENERATE]) > 1:
-        told = "at most one placement generate plugin is allowed for profile with scheduler name "
-        problem = f"{told}{quoted(profile.scheduler_name)}"
+        message = "at most one placement generate plugin is allowed for profile with scheduler name "
+        problem = f"{message}{quoted(profile.scheduler_name)}"
         errors.append(FieldError(f"{path}.plugins.placementGenerate", problem))
     if not expansion[ExtensionPoint.BIND]:
         errors.append(FieldError(f"{path}.plugins.bind", "at least one bind plugin is needed, found none"))

@@ -17,7 +17,7 @@ from scheduler.configuration.defaults import (
     with_scalars,
 )
 from scheduler.configuration.feature_gates import FeatureGates, gates_of
-from scheduler.configuration.notes import Note, notes
+from scheduler.configuration.notes import ConfigurationNote, notes
 from scheduler.configuration.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from scheduler.configuration.versions import to_current, type_meta_faults
 from scheduler.configuration.versions.algorithm_source import PolicyMissingError
@@ -55,7 +55,7 @@ class Configuration:
     settings: KubeSchedulerConfiguration
     source: str = field(default="", compare=False)
     folder: Path = field(default=Path(), compare=False)
-    notes: tuple[Note, ...] = field(default=(), compare=False)
+    notes: tuple[ConfigurationNote, ...] = field(default=(), compare=False)
     api_version: str = field(default=API_VERSION, compare=False)
     files: tuple[Path, ...] = field(default=(), compare=False)
     converted: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -181,8 +181,8 @@ def examine(
     errors.extend(faults)
     missing = None if named is None else named.missing
     if named is not None and missing is not None:
-        told = f"the policy in {missing} was not read: that needs the cluster, at startup"
-        errors.append(FieldError(named.path, told))
+        message = f"the policy in {missing} was not read: that needs the cluster, at startup"
+        errors.append(FieldError(named.path, message))
     if settings is None:
         return Examined(None, errors, missing)
     in_vain = (note._replace(path=conversion.original(note.path)) for note in notes(settings))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.configuration.feature_gates import gate_faults, gates_in_vain
-from scheduler.configuration.notes import Note
+from scheduler.configuration.notes import ConfigurationNote
 from scheduler.configuration.validation import leader_election_faults
 from scheduler.errors import ConfigurationError, FieldError
 
@@ -54,7 +54,7 @@ def with_feature_gates(configuration: Configuration, given: Mapping[str, bool]) 
     faults = [FieldError(_place(gate, given), fault) for gate, fault in gate_faults(gates)]
     if faults:
         raise ConfigurationError(faults, configuration.source)
-    in_vain = [Note("--feature-gates", f"{gate} {why}") for gate, why in gates_in_vain(given)]
+    in_vain = [ConfigurationNote("--feature-gates", f"{gate} {why}") for gate, why in gates_in_vain(given)]
     return dataclasses.replace(
         configuration,
         settings=msgspec.structs.replace(settings, feature_gates=gates),

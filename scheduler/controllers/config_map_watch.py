@@ -12,7 +12,7 @@ from scheduler.controllers.kopf_thread import DELETED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.controllers.kopf_thread import Tell
+    from scheduler.controllers.kopf_thread import Notify
 
 _CONFIG_MAPS: Final = "configmaps"
 
@@ -48,7 +48,9 @@ class ConfigMapWatch:
     def ended(self) -> None:
         self._seen(False)
 
-    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, tell: Tell) -> None:
+    def register(
+        self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, tell: Notify
+    ) -> None:
         settings.watching.field_selectors[_CONFIG_MAPS] = f"metadata.name={self._name}"
 
         @kopf.on.event("", "v1", _CONFIG_MAPS, registry=registry, when=self._is_meant)

@@ -44,7 +44,7 @@ _END_SECONDS = 5.0
 DELETED = "DELETED"
 """The type of an event after which there is no object."""
 
-Tell = Callable[..., None]
+Notify = Callable[..., None]
 """Called in the thread: has a function called in the daemon's loop with plain values."""
 
 
@@ -69,7 +69,7 @@ class _ConnectionInfo(kopf.ConnectionInfo):
         return context
 
 
-class Followed(Protocol):
+class FollowedResource(Protocol):
     """Objects of one kind to watch, with the callbacks for them.
 
     Attributes:
@@ -80,7 +80,9 @@ class Followed(Protocol):
     source: str
     namespace: str
 
-    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, tell: Tell) -> None:
+    def register(
+        self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, tell: Notify
+    ) -> None:
         """Register the watches of kopf; called in the thread, at each start of kopf."""
         ...
 
@@ -101,7 +103,7 @@ class KopfThread:
     """
 
     def __init__(self, kubeconfig: str | None) -> None:
-        self._followed: list[Followed] = []
+        self._followed: list[FollowedResource] = []
         self._kubeconfig = kubeconfig
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
@@ -111,7 +113,7 @@ class KopfThread:
         # A daemon thread: the process can end whatever kopf does.
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
 
-    def follow(self, followed: Followed) -> None:
+    def follow(self, followed: FollowedResource) -> None:
         """Add objects to watch; call this before entering the block."""
         self._followed.append(followed)
 

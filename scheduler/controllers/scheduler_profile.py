@@ -12,7 +12,7 @@ ACCEPTED: Final = "Accepted"
 ACTIVE: Final = "Active"
 
 
-class Version(NamedTuple):
+class ProfileVersion(NamedTuple):
     """The spec of an object in one generation.
 
     Attributes:
@@ -38,7 +38,7 @@ class SchedulerProfile:
     uid: str
     created: str
     resource_version: str
-    now: Version
+    now: ProfileVersion
     status: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -50,15 +50,15 @@ class SchedulerProfile:
             metadata.get("uid", ""),
             metadata.get("creationTimestamp", ""),
             metadata.get("resourceVersion", ""),
-            Version(metadata.get("generation", 0), obj.get("spec") or {}),
+            ProfileVersion(metadata.get("generation", 0), obj.get("spec") or {}),
             obj.get("status") or {},
         )
 
     @property
-    def kept(self) -> Version | None:
+    def kept(self) -> ProfileVersion | None:
         """The last version that was active, from the status."""
         kept = self.status.get("lastGood")
-        return Version(kept["generation"], kept["spec"]) if kept else None
+        return ProfileVersion(kept["generation"], kept["spec"]) if kept else None
 
     def condition(self, type_: str) -> Mapping[str, Any]:
         """Return one condition of the status; empty if it does not exist."""

@@ -12,7 +12,7 @@ from scheduler.controllers.scheduler_profile import SchedulerProfile
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.controllers.kopf_thread import Tell
+    from scheduler.controllers.kopf_thread import Notify
 
 
 class SchedulerProfileWatch:
@@ -41,7 +41,9 @@ class SchedulerProfileWatch:
         self._changed = changed
         self._deleted = deleted
 
-    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, tell: Tell) -> None:
+    def register(
+        self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, tell: Notify
+    ) -> None:
         @kopf.on.event("custom-scheduler.io", "v1alpha1", "schedulerprofiles", registry=registry)
         async def changed(event: kopf.RawEvent, **_: Any) -> None:
             profile = SchedulerProfile.of(event["object"])

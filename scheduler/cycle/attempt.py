@@ -68,7 +68,7 @@ class AssumedPod:
         state: the cycle state of the plugins.
         pod: the pod as counted on the node.
         node_name: the node.
-        disturbances: the node's generation when it was chosen; see `Cache.disturbances`.
+        node_generation: the node's generation when it was chosen; see `Cache.node_generation`.
         group: the joint binding of the pod's group; None for a pod without a group.
         nominated: the node to which the pod was nominated before; "" for none.
     """
@@ -77,6 +77,6 @@ class AssumedPod:
     state: CycleState
     pod: PodInfo
     node_name: str
-    disturbances: int = 0
+    node_generation: int = 0
     group: GroupBinding | None = None
     nominated: str = ""

@@ -19,7 +19,7 @@ import numpy as np
 from scheduler.cycle.attempt import Decision
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, Diagnosis
-from scheduler.framework.preemption import REPORT, room_in
+from scheduler.framework.preemption import REPORT, preemption_summary
 from scheduler.objects.remembered import PARSED
 from scheduler.runtime.scoring import Scores
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from scheduler.framework.preemption import Room
+    from scheduler.framework.preemption import PreemptionSummary
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
@@ -253,7 +253,7 @@ class _Kept(NamedTuple):
     outcomes: NDArray[Any] | None
     ranked: tuple[Any, ...] | None
     rows: NDArray[Any] | None
-    room: Room | None
+    room: PreemptionSummary | None
     seconds: float
     serial: int
 
@@ -287,7 +287,7 @@ class _Kept(NamedTuple):
             outcomes,
             None if scores is None else _ranked(scores),
             rows,
-            None if decision.node_name else room_in(decision.state),
+            None if decision.node_name else preemption_summary(decision.state),
             seconds,
             serial,
         )

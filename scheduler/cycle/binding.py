@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from scheduler.cycle.last_look import is_ours, last_look
-from scheduler.cycle.turns import answered_in_turns
+from scheduler.cycle.final_check import final_check, is_ours
+from scheduler.cycle.time_slices import answer_in_slices
 from scheduler.errors import ApiError, NotLeadingError, SchedulerError
 from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.changes import ASSIGNED_POD_DELETE
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.objects.pod import PodInfo
-from scheduler.queue.places import Place
+from scheduler.queue.pod_places import Place
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
@@ -90,7 +90,7 @@ class BindingCycle:
         self._cache, self._queue, self._waiting_pods = shared.cache, shared.queue, shared.waiting_pods
         self._bus, self._freeze = shared.bus, shared.freeze
         self._clock, self._observer = shared.clock, shared.observer
-        self._steps = shared.steps
+        self._hooks = shared.hooks
         self._newest = shared.pods.get
         self._reporter = reporter
         self._failures = failures
@@ -196,7 +196,7 @@ class BindingCycle:
         if status.is_success:
             if not self._is_ours(assumed):
                 raise _NotOursError("it was deleted, is terminating or is bound")
-            status = await answered_in_turns(partial(last_look, self._cache, assumed), self._steps)
+            status = await answer_in_slices(partial(final_check, self._cache, assumed), self._hooks)
         if status.is_success:
             status = await self._bind(assumed)
         # No cluster event can resolve a failure from here on, so the status names no plugin to wait for.
@@ -229,7 +229,7 @@ class BindingCycle:
     async def _pre_bind(self, assumed: AssumedPod, busy: frozenset[str]) -> Status:
         uid = assumed.pod.uid
         work = assumed.attempt.framework.run_pre_bind(assumed.state, assumed.pod, assumed.node_name, busy)
-        work = self._steps.task(work, f"PreBind {assumed.pod.key}")
+        work = self._hooks.task(work, f"PreBind {assumed.pod.key}")
         running = self._pre_binding[uid] = _PreBind(asyncio.ensure_future(work))
         try:
             return await running.task
@@ -258,7 +258,7 @@ class BindingCycle:
         """
         try:
             ask = partial(self._reader.read_pod, assumed.pod.namespace, assumed.pod.name)
-            pod = await self._steps.outside(f"read {assumed.pod.key}", ask, PodInfo)
+            pod = await self._hooks.external_call(f"read {assumed.pod.key}", ask, PodInfo)
         except SchedulerError as unanswered:
             logger.warning(
                 "Cannot determine whether the pod was bound",

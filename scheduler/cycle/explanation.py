@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED
-from scheduler.framework.preemption import room_in
+from scheduler.framework.preemption import preemption_summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def _ranking(scores: Scores, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _preemption(state: CycleState, names: Sequence[str]) -> dict[str, Any] | None:
-    room = room_in(state)
+    room = preemption_summary(state)
     if room is None:
         return None
     candidates = {

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from scheduler.framework.diagnosis import NO_NODES
 from scheduler.framework.pod_groups import UNSCHEDULABLE
-from scheduler.queue.places import Place
-from scheduler.queue.put_aside import pause_seconds, words
+from scheduler.queue.pod_places import Place
+from scheduler.queue.quarantine import message, quarantine_duration
 from scheduler.runtime.budget import over_budget
 
 if TYPE_CHECKING:
@@ -56,15 +56,15 @@ class FailureHandler:
         """
         queued, pod, profile = attempt.queued, attempt.queued.pod, attempt.framework.profile
         self._budget.end()  # PreEnqueue in the queue must not fail because of time that other plugins used
-        put_aside_seconds = 0.0
+        quarantine_seconds = 0.0
         spent = over_budget(status.error)
         if spent is not None:
             self._observer.over_budget(profile, status.plugin)
-            put_aside_seconds = spent.rest_seconds or 0.0
-            if spent.rest_seconds is None:
+            quarantine_seconds = spent.pause_seconds or 0.0
+            if spent.pause_seconds is None:
                 queued.over_budget_count += 1
-                put_aside_seconds = pause_seconds(queued.over_budget_count)
-                status = replace(status, reasons=(f"{status.message}{words(queued.over_budget_count)}",))
+                quarantine_seconds = quarantine_duration(queued.over_budget_count)
+                status = replace(status, reasons=(f"{status.message}{message(queued.over_budget_count)}",))
         result = "unschedulable" if status.is_rejected else "error"
         self._observer.attempted(profile, result, self._clock.monotonic() - attempt.began)
         self._log(pod, status)
@@ -78,7 +78,7 @@ class FailureHandler:
             unschedulable_plugins=unschedulable_plugins,
             pending_plugins=pending_plugins,
             is_error=not status.is_rejected,
-            put_aside_seconds=put_aside_seconds,
+            quarantine_seconds=quarantine_seconds,
         )
         if place is Place.OUTSIDE:  # its newest version cannot be decoded, which was already reported
             return

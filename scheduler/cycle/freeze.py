@@ -12,12 +12,12 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from scheduler.steps import UNHEARD
+from scheduler.replay_hooks import NO_HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.steps import Steps
+    from scheduler.replay_hooks import ReplayHooks
 
 logger = logging.getLogger(__name__)
 
@@ -29,11 +29,11 @@ class ClusterFreeze:
     """Controls whether the cached state of the cluster may change.
 
     Args:
-        steps: replay hooks; they record where deferred changes are left for the next slice.
+        hooks: replay hooks; they record where deferred changes are left for the next slice.
     """
 
-    def __init__(self, steps: Steps = UNHEARD) -> None:
-        self._steps = steps
+    def __init__(self, hooks: ReplayHooks = NO_HOOKS) -> None:
+        self._hooks = hooks
         self._over = asyncio.Event()
         self._over.set()
         self._later: deque[Callable[[], None]] = deque()
@@ -73,7 +73,7 @@ class ClusterFreeze:
         until = time.perf_counter() + _SLICE_SECONDS
         while self._later:
             _make(self._later.popleft())
-            if self._later and self._steps.observed(time.perf_counter() >= until):
+            if self._later and self._hooks.branch(time.perf_counter() >= until):
                 return True
         return False
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from scheduler.errors import ApiError
 from scheduler.framework.status import SUCCESS, Status
-from scheduler.steps import UNHEARD
+from scheduler.replay_hooks import NO_HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scheduler.cycle.reporting import Reporter
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
-    from scheduler.steps import Steps
+    from scheduler.replay_hooks import ReplayHooks
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +47,9 @@ class GroupRelease:
         writer: PodDelete,
         reporter: Reporter,
         spawn: Callable[[Coroutine[Any, Any, None], str], object],
-        steps: Steps = UNHEARD,
+        hooks: ReplayHooks = NO_HOOKS,
     ) -> None:
-        self._steps = steps
+        self._hooks = hooks
         self._writer = writer
         self._reporter = reporter
         self._spawn = spawn
@@ -61,7 +61,7 @@ class GroupRelease:
     async def _delete(self, pod: PodInfo, group: PodGroup, why: str) -> None:
         try:
             ask = partial(self._writer.delete_pod, pod)
-            await self._steps.outside(f"delete {pod.key}", ask, object)
+            await self._hooks.external_call(f"delete {pod.key}", ask, object)
         except ApiError as error:
             level = logging.DEBUG if error.status in {404, 409} else logging.WARNING
             extra = {"pod": pod.key, "podgroup": group.key.key, "error": str(error)}
@@ -139,8 +139,8 @@ class GroupBinding:
                 await self._decided.wait()
         except TimeoutError:
             if not self._decided.is_set():
-                told = f"pod group {self.group.key.name} is not bound, because too few members were ready in time"
-                self._status = Status.failed(told)
+                message = f"pod group {self.group.key.name} is not bound, because too few members were ready in time"
+                self._status = Status.failed(message)
                 self._decided.set()
         async with self._in_turn:  # all wake up in one turn of the event loop, and continue in one turn each
             await asyncio.sleep(0)
@@ -179,6 +179,6 @@ class GroupBinding:
 
     def _give_up(self, why: str) -> None:
         """Decide that no member is bound."""
-        told = f"pod group {self.group.key.name} is not bound, because too few members can be bound: {why}"
-        self._status = Status.failed(told)
+        message = f"pod group {self.group.key.name} is not bound, because too few members can be bound: {why}"
+        self._status = Status.failed(message)
         self._decided.set()

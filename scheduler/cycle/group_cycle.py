@@ -13,9 +13,9 @@ from weakref import WeakValueDictionary
 
 from scheduler.cycle.group_binding import GroupBinding
 from scheduler.cycle.group_pass import GroupPasses, Pass, PassOptions
+from scheduler.cycle.group_pauses import ChangedError, GroupPauses
 from scheduler.cycle.group_placements import GroupPlacements
-from scheduler.cycle.group_rests import ChangedError, GroupRests
-from scheduler.cycle.group_room import GroupRoom
+from scheduler.cycle.group_preemption import GroupPreemption
 from scheduler.cycle.group_search import GroupSearch
 from scheduler.errors import ObjectError
 from scheduler.framework.status import SUCCESS, Status
@@ -74,12 +74,12 @@ class PodGroupCycle:
         self._pods, self._binding, self._failures = pods, binding, failures
         self._preemptions, self._release, self._attempts = preemptions, release, attempts
         self._under_way: WeakValueDictionary[str, GroupBinding] = WeakValueDictionary()  # by member's uid
-        self._rests = GroupRests(shared, preemptions)
-        self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._rests)
+        self._pauses = GroupPauses(shared, preemptions)
+        self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._pauses)
         self._queue, self._bus = shared.queue, shared.bus
         self._other_orders = GroupSearch(self._passes, shared.cache)
         self._placements = GroupPlacements(self._passes, shared.cache, random)
-        self._room = GroupRoom(shared.cache, self._placements, self._passes, self._rests, preemptions)
+        self._room = GroupPreemption(shared.cache, self._placements, self._passes, self._pauses, preemptions)
 
     async def schedule(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
         """Run the scheduling cycle of a group, up to Permit; the caller ends the freeze, also at each pause.
@@ -90,11 +90,11 @@ class PodGroupCycle:
         Returns:
             The assumed pods for the binding cycle; all other members are requeued.
         """
-        self._rests.begin()
+        self._pauses.begin()
         assumed = await self._scheduled(
             await self._newest(members)
         )  # another group may have been tried in the meantime
-        await self._rests.activate_tried(self._bus)
+        await self._pauses.activate_tried(self._bus)
         return assumed
 
     async def _scheduled(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
@@ -103,20 +103,20 @@ class PodGroupCycle:
                 async with self._passes.undone_if_broken():
                     return await self._schedule(members)
             except ChangedError:
-                await self._rests.activate_tried(self._bus)
+                await self._pauses.activate_tried(self._bus)
                 members = await self._newest(members)
         attempts = await self._begin(members)
-        told = "the nodes or the pods of the pod group changed again and again while it was tried"
-        await self._fail_all(attempts, Status.failed(told))
+        message = "the nodes or the pods of the pod group changed again and again while it was tried"
+        await self._fail_all(attempts, Status.failed(message))
         return ()
 
     def note_tried(self, uid: str) -> None:
         """Record that another pod is tried while a paused attempt has assumed pods."""
-        self._rests.note_tried(uid)
+        self._pauses.note_tried(uid)
 
     def let_go(self, uid: str) -> bool:
         """Abort the attempt that assumed a pod, because another pod needs its capacity; False if there is none."""
-        return self._rests.let_go(uid)
+        return self._pauses.let_go(uid)
 
     async def _newest(self, members: Sequence[QueuedPodInfo]) -> Sequence[QueuedPodInfo]:
         """Return the newest versions of the members that still exist; the attempts at other members end.
@@ -125,7 +125,7 @@ class PodGroupCycle:
         """
         found = []
         for queued in members:
-            await self._rests.give_way()
+            await self._pauses.yield_to_loop()
             newest = self._queue.newest(queued.pod.uid)
             if newest is None:
                 self._queue.done(queued.pod.uid)
@@ -142,7 +142,7 @@ class PodGroupCycle:
         """Begin attempts at the members that are to be placed."""
         attempts = []
         for queued in members:
-            await self._rests.give_way()
+            await self._pauses.yield_to_loop()
             attempt = self._pods.begin(queued)
             if attempt is not None:
                 attempts.append(attempt)
@@ -161,7 +161,7 @@ class PodGroupCycle:
             self._observer.group_attempted(profile, "error", self._clock.monotonic() - began)
             return ()
         group, plugin = found
-        self._rests.may_rest(attempts)
+        self._pauses.may_pause(attempts)
         try:
             tried, room = await self._decide(group, plugin, attempts)
         except OverBudgetError as error:
@@ -173,9 +173,9 @@ class PodGroupCycle:
             self._attempts.note(Pass(group, plugin, error=failed), failed, "error", seconds=seconds)
             self._observer.group_attempted(profile, "error", seconds)
             return ()
-        self._rests.end()
+        self._pauses.end()
         for member in tried.members:
-            await self._rests.give_way()
+            await self._pauses.yield_to_loop()
             self._pods.note(member.attempt, member.decision, member.snapshot)
         self._observer.group_decided(self._clock.monotonic() - began)
         assumed: Sequence[AssumedPod] = ()
@@ -199,7 +199,7 @@ class PodGroupCycle:
         Returns:
             A pass over the members, whose `room` is the result for the whole group; or the error in its object.
         """
-        self._rests.begin()
+        self._pauses.begin()
         attempts = await self._begin(members)
         found = self._group_of(attempts)
         if isinstance(found, Status):
@@ -230,10 +230,10 @@ class PodGroupCycle:
             are assumed on their nodes.
         """
         tried, held = await self._first(self._placements.run(group, plugin, attempts))
-        rests = self._rests.count
+        pauses = self._pauses.count
         found = tried if tried.is_placed else await self._search(tried, attempts)
         if (
-            found is None and tried.is_enough and rests != self._rests.count
+            found is None and tried.is_enough and pauses != self._pauses.count
         ):  # other pods were placed meanwhile
             tried, held = await self._first(self._passes.run(group, plugin, attempts))
             found = tried if tried.is_placed else None
@@ -265,7 +265,7 @@ class PodGroupCycle:
             return None
         found, decisions = None, 0
         for rows in tried.places:
-            await self._rests.rest(rows is not None)
+            await self._pauses.pause(rows is not None)
             found, spent = await self._other_orders.run(tried, attempts, PassOptions(within=rows))
             decisions += spent
             if found is not None:
@@ -282,7 +282,7 @@ class PodGroupCycle:
         assumed = []
         wakers = _wakers(tried)
         for member in tried.members:
-            await self._rests.give_way()
+            await self._pauses.yield_to_loop()
             if member.assumed is None:
                 self._fail(member, member.status, wakers)
                 continue
@@ -312,7 +312,7 @@ class PodGroupCycle:
     async def _fail_all(self, attempts: Sequence[Attempt], status: Status) -> None:
         """Requeue all members with the same status."""
         for attempt in attempts:
-            await self._rests.give_way()
+            await self._pauses.yield_to_loop()
             self._failures.handle(attempt, status)
 
     async def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> None:
@@ -326,20 +326,20 @@ class PodGroupCycle:
         if not tried.error.is_success:
             failed, _ = tried.result(room)
             for attempt, member in zip_longest(attempts, tried.members):
-                await self._rests.give_way()
+                await self._pauses.yield_to_loop()
                 is_own = member is not None and not (member.status.is_success or member.status.is_rejected)
                 status = member.status if is_own else failed
                 self._failures.handle(attempt, status)
             return
         wakers = _wakers(tried)
         for attempt in attempts[len(tried.members) :]:
-            await self._rests.give_way()
+            await self._pauses.yield_to_loop()
             self._failures.handle(attempt, tried.refusal, unschedulable_plugins=wakers)
         is_enough = tried.is_enough
         for member, status in zip(tried.members, tried.statuses(), strict=True):
-            await self._rests.give_way()
+            await self._pauses.yield_to_loop()
             if not (room.is_success or is_enough):  # else other pods might take the capacity kept for them
-                await self._rests.rest_at_the_end()
+                await self._pauses.rest_at_the_end()
             if status is member.status:
                 self._fail(member, status, wakers)
             else:
@@ -374,8 +374,8 @@ class PodGroupCycle:
         """Return the group of attempts and the plugin that reads its object, or an error."""
         names = list(dict.fromkeys(attempt.queued.pod.scheduler_name for attempt in attempts))
         if len(names) > 1:
-            told = "all pods in a single pod group should have the same .spec.schedulerName set, got: "
-            return Status.failed(told + f'"{names[1]}" and "{names[0]}"')
+            message = "all pods in a single pod group should have the same .spec.schedulerName set, got: "
+            return Status.failed(message + f'"{names[1]}" and "{names[0]}"')
         key = attempts[0].queued.pod.group
         assert key is not None
         plugin = attempts[0].framework.groups[key.kind]

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from scheduler.cycle.binding import message_of_one_node
-from scheduler.framework.long_work import MOST_TIMES, TOO_OFTEN, NeedsTime
 from scheduler.framework.pod_groups import UNSCHEDULABLE
+from scheduler.framework.sliced_work import MAX_RESTARTS, TOO_MANY_RESTARTS, NeedsTime
 from scheduler.framework.status import SUCCESS, Code, Status
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
-    from scheduler.cycle.group_rests import GroupRests
+    from scheduler.cycle.group_pauses import GroupPauses
     from scheduler.cycle.pod_cycle import PodCycle
     from scheduler.cycle.scheduling import ChooseNode
     from scheduler.framework.group_plugins import PodGroupPlugin
@@ -178,8 +178,8 @@ class Pass:
     def result(self, room: Status) -> tuple[Status, str]:
         """Return the status of the group after preemption with the result `room`, and the metric's result label."""
         if not self.error.is_success:
-            told = f"failed to schedule other pod from a pod group: {self.error.message}"
-            return Status.failed(told), "error"
+            message = f"failed to schedule other pod from a pod group: {self.error.message}"
+            return Status.failed(message), "error"
         reasons = [self.refusal.message]
         if self.is_enough:
             reasons.append(WAITING)
@@ -195,7 +195,7 @@ class PassOptions:
     Attributes:
         within: the rows of the allowed nodes; None means all nodes.
         choose: chooses one of the feasible nodes, instead of Score.
-        makes_room: whether PostFilter runs if no node is feasible.
+        may_preempt: whether PostFilter runs if no node is feasible.
         is_trial: whether this is a dry run without extenders and PostFilter, because the snapshot lacks some pods.
         remembers_rows: whether the caller identifies nodes by their rows.
         gives_up: whether the pass ends when too few members are left for the group.
@@ -203,7 +203,7 @@ class PassOptions:
 
     within: Rows | None = None
     choose: ChooseNode | None = None
-    makes_room: bool = True
+    may_preempt: bool = True
     is_trial: bool = False
     remembers_rows: bool = False
     gives_up: bool = False
@@ -217,11 +217,11 @@ class GroupPasses:
 
     Args:
         pods: decides about each member.
-        rests: yields to the event loop, and pauses the attempt.
+        pauses: yields to the event loop, and pauses the attempt.
 
     Attributes:
-        give_way: yields to the event loop at the end of a time slice.
-        rest: see `GroupRests.rest`.
+        yield_to_loop: yields to the event loop at the end of a time slice.
+        pause: see `GroupPauses.pause`.
     """
 
     def __init__(
@@ -229,12 +229,12 @@ class GroupPasses:
         pods: PodCycle,
         cache: Cache,
         nominator: Nominator,
-        rests: GroupRests,
+        pauses: GroupPauses,
     ) -> None:
         self._pods = pods
         self._cache, self._nominator = cache, nominator
-        self._rests = rests
-        self.give_way, self.rest = rests.give_way, rests.rest
+        self._pauses = pauses
+        self.yield_to_loop, self.pause = pauses.yield_to_loop, pauses.pause
         self._kept: dict[str, AssumedPod] = {}  # pod uid -> assumed pod of a pass, until it is undone
 
     @asynccontextmanager
@@ -271,39 +271,43 @@ class GroupPasses:
         needed = max(1, group.min_count - len(self._cache.groups.placed(group.key)))
         n_kept, is_bound = 0, options.remembers_rows or options.within is not None
 
-        async def give_way() -> None:
-            await self.give_way()
-            self._rests.check()
+        async def yield_to_loop() -> None:
+            await self.yield_to_loop()
+            self._pauses.check()
             if not options.is_trial:  # a dry run leaves pods out, and other pods would get their capacity
-                await self._rests.rest_within(self._kept, is_bound_to_nodes=is_bound)
+                await self._pauses.pause_within(self._kept, is_bound_to_nodes=is_bound)
 
         for place, attempt in enumerate(attempts):
             if options.gives_up and n_kept + len(attempts) - place < needed:
                 break
-            await give_way()
-            if not await self._try(tried, attempt, give_way, options):
+            await yield_to_loop()
+            if not await self._try(tried, attempt, yield_to_loop, options):
                 break
             n_kept += tried.members[-1].assumed is not None
         return tried
 
     async def _try(
-        self, tried: Pass, attempt: Attempt, give_way: Callable[[], Awaitable[None]], options: PassOptions
+        self,
+        tried: Pass,
+        attempt: Attempt,
+        yield_to_loop: Callable[[], Awaitable[None]],
+        options: PassOptions,
     ) -> bool:
         """Decide about a member, with additional time for plugins; return whether to continue with the next member."""
-        for _ in range(MOST_TIMES):
+        for _ in range(MAX_RESTARTS):
             try:
                 decision, snapshot = await self._pods.decide(
                     attempt,
                     group=tried.group,
                     within=options.within,
                     choose=options.choose,
-                    makes_room=options.makes_room and not options.is_trial,
+                    may_preempt=options.may_preempt and not options.is_trial,
                     asks_extenders=not options.is_trial,
                 )
                 return self._take_in(tried, attempt, decision, snapshot)
             except NeedsTime as needs:
-                await self._pods.give_time(needs, give_way)
-        raise RuntimeError(TOO_OFTEN)
+                await self._pods.give_time(needs, yield_to_loop)
+        raise RuntimeError(TOO_MANY_RESTARTS)
 
     def _take_in(self, tried: Pass, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> bool:
         """Record the decision about a member, and assume it if it fits; return whether to continue."""
@@ -342,7 +346,7 @@ class GroupPasses:
         tried.is_taken_back = True
         for member in reversed(tried.members):
             if member.assumed is not None:
-                await self.give_way()
+                await self.yield_to_loop()
                 self.take_back_one(member.assumed)
 
     def leave(self, uid: str) -> None:
@@ -352,7 +356,7 @@ class GroupPasses:
     async def take_all_back(self) -> None:
         """Undo all passes that are not undone yet."""
         for assumed in reversed(list(self._kept.values())):
-            await self.give_way()
+            await self.yield_to_loop()
             self.take_back_one(assumed)
 
     def take_back_one(self, assumed: AssumedPod) -> None:
@@ -363,6 +367,6 @@ class GroupPasses:
     def _undo(self, assumed: AssumedPod) -> None:
         assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name, goes_on=True)
         self._cache.forget(assumed.pod.uid)
-        self._rests.released(assumed.pod.uid)
-        if assumed.nominated and self._rests.is_there(assumed.pod.uid):
+        self._pauses.released(assumed.pod.uid)
+        if assumed.nominated and self._pauses.is_there(assumed.pod.uid):
             self._nominator.add(assumed.attempt.queued.pod, assumed.nominated)

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Int64s, Snapshot
     from scheduler.state.cache import Cache
 
-_JUDGES_ROOM: Final = "NodeResourcesFit"
-"""The plugin that would reject members in placements that are not tried; `room_for` applies its rule."""
+_MAX_CAPACITY_CHECKS: Final = "NodeResourcesFit"
+"""The plugin that would reject members in placements that are not tried; `capacity_for` applies its rule."""
 _SEARCHED: Final = 4
 """Number of placements with the best scores in which other orders are tried, if no placement holds the group."""
 NOWHERE: Final = "no feasible placements found"
@@ -113,7 +113,7 @@ class GroupPlacements:
         """Sort placements by their capacity and their predicted scores."""
         members = [attempt.queued.pod for attempt in attempts]
         needed = max(1, group.min_count - len(self._cache.groups.placed(group.key)))
-        slots = room_for(members, snapshot)
+        slots = capacity_for(members, snapshot)
         rooms = {id(each): int(slots[each.rows].sum()) for each in placements}
         shuffled = list(placements)
         self._random.shuffle(shuffled)  # random order among equal placements
@@ -143,14 +143,16 @@ class GroupPlacements:
         first: Pass | None = None
         refused_by = {*attempts[0].framework.placing.generators}
         if candidates.others:
-            refused_by.add(_JUDGES_ROOM)
-        may_rest = not options.is_trial  # a dry run leaves pods out, and other pods would get their capacity
+            refused_by.add(_MAX_CAPACITY_CHECKS)
+        may_pause = not options.is_trial  # a dry run leaves pods out, and other pods would get their capacity
         count = len(candidates.worth_a_try) + len(candidates.others)
         for placement in candidates.worth_a_try or candidates.others[:1]:
-            if first is not None and may_rest:
-                await self._passes.rest(True)
+            if first is not None and may_pause:
+                await self._passes.pause(True)
             # Only the first placement runs preemption, because the pods' messages come from it.
-            within = replace(options, within=placement.rows, makes_room=options.makes_room and first is None)
+            within = replace(
+                options, within=placement.rows, may_preempt=options.may_preempt and first is None
+            )
             tried = await self._passes.run(group, plugin, attempts, within)
             candidates.seen[placement].fits = len(tried.kept)
             if not tried.error.is_success:
@@ -163,8 +165,8 @@ class GroupPlacements:
             refused_by |= tried.refused_by
             first = first or tried
         if enough:
-            if may_rest:
-                await self._passes.rest(True)
+            if may_pause:
+                await self._passes.pause(True)
             return await self._best(group, plugin, attempts, enough, candidates.seen, options)
         assert first is not None
         first.refusal = Status.unschedulable(
@@ -193,13 +195,13 @@ class GroupPlacements:
             [each.rows for (each, _), total in zip(enough, totals, strict=True) if total == best]
         )
         tried = await self._passes.run(
-            group, plugin, attempts, replace(options, within=rows, makes_room=False)
+            group, plugin, attempts, replace(options, within=rows, may_preempt=False)
         )
         tried.places = [rows]  # the random choice among equal nodes may differ, so that too few members fit
         return tried
 
 
-def room_for(members: Sequence[PodInfo], snapshot: Snapshot) -> Int64s:
+def capacity_for(members: Sequence[PodInfo], snapshot: Snapshot) -> Int64s:
     """Return int64 (n_nodes,), the maximum number of the pods that fit on each node, with the smallest request of any."""
     slots = snapshot.allocatable[PODS] - snapshot.pod_count
     least = dict(members[0].resources.requests)

@@ -57,12 +57,12 @@ class GroupSearch:
         if _are_alike([attempt.queued.pod for attempt in attempts]):
             return None, 0  # the order of identical pods makes no difference
         spent = 0
-        options = replace(options, makes_room=False)
+        options = replace(options, may_preempt=False)
         orders = await self._orders(tried, attempts)
         for order in orders:
             if spent + len(order) > _DECISIONS:
                 break
-            await self._passes.rest(options.within is not None)
+            await self._passes.pause(options.within is not None)
             found = await self._passes.run(
                 tried.group, tried.plugin, order, replace(options, choose=tightest)
             )
@@ -70,7 +70,7 @@ class GroupSearch:
             if found.is_enough:
                 return found, spent
             await self._passes.take_back(found)
-        await self._passes.rest(options.within is not None)
+        await self._passes.pause(options.within is not None)
         search = _Backtracking(self._passes, tried, _DECISIONS - spent, options)
         backtracked = await search.run(orders[0], needed=self._needed(tried))
         return backtracked, spent + search.spent
@@ -80,12 +80,12 @@ class GroupSearch:
         snapshot = self._cache.snapshot()
         choices: dict[int, int] = {}
         for member in tried.members:
-            await self._passes.give_way()
+            await self._passes.yield_to_loop()
             choices[id(member.attempt)] = len(member.decision.diagnosis.feasible) or snapshot.n_nodes
         sizes: dict[int, float] = {}
         largest: dict[str, int] = {}  # resource -> largest allocatable amount of a node
         for attempt in attempts:
-            await self._passes.give_way()
+            await self._passes.yield_to_loop()
             sizes[id(attempt)] = _share(attempt.queued.pod, snapshot, largest)
         failed = {id(member.attempt) for member in tried.members if member.assumed is None}
         return [

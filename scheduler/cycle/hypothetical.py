@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _NONE: Mapping[int, str] = MappingProxyType({})
 
 
-def judge(
+def evaluate(
     framework: Framework,
     pod: PodInfo,
     snapshot: Snapshot,
@@ -32,8 +32,8 @@ def judge(
     nominated: Mapping[int, Sequence[PodInfo]],
     details: RefusalDetails,
     avoided: Mapping[int, str] = _NONE,
-    makes_room: bool = True,
-    gives_way: bool = False,
+    may_preempt: bool = True,
+    yields_to_loop: bool = False,
 ) -> tuple[Decision, Explanation]:
     """Return a decision and its explanation; extenders are not called.
 
@@ -44,11 +44,11 @@ def judge(
         nominated: row -> other pods of equal or higher priority that are nominated to the node.
         details: calls the plugins for details of rejections.
         avoided: row -> reason, of nodes that are chosen only if no other node is feasible.
-        makes_room: whether to run preemption. Not for a daemon, where preemption evicts pods.
-        gives_way: whether to raise NeedsTime instead of doing the plugins' work at once.
+        may_preempt: whether to run preemption. Not for a daemon, where preemption evicts pods.
+        yields_to_loop: whether to raise NeedsTime instead of doing the plugins' work at once.
 
     Raises:
-        NeedsTime: a plugin needs more time than one turn of the event loop, and `gives_way` is set.
+        NeedsTime: a plugin needs more time than one turn of the event loop, and `yields_to_loop` is set.
     """
     decision = schedule_pod(
         framework,
@@ -58,8 +58,8 @@ def judge(
         random=Random(0),
         exhaustive=True,
         avoided=avoided,
-        makes_room=makes_room,
-        gives_way=gives_way,
+        may_preempt=may_preempt,
+        yields_to_loop=yields_to_loop,
     )
     explanation = explain(decision, snapshot.names)
     details.add_to(explanation, pod, snapshot, nominated)

@@ -62,7 +62,7 @@ class KubeletRejections:
         self, shared: Shared, *, reader: PodGet, reporter: Reporter, is_leading: Callable[[], bool]
     ) -> None:
         self._profiles, self._cache = shared.profiles, shared.cache
-        self._steps, self._observer = shared.steps, shared.observer
+        self._hooks, self._observer = shared.hooks, shared.observer
         self._reader = reader
         self._reporter = reporter
         self._is_leading = is_leading
@@ -85,7 +85,7 @@ class KubeletRejections:
             pod = await self._unasked.get()
             try:
                 ask = partial(self._reader.read_pod, pod.namespace, pod.name)
-                newest = await self._steps.outside(f"read {pod.key}", ask, PodInfo)
+                newest = await self._hooks.external_call(f"read {pod.key}", ask, PodInfo)
             except (ApiError, ObjectError) as error:
                 fields = {"pod": pod.key, "node": pod.node_name, "error": str(error)}
                 logger.warning("Cannot determine whether the kubelet rejected the pod", extra=fields)
@@ -100,11 +100,16 @@ class KubeletRejections:
         is_there = self._cache.table.row_of(pod.node_name) is not None  # the node may have been deleted
         if is_there and reason not in _OF_THE_POD:
             seconds = self._cache.pauses.rejected(
-                pod.node_name, f"its kubelet rejected pod {pod.key}: {why}", at=self._steps.clock.monotonic()
+                pod.node_name, f"its kubelet rejected pod {pod.key}: {why}", at=self._hooks.clock.monotonic()
             )
         self._observer.rejected_by_kubelet(reason)
         self._reporter.rejected_by_kubelet(pod.scheduler_name, pod, why, seconds)
-        fields = {"pod": pod.key, "node": pod.node_name, "reason": reason, "pause_seconds": round(seconds, 1)}
+        fields = {
+            "pod": pod.key,
+            "node": pod.node_name,
+            "reason": reason,
+            "quarantine_duration": round(seconds, 1),
+        }
         logger.warning("Kubelet rejected a pod that was bound to its node", extra=fields)
 
 

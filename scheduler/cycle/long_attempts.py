@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from scheduler.cycle.turns import SLICE_SECONDS
-from scheduler.framework.long_work import NeedsTime
+from scheduler.cycle.time_slices import SLICE_SECONDS
+from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import Code, Status
-from scheduler.queue.places import Place
-from scheduler.queue.put_aside import is_another
-from scheduler.runtime.budget import LONG_SECONDS, OverBudgetError, Usage, is_ours
+from scheduler.queue.pod_places import Place
+from scheduler.queue.quarantine import is_changed_pod
+from scheduler.runtime.budget import LONG_SECONDS, AttemptUsage, OverBudgetError, is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -54,7 +54,7 @@ class LongAttempt:
     """
 
     attempt: Attempt
-    usage: Usage
+    usage: AttemptUsage
     plugin: tuple[Plugin, ExtensionPoint]
     steps: Generator[None, None, None]
     began: float
@@ -82,9 +82,9 @@ class LongAttempts:
 
     def __init__(self, shared: Shared, failures: FailureHandler) -> None:
         self._queue, self._profiles, self._budget = shared.queue, shared.profiles, shared.budget
-        self._steps, self._observer = shared.steps, shared.observer
+        self._hooks, self._observer = shared.hooks, shared.observer
         self._now = shared.clock.monotonic
-        self._stopwatch = self._steps.stopwatch(shared.clock).monotonic
+        self._stopwatch = self._hooks.stopwatch(shared.clock).monotonic
         self._failures = failures
         self.ready: deque[LongAttempt] = deque()
         self._advanced: deque[LongAttempt] = deque()  # at most `_AT_ONCE`; the first is advanced next
@@ -115,7 +115,7 @@ class LongAttempts:
         uid, now = attempt.queued.pod.uid, self._now()
         long = self._known.get(uid)
         if long is None:
-            usage = self._budget.usage or Usage(LONG_SECONDS)
+            usage = self._budget.usage or AttemptUsage(LONG_SECONDS)
             long = LongAttempt(attempt, usage, needs.plugin, needs.steps, attempt.began)
             self._known[uid] = long
             self._line.append(long)
@@ -132,7 +132,7 @@ class LongAttempts:
         """Return the next attempt whose pod is tried again, or None. The caller must call `settle` afterwards."""
         while self.ready:
             long = self.ready.popleft()
-            if self._queue.begin_again(long.pod.uid) is not None:
+            if self._queue.restart_attempt(long.pod.uid) is not None:
                 long.is_under_way, long.began = True, self._now()
                 return long
             self._end(long, DROPPED)
@@ -141,8 +141,10 @@ class LongAttempts:
     def settle(self, long: LongAttempt) -> None:
         """Record that a pod was tried again: the attempt has ended, unless it needs more time."""
         if long.is_under_way:
-            is_aside = self._queue.place_of(long.pod.uid) is Place.BACKOFF and long.queued.put_aside_seconds
-            self._end(long, OVER_BUDGET if is_aside else DECIDED)
+            is_quarantined = (
+                self._queue.place_of(long.pod.uid) is Place.BACKOFF and long.queued.quarantine_seconds
+            )
+            self._end(long, OVER_BUDGET if is_quarantined else DECIDED)
 
     def first(self) -> LongAttempt:
         """Return the attempt to advance next; `has_work` must be true."""
@@ -156,14 +158,14 @@ class LongAttempts:
         self._advanced.popleft()
         self._look_at_line()
         try:
-            is_done = self._is_outdated(long) or self._budget.stretch_of(long.usage, self._work, long)
+            is_done = self._is_outdated(long) or self._budget.run_slice_of(long.usage, self._work, long)
         except Exception as error:  # noqa: BLE001  # a plugin may raise any exception
             self._give_up(long, long.attempt.framework.failure(*long.plugin, error), FAILED)
         else:
             if is_done:
                 self._close(long)
                 self.ready.append(long)
-            elif self._steps.observed(long.usage.seconds > long.usage.limit):
+            elif self._hooks.branch(long.usage.seconds > long.usage.limit):
                 self._give_up(long, _over_budget(long), OVER_BUDGET)
             else:
                 self._advanced.append(long)
@@ -193,13 +195,13 @@ class LongAttempts:
                 else:
                     next(long.steps)
             except StopIteration:
-                return was_asked or not self._steps.observed(False)
+                return was_asked or not self._hooks.branch(False)
             except NeedsTime as needs:  # raised by a plugin that this one calls
                 long.steps, long.plugin = needs.steps, needs.plugin or long.plugin
             # One branch for all steps, because a replay may have more or fewer steps.
             if not was_asked and self._stopwatch() >= until:
                 was_asked = True
-                if self._steps.observed(True):
+                if self._hooks.branch(True):
                     return False
 
     def _look_at_line(self) -> None:
@@ -218,7 +220,7 @@ class LongAttempts:
         return (
             newest is None
             or newest.is_terminating
-            or is_another(long.pod, newest)
+            or is_changed_pod(long.pod, newest)
             or self._profiles.frameworks.get(newest.scheduler_name) is not long.attempt.framework
         )
 
@@ -230,7 +232,7 @@ class LongAttempts:
     def _close(self, long: LongAttempt) -> None:
         """End a plugin's work; its exceptions are only logged."""
         try:
-            self._budget.stretch(long.steps.close)
+            self._budget.run_slice(long.steps.close)
         except Exception as error:  # noqa: BLE001  # a plugin may raise any exception
             long.attempt.framework.failure(*long.plugin, error)
 
@@ -243,5 +245,5 @@ class LongAttempts:
 def _over_budget(long: LongAttempt) -> Status:
     plugin, point = long.plugin
     error = OverBudgetError(f"more than {long.usage.limit:g}s had been used")
-    told = f'running {point.metric_name} plugin "{plugin.name}": over budget: {error}'
-    return Status(Code.ERROR, (told,), plugin.name, error)
+    message = f'running {point.metric_name} plugin "{plugin.name}": over budget: {error}'
+    return Status(Code.ERROR, (message,), plugin.name, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.framework import ClaimMetrics
-from scheduler.queue.surroundings import QueueObserver
+from scheduler.queue.ports import QueueObserver
 from scheduler.runtime.instruments import Instruments, NoInstruments
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.cycle.scheduling import decide, nominated_others
-from scheduler.framework.long_work import NeedsTime, at_once
+from scheduler.framework.sliced_work import NeedsTime, run_to_end
 from scheduler.framework.status import Status
 from scheduler.state.pod_states import PodState
 
@@ -56,7 +56,7 @@ class PodCycle:
         self._profiles, self._cache, self._nominator = shared.profiles, shared.cache, shared.nominator
         self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
         self._freeze, self._clock, self._observer = shared.freeze, shared.clock, shared.observer
-        self._steps, self._bus = shared.steps, shared.bus
+        self._hooks, self._bus = shared.hooks, shared.bus
         self._binding = binding
         self._failures = failures
         self._reporter = reporter
@@ -83,10 +83,10 @@ class PodCycle:
             try:
                 return await self._schedule(attempt)
             except NeedsTime as needs:
-                if self._steps.needs_time():
+                if self._hooks.needs_time():
                     self._long.take_up(attempt, needs)
                     return ()
-                at_once(needs.steps)
+                run_to_end(needs.steps)
 
     async def _schedule(self, attempt: Attempt) -> Sequence[AssumedPod]:
         if attempt.extenders is not None:
@@ -135,7 +135,7 @@ class PodCycle:
         group: PodGroup | None = None,
         within: Rows | None = None,
         choose: ChooseNode | None = None,
-        makes_room: bool = True,
+        may_preempt: bool = True,
         asks_extenders: bool = True,
     ) -> tuple[Decision, Snapshot]:
         """Decide on the current cluster; see `scheduling.decide` for the keywords."""
@@ -148,8 +148,8 @@ class PodCycle:
             random=self._random,
             extenders=attempt.extenders if asks_extenders else None,
             sampling=self._sampling,
-            avoided=self._cache.pauses.rows(snapshot, at=self._steps.clock.monotonic()),
-            makes_room=makes_room,
+            avoided=self._cache.pauses.rows(snapshot, at=self._hooks.clock.monotonic()),
+            may_preempt=may_preempt,
             group=group,
             within=within,
             choose=choose,
@@ -158,25 +158,25 @@ class PodCycle:
         return decision, snapshot
 
     async def give_time(
-        self, needs: NeedsTime, give_way: Callable[[], Awaitable[None]] | None = None
+        self, needs: NeedsTime, yield_to_loop: Callable[[], Awaitable[None]] | None = None
     ) -> None:
         """Run the work of a plugin within an attempt that continues afterwards.
 
         Args:
             needs: the exception of the plugin.
-            give_way: yields to the event loop at the end of a time slice; None runs all work at once.
+            yield_to_loop: yields to the event loop at the end of a time slice; None runs all work at once.
         """
-        if give_way is None or not self._steps.needs_time():
-            at_once(needs.steps)
+        if yield_to_loop is None or not self._hooks.needs_time():
+            run_to_end(needs.steps)
             return
         for _ in needs.steps:
-            await give_way()
+            await yield_to_loop()
 
     def note(self, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> None:
         """Record a decision for metrics and explanations."""
         queued, seconds = attempt.queued, self._clock.monotonic() - attempt.began
         self._observer.decided(queued, decision, seconds)
-        self._steps.decided(
+        self._hooks.decided(
             decision.pod.uid, decision.node_name, decision.status.message, decision.nominated_node_name
         )
         self._attempts.note(
@@ -200,9 +200,9 @@ class PodCycle:
         placed = self._cache.assume(decision.pod, node_name)
         nominated = self._nominator.node_of(placed.uid)
         self._nominator.delete(placed.uid)
-        disturbances = self._cache.disturbances(node_name)
+        node_generation = self._cache.node_generation(node_name)
         decision.state.forget_rows()
-        return AssumedPod(attempt, decision.state, placed, node_name, disturbances, nominated=nominated)
+        return AssumedPod(attempt, decision.state, placed, node_name, node_generation, nominated=nominated)
 
     def reserve(self, assumed: AssumedPod) -> Status:
         """Run Reserve plugins for an assumed pod; after a failure the caller undoes the assumption."""

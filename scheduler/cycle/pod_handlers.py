@@ -21,7 +21,7 @@ from scheduler.framework.changes import (
 from scheduler.framework.status import Status
 from scheduler.objects.outline import outline_pod
 from scheduler.objects.pod import PodInfo
-from scheduler.queue.places import Place
+from scheduler.queue.pod_places import Place
 from scheduler.state.pod_states import PodState
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from scheduler.cycle.reporting import StatusWriter
 from scheduler.errors import ApiError
 from scheduler.objects.v1 import PodCondition
-from scheduler.queue.places import Place
+from scheduler.queue.pod_places import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -152,7 +152,7 @@ class PreemptionExecutor(_Holding):
         self._cache, self._nominator, self._queue = shared.cache, shared.nominator, shared.queue
         self._waiting_pods, self._bus = shared.waiting_pods, shared.bus
         self._clock, self._observer = shared.clock, shared.observer
-        self._freeze, self._steps = shared.freeze, shared.steps
+        self._freeze, self._hooks = shared.freeze, shared.hooks
         self._newest = shared.pods.get
         self._binding = binding
         self._writer = writer
@@ -236,7 +236,7 @@ class PreemptionExecutor(_Holding):
                 return self._still_helps(preemptor) and await self._tell(victim, preemptor)
 
         *others, last = victims
-        telling = (self._steps.task(tell(victim), f"preemption of {victim.key}") for victim in others)
+        telling = (self._hooks.task(tell(victim), f"preemption of {victim.key}") for victim in others)
         if not all(await asyncio.gather(*telling)):
             return False
         running.last = last
@@ -328,8 +328,10 @@ class PreemptionExecutor(_Holding):
             message=f"{name}: preempting to accommodate a higher priority {preemptor.kind}",
         )
         tell = partial(self._writer.wait_pod_status_patched, victim, condition=condition)
-        await self._steps.outside(f"patch {victim.key}", tell, type(None))
-        await self._steps.outside(f"delete {victim.key}", partial(self._writer.delete_pod, victim), object)
+        await self._hooks.external_call(f"patch {victim.key}", tell, type(None))
+        await self._hooks.external_call(
+            f"delete {victim.key}", partial(self._writer.delete_pod, victim), object
+        )
 
 
 class NoPreemptions:

@@ -109,11 +109,11 @@ class RefusalDetails:
         self, refusal: dict[str, Any], pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None
     ) -> dict[str, Any]:
         plugin = self._plugins.get(refusal["plugin"])
-        details = None if plugin is None else _said(self._budget, plugin, pod, snapshot, node)
+        details = None if plugin is None else _details_of(self._budget, plugin, pod, snapshot, node)
         return refusal if details is None else {**refusal, "details": details}
 
 
-def _said(
+def _details_of(
     budget: LoopBudget, plugin: Plugin, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None
 ) -> list[str] | None:
     try:

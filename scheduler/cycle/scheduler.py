@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from scheduler.cycle.turns import InUnits, Turns
-from scheduler.queue.places import Place
-from scheduler.runtime.budget import LONG_SECONDS, Usage
+from scheduler.cycle.time_slices import PausableAttempt, TimeSlices
+from scheduler.queue.pod_places import Place
+from scheduler.runtime.budget import LONG_SECONDS, AttemptUsage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -44,11 +44,11 @@ _FINISH_SECONDS = 10.0
 """Maximum time that `run` waits for bindings at its end; the next leader starts the others again."""
 
 
-class Picture(Protocol):
+class CacheGate(Protocol):
     """Reports whether the cache of the cluster is stale."""
 
     @property
-    def is_behind(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether to `wait` before anything is decided by it."""
         ...
 
@@ -70,9 +70,9 @@ class _Group:
     """
 
     members: Sequence[QueuedPodInfo]
-    attempt: InUnits[Sequence[AssumedPod]]
+    attempt: PausableAttempt[Sequence[AssumedPod]]
     key: GroupKey
-    usage: Usage = field(default_factory=Usage)
+    usage: AttemptUsage = field(default_factory=AttemptUsage)
     late: list[QueuedPodInfo] = field(default_factory=list)
 
 
@@ -102,9 +102,9 @@ class Scheduler:
     ) -> None:
         self._profiles, self._queue, self._cache = shared.profiles, shared.queue, shared.cache
         self._bus, self._freeze, self._budget = shared.bus, shared.freeze, shared.budget
-        self._steps, self._observer = shared.steps, shared.observer
+        self._hooks, self._observer = shared.hooks, shared.observer
         self._counted_late = counted_late
-        self._turns = Turns(shared.freeze, shared.clock, shared.steps)
+        self._slices = TimeSlices(shared.freeze, shared.clock, shared.hooks)
         self._pods, self._groups = pods, groups
         self._binding, self._long = binding, long
         self.at_work: Callable[[PodInfo | None], None] = lambda _: None
@@ -113,7 +113,7 @@ class Scheduler:
         # (time, seconds, pod) of each call that held the event loop beyond the budget
         self._held: deque[tuple[float, float, PodInfo]] = deque(maxlen=_HOLDS_KEPT)
         # Groups with a paused attempt: the first continues next; only the first may have assumed members.
-        self._resting: deque[_Group] = deque()
+        self._paused: deque[_Group] = deque()
         self._due = 0.0  # when other pods will have had as much time as the last part of an attempt
         # pod uid -> number of running attempts; briefly two, when a pod returns from one and the next begins
         self._in_hand = Counter[str]()
@@ -137,25 +137,25 @@ class Scheduler:
             logger.error("The lease was lost while an attempt held the loop", extra={"pod": pod.key})
             self.at_work(pod)
 
-    def _note_hold(self, pod: PodInfo, usage: Usage) -> None:
+    def _note_hold(self, pod: PodInfo, usage: AttemptUsage) -> None:
         if usage.longest:
             self._held.append((self._now(), usage.longest, pod))
             usage.longest = 0.0
 
     def stop(self) -> None:
         """Begin no more attempts; `run` returns after the running bindings, or after 10 seconds."""
-        self._steps.end()
+        self._hooks.end()
         self._stopping = True
         self._bus.wake()
 
-    async def run(self, picture: Picture | None = None) -> None:
+    async def run(self, cache_gate: CacheGate | None = None) -> None:
         """Place pods until `stop`, then finish the running bindings; no attempt begins while the cache is stale."""
         bindings: set[asyncio.Task[None]] = set()
         try:
             await self._catch_up()
             while not self._stopping:
-                if picture is not None and self._steps.observed(picture.is_behind):
-                    await self._steps.outside("picture", picture.wait, type(None))
+                if cache_gate is not None and self._hooks.branch(cache_gate.is_stale):
+                    await self._hooks.external_call("picture", cache_gate.wait, type(None))
                     continue
                 self._work_the_cache()
                 self._work_the_queue()
@@ -165,19 +165,19 @@ class Scheduler:
                     await self._try(queued, long, bindings)
                     # Watch events, bindings and the lease run between two pods.
                     await asyncio.sleep(0)
-                elif not (self._long.has_work or self._resting):
+                elif not (self._long.has_work or self._paused):
                     await self._wait_for_work()
                     continue
                 if self._long.has_work and (queued is None or self._may_advance(long)):
                     await self._advance_long()
-                if self._resting and (queued is None or self._steps.observed(self._now() >= self._due)):
+                if self._paused and (queued is None or self._hooks.branch(self._now() >= self._due)):
                     await self._go_on(bindings)
                     await asyncio.sleep(0)
             await _finish(bindings)
         finally:
             self._is_over = True
             self._long.close()
-            for group in self._resting:
+            for group in self._paused:
                 group.attempt.close()
             for binding in bindings:
                 binding.cancel()
@@ -186,7 +186,7 @@ class Scheduler:
 
     def _may_advance(self, tried: LongAttempt | None) -> bool:
         """Return whether long attempts may run a slice while pods wait: if due, and not right after one was tried."""
-        return tried is None and self._steps.observed(self._long.is_due)
+        return tried is None and self._hooks.branch(self._long.is_due)
 
     async def _try(
         self, queued: QueuedPodInfo, long: LongAttempt | None, bindings: set[asyncio.Task[None]]
@@ -196,27 +196,27 @@ class Scheduler:
         if key is not None:
             members = await self._popped_with(queued)
             self._in_hand.update(member.pod.uid for member in members)
-            rests = next((each for each in self._resting if each.key == key), None)
-            if rests is not None:
+            pauses = next((each for each in self._paused if each.key == key), None)
+            if pauses is not None:
                 # With two attempts at one group, each would lack the other's members.
-                rests.late.extend(members)
+                pauses.late.extend(members)
                 return
-            group = _Group(members, InUnits(self._groups.schedule(members), ()), key)
-            if self._resting and self._resting[0].attempt.holds:
+            group = _Group(members, PausableAttempt(self._groups.schedule(members), ()), key)
+            if self._paused and self._paused[0].attempt.holds:
                 # Two groups with some assumed members may both fail for lack of capacity.
-                self._resting.append(group)
+                self._paused.append(group)
                 return
-            self._resting.appendleft(group)
+            self._paused.appendleft(group)
             await self._go_on(bindings)
             return
         self._in_hand[queued.pod.uid] += 1
         self._groups.note_tried(queued.pod.uid)
         if long is None:
-            usage, attempt = Usage(LONG_SECONDS), self._pods.schedule(queued)
+            usage, attempt = AttemptUsage(LONG_SECONDS), self._pods.schedule(queued)
         else:
             usage, attempt = long.usage, self._pods.schedule(queued, began=long.attempt.began)
         try:
-            assumed = await self._budget.in_stretches(self._attempt(attempt, [queued]), usage)
+            assumed = await self._budget.run_in_slices(self._attempt(attempt, [queued]), usage)
         finally:
             self._note_hold(queued.pod, usage)
         if long is not None:
@@ -225,10 +225,10 @@ class Scheduler:
 
     async def _go_on(self, bindings: set[asyncio.Task[None]]) -> None:
         """Continue the attempt at the first group until its end or its next pause, which is as long as this part took."""
-        group, began = self._resting.popleft(), self._now()
+        group, began = self._paused.popleft(), self._now()
         try:
             attempt = self._attempt(group.attempt, group.members)
-            assumed = await self._budget.in_stretches(attempt, group.usage)
+            assumed = await self._budget.run_in_slices(attempt, group.usage)
         except BaseException:
             group.attempt.close()  # it may be paused, if this task was cancelled at the end of a freeze
             raise
@@ -239,9 +239,9 @@ class Scheduler:
             self._try_late(group.late)
             return
         if group.attempt.holds:
-            self._resting.appendleft(group)
+            self._paused.appendleft(group)
         else:
-            self._resting.append(group)
+            self._paused.append(group)
         now = self._now()
         self._due = now + (now - began)
 
@@ -265,7 +265,7 @@ class Scheduler:
             if number and number % _BEGUN_AT_ONCE == 0:
                 await asyncio.sleep(0)  # the bindings begin in one turn of the event loop
             name = f"bind {each.pod.key}"
-            work = self._steps.task(self._binding.run(each), name)
+            work = self._hooks.task(self._binding.run(each), name)
             binding = asyncio.create_task(work, name=name)
             bindings.add(binding)
             binding.add_done_callback(partial(self._bound, bindings, each.pod.uid))
@@ -318,7 +318,7 @@ class Scheduler:
     def _work_the_queue(self) -> None:
         """Run a slice of the queue's work."""
         try:
-            self._queue.work(self._steps.clock.monotonic())
+            self._queue.work(self._hooks.clock.monotonic())
         except Exception:
             # A bug of this scheduler: some pods miss one event; they are tried again after five minutes.
             logger.exception("The work of the queue failed")
@@ -326,7 +326,7 @@ class Scheduler:
     async def _popped_with(self, first: QueuedPodInfo) -> Sequence[QueuedPodInfo]:
         """Pop the other members of a popped pod's group; after a failure requeue them, except the first."""
         try:
-            return await self._turns.done(self._queue.pop_group(first))
+            return await self._slices.done(self._queue.pop_group(first))
         except Exception:
             # A bug of this scheduler: the first is tried as the only pending member of its group.
             logger.exception("The group could not be popped from the queue", extra={"pod": first.pod.key})
@@ -340,7 +340,7 @@ class Scheduler:
             await self._end_freeze()
 
     async def _wait_for_work(self) -> None:
-        now = self._steps.clock.monotonic()
+        now = self._hooks.clock.monotonic()
         deadline = self._queue.next_deadline(now)
         if self._cache.is_behind:
             deadline = now

@@ -21,7 +21,7 @@ from scheduler.cycle.attempt import Decision
 from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import NO_NODES, Diagnosis
-from scheduler.framework.long_work import answered_at_once
+from scheduler.framework.sliced_work import answer_to_end
 from scheduler.framework.status import Code, Status
 from scheduler.runtime.budget import over_budget
 from scheduler.runtime.calls import PluginError
@@ -57,8 +57,8 @@ def schedule_pod(
     sampling: NodeSampling | None = None,
     exhaustive: bool = False,
     avoided: Mapping[int, str] = _NONE,
-    makes_room: bool = True,
-    gives_way: bool = False,
+    may_preempt: bool = True,
+    yields_to_loop: bool = False,
 ) -> Decision:
     """Decide about a pod, without extenders.
 
@@ -72,11 +72,11 @@ def schedule_pod(
         exhaustive: evaluate and score all nodes even if the decision does not need it, for a pod that is nominated to
             a node or that fits on one node only.
         avoided: row -> reason, of nodes that are chosen only if no other node is feasible.
-        makes_room: whether PostFilter runs if no node fits. In a daemon PostFilter evicts pods.
-        gives_way: whether to raise NeedsTime instead of doing the plugins' work at once; see `answered_in_turns`.
+        may_preempt: whether PostFilter runs if no node fits. In a daemon PostFilter evicts pods.
+        yields_to_loop: whether to raise NeedsTime instead of doing the plugins' work at once; see `answer_in_slices`.
 
     Raises:
-        NeedsTime: a plugin needs more time than one turn of the event loop, and `gives_way` is set.
+        NeedsTime: a plugin needs more time than one turn of the event loop, and `yields_to_loop` is set.
     """
 
     def ask() -> Decision:
@@ -90,11 +90,11 @@ def schedule_pod(
                 sampling=sampling,
                 exhaustive=exhaustive,
                 avoided=avoided,
-                makes_room=makes_room,
+                may_preempt=may_preempt,
             )
         )
 
-    return ask() if gives_way else answered_at_once(ask)
+    return ask() if yields_to_loop else answer_to_end(ask)
 
 
 async def decide(
@@ -108,7 +108,7 @@ async def decide(
     sampling: NodeSampling | None = None,
     exhaustive: bool = False,
     avoided: Mapping[int, str] = _NONE,
-    makes_room: bool = True,
+    may_preempt: bool = True,
     group: PodGroup | None = None,
     within: Rows | None = None,
     choose: ChooseNode | None = None,
@@ -125,7 +125,7 @@ async def decide(
     Raises:
         NeedsTime: a plugin needs more time than one turn of the event loop.
     """
-    cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided, makes_room)
+    cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided, may_preempt)
     cycle.state.group, cycle.state.attempt, cycle.within = group, attempt, within
     try:
         if not cycle.pre_filter():
@@ -219,7 +219,7 @@ class _Cycle:
     sampling: NodeSampling | None
     exhaustive: bool
     avoided: Mapping[int, str]
-    makes_room: bool
+    may_preempt: bool
     within: Rows | None = None
     state: CycleState = field(init=False)
     diagnosis: Diagnosis = field(init=False)
@@ -324,7 +324,7 @@ class _Cycle:
             status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,))
             return Decision(self.pod, self.state, self.diagnosis, status=status, nominated_node_name="")
         filtering = self.framework.filtering
-        if filtering.has_post_filter and self.makes_room:
+        if filtering.has_post_filter and self.may_preempt:
             result = await filtering.run_post_filter(self.state, self.pod, self.snapshot, self.diagnosis)
             if over_budget(result.status.error) is not None:
                 raise PluginError(result.status)

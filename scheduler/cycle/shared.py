@@ -9,11 +9,11 @@ from scheduler.cycle.event_bus import EventBus
 from scheduler.cycle.freeze import ClusterFreeze
 from scheduler.cycle.profiles import Profiles
 from scheduler.queue.scheduling_queue import SchedulingQueue
+from scheduler.replay_hooks import ReplayHooks
 from scheduler.runtime.budget import LoopBudget
 from scheduler.runtime.waiting_pods import WaitingPodsMap
 from scheduler.state.cache import Cache
 from scheduler.state.nominator import Nominator
-from scheduler.steps import Steps
 
 if TYPE_CHECKING:
     from scheduler.clock import Clock
@@ -26,7 +26,7 @@ class Shared:
 
     Attributes:
         clock: the clock for measurements.
-        steps: the replay hooks, with the clock for decisions.
+        hooks: the replay hooks, with the clock for decisions.
         observer: receives measurements.
         pods: `namespace/name` -> last version of a pod from the watch, of all schedulers.
         cache: the nodes, and the pods on them.
@@ -46,10 +46,10 @@ class Shared:
         *,
         max_in_unschedulable_seconds: float = 300.0,
         slice_seconds: float = inf,
-        steps: Steps | None = None,
+        hooks: ReplayHooks | None = None,
     ) -> None:
         self.clock = clock
-        self.steps = steps or Steps(clock)
+        self.hooks = hooks or ReplayHooks(clock)
         self.observer = observer
         self.pods: dict[str, PodInfo] = {}
         self.cache = Cache(in_slices=slice_seconds < inf)
@@ -60,12 +60,12 @@ class Shared:
             plugins=self.profiles,
             nominator=self.nominator,
             groups=self.cache.groups,
-            steps=self.steps,
+            hooks=self.hooks,
             clock=clock,
             observer=observer,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
             slice_seconds=slice_seconds,
         )
-        self.freeze = ClusterFreeze(self.steps)
+        self.freeze = ClusterFreeze(self.hooks)
         self.bus = EventBus(self.queue)
-        self.budget = LoopBudget(clock.monotonic, stopped=self.steps.stopped)
+        self.budget = LoopBudget(clock.monotonic, stopped=self.hooks.stopped)

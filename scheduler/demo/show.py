@@ -23,8 +23,8 @@ from scheduler.board.subject import of_daemon
 from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.overrides import with_leader_election
-from scheduler.demo.picture import Picture
-from scheduler.demo.view import event_line, nodes_with_their_load, pods_and_reasons, refusals, whole
+from scheduler.demo.cluster_view import ClusterView
+from scheduler.demo.terminal_view import event_line, nodes_with_their_load, pods_and_reasons, refusals, whole
 from scheduler.server.http_server import application, serving
 from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.simulator.server import ApiServer
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from scheduler.configuration.load import Configuration
-    from scheduler.demo.workload import Workload
+    from scheduler.demo.demo_workload import DemoWorkload
 
 _PATIENCE_SECONDS = 60.0
 _NODES = 30
@@ -45,7 +45,7 @@ _FRAMES_A_SECOND = 8
 async def show(
     console: Console,
     configuration: Configuration,
-    workload: Workload,
+    workload: DemoWorkload,
     stop: asyncio.Event,
     *,
     program: str,
@@ -97,17 +97,17 @@ async def show(
         if strangers:
             console.print(_nobody_for(strangers, profiles), style="yellow", soft_wrap=True)
 
-        picture = Picture(profiles)
-        await stack.enter_async_context(picture.watching(connection))
+        cluster = ClusterView(profiles)
+        await stack.enter_async_context(cluster.watching(connection))
         async with asyncio.TaskGroup() as tasks:
             end = asyncio.Event()
             running = tasks.create_task(daemon.run(end), name="daemon")
             applying = tasks.create_task(workload.apply(server), name="workload")
-            shown = tasks.create_task(_show(console, picture, end), name="picture")
+            shown = tasks.create_task(_show(console, cluster, end), name="picture")
 
             def outstanding() -> list[str]:
                 still = [] if applying.done() else ["not all objects are applied yet"]
-                return still + workload.outstanding(picture.pods, picture.nodes)
+                return still + workload.outstanding(cluster.pods, cluster.nodes)
 
             settled = await _wait(outstanding, stop, exit_when_settled=exit_when_settled)
             why = live_explanation(daemon, f"default/{workload.puzzle}", clock)
@@ -138,18 +138,18 @@ async def _wait(
     return settled
 
 
-async def _show(console: Console, picture: Picture, end: asyncio.Event) -> None:
+async def _show(console: Console, cluster: ClusterView, end: asyncio.Event) -> None:
     if not console.is_terminal:
-        picture.told = lambda happening: console.print(event_line(happening), soft_wrap=True)
+        cluster.on_event = lambda happening: console.print(event_line(happening), soft_wrap=True)
         await end.wait()
-        console.print(nodes_with_their_load(picture, console.width))
-        console.print(pods_and_reasons(picture))
+        console.print(nodes_with_their_load(cluster, console.width))
+        console.print(pods_and_reasons(cluster))
         return
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         while not end.is_set():
-            live.update(whole(picture, console.width, console.height), refresh=True)
+            live.update(whole(cluster, console.width, console.height), refresh=True)
             await asyncio.sleep(1 / _FRAMES_A_SECOND)
-        live.update(whole(picture, console.width, console.height), refresh=True)
+        live.update(whole(cluster, console.width, console.height), refresh=True)
 
 
 def _nobody_for(strangers: Sequence[str], profiles: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scheduler.demo.workload import PAUSE_SECONDS, why_it_waits
+from scheduler.demo.demo_workload import PAUSE_SECONDS, why_it_waits
 from scheduler.simulator.scenarios.clusters import ready_node
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ class Expectation:
 
     Attributes:
         pod: name of the pod.
-        told: description.
+        description: description.
         is_met: returns whether the pod, with its node if it has one, is as expected.
     """
 
     pod: str
-    told: str
+    description: str
     is_met: Callable[[PodInfo, NodeObject | None], bool]
 
 
@@ -82,7 +82,7 @@ class Tour:
         for expected in EXPECTATIONS:
             pod = pods.get(expected.pod)
             if pod is None or not expected.is_met(pod, nodes.get(pod.node_name)):
-                missing.append(f"{expected.pod}: {expected.told}")
+                missing.append(f"{expected.pod}: {expected.description}")
         remaining = sum(name in pods for name in BATCH)
         if remaining != len(BATCH) - 1:
             missing.append(

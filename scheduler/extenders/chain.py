@@ -23,7 +23,7 @@ from scheduler.framework.events import EXTENDER
 from scheduler.framework.interface import MAX_NODE_SCORE, Needs
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.status import Code
-from scheduler.steps import UNHEARD
+from scheduler.replay_hooks import NO_HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from scheduler.extenders.wire import FilterAnswer
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.objects.pod import PodInfo
+    from scheduler.replay_hooks import ReplayHooks
     from scheduler.snapshot import Int64s, Rows, Snapshot
-    from scheduler.steps import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Extenders:
         settings: the settings of each.
         observer: is notified of failures.
         check_leading: called immediately before a bind request; raises if this scheduler must not bind.
-        steps: the replay hooks; record requests and responses.
+        hooks: the replay hooks; record requests and responses.
         make: builds an extender from its settings, its path in the configuration, and `check_leading`.
 
     Raises:
@@ -79,12 +79,12 @@ class Extenders:
         settings: Sequence[Extender],
         observer: ExtenderObserver,
         check_leading: Callable[[], None] = lambda: None,
-        steps: Steps = UNHEARD,
+        hooks: ReplayHooks = NO_HOOKS,
         make: Callable[..., HttpExtender] = HttpExtender,
     ) -> None:
-        self._steps = steps
+        self._hooks = hooks
         made = [
-            make(extender, f"extenders[{place}]", check_leading, steps)
+            make(extender, f"extenders[{place}]", check_leading, hooks)
             for place, extender in enumerate(settings)
         ]
         self._extenders = sorted(made, key=lambda extender: extender.ignorable)
@@ -137,7 +137,7 @@ class Extenders:
         place_of = {node.name: place for place, node in enumerate(nodes)}
         answers = await asyncio.gather(
             *(
-                self._steps.task(extender.prioritize(pod, nodes), f"prioritize of {extender.name}")
+                self._hooks.task(extender.prioritize(pod, nodes), f"prioritize of {extender.name}")
                 for extender in asked
             ),
             return_exceptions=True,

@@ -20,7 +20,7 @@ from scheduler.extenders.health import ExtenderHealth
 from scheduler.extenders.wire import ExtenderError
 from scheduler.files import read_regular
 from scheduler.proxies import is_http, proxy_of
-from scheduler.steps import UNHEARD
+from scheduler.replay_hooks import NO_HOOKS
 from scheduler.urls import shown_text, shown_url
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scheduler.extenders.wire import FilterAnswer, MetaVictims
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.steps import Steps
+    from scheduler.replay_hooks import ReplayHooks
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class HttpExtender:
         settings: its settings.
         path: their path in the configuration, for messages.
         check_leading: see `Extenders`.
-        steps: see `Extenders`.
+        hooks: see `Extenders`.
 
     Attributes:
         name: its URL prefix without secrets, as in kube-scheduler's messages.
@@ -67,9 +67,9 @@ class HttpExtender:
         settings: Extender,
         path: str,
         check_leading: Callable[[], None] = lambda: None,
-        steps: Steps = UNHEARD,
+        hooks: ReplayHooks = NO_HOOKS,
     ) -> None:
-        self._steps = steps
+        self._hooks = hooks
         self.settings = settings
         self._check_leading = check_leading
         self.name = shown_url(settings.url_prefix)
@@ -139,7 +139,7 @@ class HttpExtender:
         try:
             url = f"{self.settings.url_prefix.rstrip('/')}/{verb}"
             asking = partial(self._post, url, verb, body)
-            answer = read(await self._steps.outside(f"POST {shown_url(url)}", asking, bytes))
+            answer = read(await self._hooks.external_call(f"POST {shown_url(url)}", asking, bytes))
         except ExtenderError as error:
             self.health.fails(str(error))
             # An owner of the error must not keep the frames that raised it, with the whole request and response.

@@ -8,14 +8,14 @@ from scheduler.framework.capabilities import (
     ClaimMetrics,
     ClusterObjects,
     HttpGet,
-    LongWork,
+    KeyedLock,
     PodActivator,
     PodBinder,
     PodEvents,
     QueuedPods,
     Sleep,
-    TakeTurns,
-    TurnLimit,
+    SlicedWork,
+    TimeSlice,
     WaitForEvent,
     WaitingPods,
 )
@@ -28,8 +28,8 @@ from scheduler.framework.events import (
     EventResource,
     EventWithHint,
     QueueingHint,
-    brings_nothing,
-    reads_nothing,
+    no_event_keys,
+    no_pod_key,
 )
 from scheduler.framework.group_plugins import PodGroupPlugin, PodGroupPostFilterPlugin
 from scheduler.framework.interface import (
@@ -54,7 +54,6 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Wait,
 )
-from scheduler.framework.long_work import NeedsTime
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.placements import Placement, PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.pod_groups import (
@@ -66,6 +65,7 @@ from scheduler.framework.pod_groups import (
 )
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.scores import default_normalize_score, divide, divide_one, divide_small
+from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status
 
 __all__ = [
@@ -92,7 +92,7 @@ __all__ = [
     "FilterPlugin",
     "FitsWithout",
     "HttpGet",
-    "LongWork",
+    "KeyedLock",
     "Needs",
     "NeedsTime",
     "Outcome",
@@ -126,17 +126,17 @@ __all__ = [
     "ReservePlugin",
     "ScorePlugin",
     "Sleep",
+    "SlicedWork",
     "Status",
-    "TakeTurns",
-    "TurnLimit",
+    "TimeSlice",
     "Wait",
     "WaitForEvent",
     "WaitingPods",
     "WorkloadFeatures",
-    "brings_nothing",
     "default_normalize_score",
     "divide",
     "divide_one",
     "divide_small",
-    "reads_nothing",
+    "no_event_keys",
+    "no_pod_key",
 ]

@@ -46,16 +46,16 @@ class Sleep(Protocol):
 
 
 @runtime_checkable
-class TakeTurns(Protocol):
+class KeyedLock(Protocol):
     """Serializes work by key; only for PreBind and background refreshes, as `Sleep`."""
 
-    def turn_at(self, what: str) -> AbstractAsyncContextManager[object]:
+    def lock(self, what: str) -> AbstractAsyncContextManager[object]:
         """Return a context for `async with`: it is entered once no other task is inside a context of the same key."""
         ...
 
 
 @runtime_checkable
-class TurnLimit(Protocol):
+class TimeSlice(Protocol):
     """Limits how long one call of a plugin may hold the event loop; a plugin that needs longer raises `NeedsTime`.
 
     Attributes:
@@ -68,11 +68,11 @@ class TurnLimit(Protocol):
     def seconds(self) -> float:
         """Return the seconds of a clock that advances within a call, unlike `Clock`.
 
-        Decisions may depend on it only through `observed`: a replay of the recorded run has another speed.
+        Decisions may depend on it only through `branch`: a replay of the recorded run has another speed.
         """
         ...
 
-    def observed(self, is_so: bool, what: str = "") -> bool:
+    def branch(self, is_so: bool, what: str = "") -> bool:
         """Return a measured condition, such as the end of a time slice; in a replay, the recorded condition.
 
         The number of calls must follow from the decision alone, not from elapsed time. `what` names
@@ -219,10 +219,10 @@ class Background(Protocol):
 
 
 @runtime_checkable
-class LongWork(Protocol):
+class SlicedWork(Protocol):
     """Runs long work in time slices, so that the rest of the daemon runs in between; only for PostFilter."""
 
-    async def done(self, steps: Generator[None, None, T]) -> T:
+    async def done(self, work: Generator[None, None, T]) -> T:
         """Run a generator whose every step takes a few milliseconds at most, and return its result.
 
         The snapshot is constant for the whole attempt; no other pod is tried meanwhile.

@@ -147,7 +147,7 @@ class QueueingHint(Enum):
 class EventWithHint:
     """An event that may make a pod rejected by the plugin schedulable, and the hint for single pods.
 
-    `alike`, `brings` and `awaits` avoid most calls of the hint while ten thousand pods wait; they are
+    `pod_key`, `event_keys` and `waits_for_keys` avoid most calls of the hint while ten thousand pods wait; they are
     optional. The hint is not called for a pod that they exclude, so they may include too many pods, never too
     few.
 
@@ -156,28 +156,28 @@ class EventWithHint:
         hint: called with (rejected pod, old object, new object); old is None for an addition, new for a
             deletion; objects are PodInfo and NodeObject, dicts for other kinds. None: every such event may
             help. An exception counts as QUEUE, so that no pod waits without end.
-        alike: returns everything that the hint reads of a rejected pod, except whether the event is about
+        pod_key: returns everything that the hint reads of a rejected pod, except whether the event is about
             that pod. The hint is called once for all pods with an equal value. None: it is called for each
             pod.
-        brings: returns keys, defined by the plugin, of an event (old object, new object). With no keys, the
+        event_keys: returns keys, defined by the plugin, of an event (old object, new object). With no keys, the
             event helps at most the pod it is about; None: it may help every pod.
-        awaits: returns keys, of which an event must have one to help a pod; None: any event with keys may
-            help. Must depend only on the value of `alike`.
+        waits_for_keys: returns keys, of which an event must have one to help a pod; None: any event with keys may
+            help. Must depend only on the value of `pod_key`.
     """
 
     event: ClusterEvent
     hint: Callable[[PodInfo, Any, Any], QueueingHint] | None = None
-    alike: Callable[[PodInfo], Hashable] | None = None
-    brings: Callable[[Any, Any], Collection[Hashable] | None] | None = None
-    awaits: Callable[[PodInfo], Collection[Hashable] | None] | None = None
+    pod_key: Callable[[PodInfo], Hashable] | None = None
+    event_keys: Callable[[Any, Any], Collection[Hashable] | None] | None = None
+    waits_for_keys: Callable[[PodInfo], Collection[Hashable] | None] | None = None
 
 
-def reads_nothing(_pod: PodInfo) -> None:
-    """An `EventWithHint.alike` for a hint that reads nothing of the pod."""
+def no_pod_key(_pod: PodInfo) -> None:
+    """An `EventWithHint.pod_key` for a hint that reads nothing of the pod."""
 
 
-def brings_nothing(_old: Any, _new: Any) -> tuple[()]:
-    """An `EventWithHint.brings` for an event that helps at most the pod it is about."""
+def no_event_keys(_old: Any, _new: Any) -> tuple[()]:
+    """An `EventWithHint.event_keys` for an event that helps at most the pod it is about."""
     return ()
 
 

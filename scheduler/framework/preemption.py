@@ -73,7 +73,7 @@ class PreemptionDryRun(Protocol):
         limit: VictimLimit | None = None,
         has_time: Callable[[], bool] = lambda: True,
     ) -> Generator[None, None, Mapping[int, Status | tuple[PodInfo, ...]]]:
-        """Do the same in time slices, for `LongWork`; rows that were not tried in time are missing."""
+        """Do the same in time slices, for `SlicedWork`; rows that were not tried in time are missing."""
         ...
 
 
@@ -151,7 +151,7 @@ class PreemptionReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class PreemptionSummary:
     """A `PreemptionReport` with the pods' names, so that it can be kept without the pods.
 
     Attributes:
@@ -163,7 +163,7 @@ class Room:
     nominated: Sequence[int]
 
 
-def room_in(state: CycleState) -> Room | None:
+def preemption_summary(state: CycleState) -> PreemptionSummary | None:
     """Return the result of a cycle's search for victims; None if there was none."""
     found = state.read(REPORT, object) if REPORT in state else None
     if isinstance(found, PreemptionReport):
@@ -171,5 +171,5 @@ def room_in(state: CycleState) -> Room | None:
             row: ([victim.key for victim in victims], broken)
             for row, (victims, broken) in found.candidates.items()
         }
-        return Room(candidates, found.nominated)
-    return found if isinstance(found, Room) else None
+        return PreemptionSummary(candidates, found.nominated)
+    return found if isinstance(found, PreemptionSummary) else None

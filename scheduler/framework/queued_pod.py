@@ -23,7 +23,7 @@ class QueuedPodInfo:
         unschedulable_count: number of rejected attempts, for its backoff.
         consecutive_errors_count: number of consecutive attempts with an error, for its backoff.
         over_budget_count: number of consecutive attempts that exceeded their budget.
-        put_aside_seconds: time in quarantine instead of backoff; 0 if its last attempt was within its budget.
+        quarantine_seconds: time in quarantine instead of backoff; 0 if its last attempt was within its budget.
         unschedulable_plugins: plugins that rejected it in its last attempt: their events may requeue it.
         pending_plugins: those of them that returned PENDING: their events requeue it without backoff.
         gating_plugin: plugin whose PreEnqueue keeps it gated; "" for none.
@@ -37,7 +37,7 @@ class QueuedPodInfo:
     unschedulable_count: int = 0
     consecutive_errors_count: int = 0
     over_budget_count: int = 0
-    put_aside_seconds: float = 0.0
+    quarantine_seconds: float = 0.0
     unschedulable_plugins: frozenset[str] = field(default_factory=frozenset)
     pending_plugins: frozenset[str] = field(default_factory=frozenset)
     gating_plugin: str = ""

@@ -55,7 +55,7 @@ class ConfigurationMetrics:
         for result in (RELOADED, REJECTED):
             self._reloads[result].add(0)
 
-    def in_force(self, digest: bytes, at: float) -> None:
+    def activated(self, digest: bytes, at: float) -> None:
         """Record the active configuration, by its digest, and its activation time in Unix seconds."""
         self._successful[()].value = 1.0
         self._succeeded_at[()].value = at

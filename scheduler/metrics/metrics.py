@@ -257,8 +257,8 @@ class Metrics:
             "Pods that were bound to a node whose kubelet then rejected them, by its reason.",
             "reason",
         )
-        self._turned_away = counters(
-            "custom_scheduler_peers_turned_away_total",
+        self._connection_rejected = counters(
+            "custom_scheduler_connections_rejected_total",
             "Connections closed and requests rejected at the HTTP endpoints, by reason: crowded (more connections than the "
             "limit; the oldest was closed), late (no complete request came in time), no_tls, unreviewed (too many reviews of "
             "unknown clients by the API server).",
@@ -425,9 +425,9 @@ class Metrics:
     def rejected_by_kubelet(self, reason: str) -> None:
         self._kubelet_rejections[reason].add()
 
-    def turned_away(self, reason: str) -> None:
+    def connection_rejected(self, reason: str) -> None:
         """Count a rejected client of the HTTP endpoints."""
-        self._turned_away[reason].add()
+        self._connection_rejected[reason].add()
 
     def extender_failed(self, extender: str, verb: str) -> None:
         """Count a failure of an extender in `filter`, `prioritize`, `preempt` or `bind`."""

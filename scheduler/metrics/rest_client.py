@@ -14,7 +14,7 @@ _BYTES = (64, 256, 512, *exponential_buckets(1024, 4, 8))
 _NO_ANSWER = "<error>"
 
 
-class Asked(Protocol):
+class CountedRequest(Protocol):
     """A request, as far as it is counted."""
 
     @property
@@ -70,7 +70,9 @@ class RestClientMetrics:
             bounds=_BYTES,
         )
 
-    def requested(self, host: str, request: Asked, status: int, seconds: float, received: int | None) -> None:
+    def requested(
+        self, host: str, request: CountedRequest, status: int, seconds: float, received: int | None
+    ) -> None:
         """Count a request; see `RequestObserver`."""
         self.watched(host, request.method, status)
         of_kind = host, request.method

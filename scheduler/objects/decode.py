@@ -163,8 +163,8 @@ def _raise_from(error: msgspec.ValidationError, kind: type, found: dict[str, Any
     if not place:
         problem, path = path, ""
     path = path.removesuffix("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
-    told = problem[:1].lower() + problem[1:]
-    raise ObjectError(kind.__name__, _key(found, kind.__name__), path, told, found=found) from error
+    description = problem[:1].lower() + problem[1:]
+    raise ObjectError(kind.__name__, _key(found, kind.__name__), path, description, found=found) from error
 
 
 def _key(found: dict[str, Any], kind: str) -> str:

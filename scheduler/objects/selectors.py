@@ -98,8 +98,10 @@ class SelectorError(SchedulerError):
 
     def __init__(self, faults: Iterable[FieldError]) -> None:
         self.faults = tuple(faults)
-        told = ", ".join(str(fault) for fault in self.faults)
-        super().__init__(f"[{told}]" if len(self.faults) > 1 else told)  # as upstream's aggregates have it
+        description = ", ".join(str(fault) for fault in self.faults)
+        super().__init__(
+            f"[{description}]" if len(self.faults) > 1 else description
+        )  # as upstream's aggregates have it
 
 
 class Requirement(msgspec.Struct, frozen=True, gc=False):

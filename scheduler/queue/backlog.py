@@ -10,15 +10,15 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.steps import UNHEARD
+from scheduler.replay_hooks import NO_HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from scheduler.clock import Clock
     from scheduler.objects.pod import PodInfo
-    from scheduler.queue.in_flight import RecordedEvent
-    from scheduler.steps import Steps
+    from scheduler.queue.in_flight import InFlightEvent
+    from scheduler.replay_hooks import ReplayHooks
 
 _LONGEST_TURN_SECONDS = 0.1
 _MOST = 10_000
@@ -26,11 +26,11 @@ _MOST = 10_000
 that the sender of events has to wait."""
 
 
-class Work(NamedTuple):
+class QueueWork(NamedTuple):
     """Work that can take a while.
 
     Attributes:
-        steps: does the work; yields after each step whether a pod is tried again because of it.
+        hooks: does the work; yields after each step whether a pod is tried again because of it.
         number: number of the event.
         recorded: the event.
         pre_check: excludes the pods for which it returns False.
@@ -38,7 +38,7 @@ class Work(NamedTuple):
 
     steps: Iterator[bool]
     number: int
-    recorded: RecordedEvent
+    recorded: InFlightEvent
     pre_check: Callable[[PodInfo], bool] | None = None
 
     def concerns(self, pod: PodInfo) -> bool:
@@ -51,19 +51,19 @@ class Backlog:
     Args:
         clock: the time.
         slice_seconds: the longest time that work may take in one slice; infinite if nothing else needs the event loop.
-        steps: the replay hooks; notified when a slice ends because its time is over.
+        hooks: the replay hooks; notified when a slice ends because its time is over.
     """
 
-    def __init__(self, clock: Clock, slice_seconds: float, steps: Steps = UNHEARD) -> None:
-        self._steps = steps
+    def __init__(self, clock: Clock, slice_seconds: float, hooks: ReplayHooks = NO_HOOKS) -> None:
+        self._hooks = hooks
         self._clock = clock
         self._slice_seconds = slice_seconds
         self._left = slice_seconds  # of the current slice
         self._turn_began = clock.monotonic()
         self._is_at_work = False
-        self._works = deque[Work]()
+        self._works = deque[QueueWork]()
 
-    def do(self, work: Work) -> int:
+    def do(self, work: QueueWork) -> int:
         """Do the work after all earlier work, as far as this slice allows; return how many pods are tried again."""
         self._works.append(work)
         if self._is_at_work:
@@ -77,7 +77,7 @@ class Backlog:
         self._begin_turn()
         return self._go_on() if self._works else 0
 
-    def since(self, number: int) -> Iterable[Work]:
+    def since(self, number: int) -> Iterable[QueueWork]:
         """Return the unfinished work about events after the given number."""
         return [work for work in self._works if work.number > number]
 
@@ -99,7 +99,7 @@ class Backlog:
             if self._left == inf:
                 return self._do_all()
             moved = sum(self._works.popleft().steps) if at_least_the_first else 0
-            is_over = not self._works or self._steps.observed(self._left <= 0)
+            is_over = not self._works or self._hooks.branch(self._left <= 0)
             return moved + (0 if is_over else self._do_some())
         finally:
             self._is_at_work = False
@@ -120,7 +120,7 @@ class Backlog:
                 for has_moved in self._works[0].steps:
                     moved += has_moved
                     now = self._clock.monotonic()
-                    is_over = self._steps.observed(now >= until)
+                    is_over = self._hooks.branch(now >= until)
                     if is_over:
                         break
                 else:

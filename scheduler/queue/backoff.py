@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scheduler.framework.queued_pod import QueuedPodInfo
-    from scheduler.queue.surroundings import QueuePlugins
+    from scheduler.queue.ports import QueuePlugins
 
 WINDOW_SECONDS = 1
 _MOST_DOUBLINGS = 500  # beyond any maximum, and far below the largest float
@@ -49,8 +49,8 @@ class BackoffQueue:
         The backoff doubles with each rejection, up to the maximum. If the last attempt ended with an error, it doubles with
         each error in a row. A quarantined pod waits for its quarantine.
         """
-        if queued.put_aside_seconds:
-            return queued.put_aside_seconds
+        if queued.quarantine_seconds:
+            return queued.quarantine_seconds
         count = queued.consecutive_errors_count or queued.unschedulable_count
         if count == 0:
             return 0.0
@@ -58,8 +58,8 @@ class BackoffQueue:
 
     def ends_in(self, queued: QueuedPodInfo) -> float:
         """Return the start of the window in which a pod's backoff ends; -inf if it has none."""
-        if queued.put_aside_seconds:
-            return _window(queued.timestamp + queued.put_aside_seconds)
+        if queued.quarantine_seconds:
+            return _window(queued.timestamp + queued.quarantine_seconds)
         if self._max_seconds == 0 or not (queued.consecutive_errors_count or queued.unschedulable_count):
             return -inf
         return _window(queued.timestamp + self.duration(queued))

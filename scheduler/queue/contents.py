@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.queue.in_flight import InFlight
 from scheduler.queue.keyed_heap import KeyedHeap
-from scheduler.queue.places import Place, Places
+from scheduler.queue.pod_places import Place, Places
 from scheduler.queue.rejections import Rejections
 from scheduler.queue.unschedulable import UnschedulablePods
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.queue.backoff import BackoffQueue
-    from scheduler.queue.surroundings import QueueObserver, QueuePlugins
+    from scheduler.queue.ports import QueueObserver, QueuePlugins
     from scheduler.state.pod_groups import PodGroups
 
 POP_FROM_BACKOFF_Q = "PopFromBackoffQ"
@@ -27,7 +27,7 @@ _ENTERED = {
 }  # place -> label in metrics
 
 
-class Contents:
+class QueueContents:
     """Every pod of the queue, in the part that belongs to its place.
 
     Attributes:
@@ -84,10 +84,10 @@ class Contents:
         """
         uid = queued.pod.uid
         start = self.places.of(uid)
-        self._lift(uid, start)
+        self._remove(uid, start)
         if place is Place.ACTIVE and queued.initial_attempt_timestamp is None:
             queued.initial_attempt_timestamp = at
-        self._lay(queued, place, flush_at, shown)
+        self._insert(queued, place, flush_at, shown)
         if start is place:
             self.places.note(uid, at=at, why=why or label)
         else:
@@ -97,10 +97,10 @@ class Contents:
 
     def resume(self, queued: QueuedPodInfo, place: Place) -> None:
         """Add a pod that waited in another queue, in the same place."""
-        self._lay(queued, place)
+        self._insert(queued, place)
         self.places.resume(queued.pod.uid, place, at=queued.timestamp)
 
-    def _lay(
+    def _insert(
         self, queued: QueuedPodInfo, place: Place, flush_at: float | None = None, shown: int | None = None
     ) -> None:
         """Insert a pod into the part that belongs to a place."""
@@ -134,7 +134,7 @@ class Contents:
 
     def pop_with(self, uid: str, first: QueuedPodInfo, at: float) -> QueuedPodInfo:
         """Move a pod of activeQ or backoffQ in flight together with another pod of its group."""
-        self._lift(uid, self.places.of(uid))
+        self._remove(uid, self.places.of(uid))
         return self._begin(uid, at=at, why=f"popped with {first.pod.key}")
 
     def _begin(self, uid: str, *, at: float, why: str) -> QueuedPodInfo:
@@ -147,7 +147,7 @@ class Contents:
 
     def drop(self, uid: str, *, at: float, why: str) -> None:
         """Remove a pod from the queue, its attempt ended if it was in flight."""
-        self._lift(uid, self.places.of(uid))
+        self._remove(uid, self.places.of(uid))
         self.rejections.forget(uid)
         self.groups.drop_pending(uid)
         del self.pods[uid]
@@ -195,7 +195,7 @@ class Contents:
         held = sum(len(part) for part in parts)
         assert held == len(inside), f"the parts hold {held} pods, {len(inside)} are inside"
 
-    def _lift(self, uid: str, place: Place) -> None:
+    def _remove(self, uid: str, place: Place) -> None:
         if place is Place.ACTIVE:
             self.active.remove(uid)
         elif place is Place.BACKOFF:

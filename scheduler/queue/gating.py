@@ -10,7 +10,7 @@ from scheduler.framework.status import Code
 if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.framework.status import Status
-    from scheduler.queue.surroundings import QueuePlugins
+    from scheduler.queue.ports import QueuePlugins
 
 logger = logging.getLogger(__name__)
 

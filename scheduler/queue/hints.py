@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.framework.events import ClusterEvent, EventWithHint
     from scheduler.framework.queued_pod import QueuedPodInfo
-    from scheduler.queue.in_flight import RecordedEvent
-    from scheduler.queue.surroundings import QueueObserver, QueuePlugins
+    from scheduler.queue.in_flight import InFlightEvent
+    from scheduler.queue.ports import QueueObserver, QueuePlugins
 
     Registered = Mapping[str, Sequence[EventWithHint]]  # plugin -> its registrations
     Listeners = Mapping[str, Sequence[EventWithHint]]  # plugin -> its registrations that match an event
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _ERROR = "Error"
 
 
-class Strategy(IntEnum):
+class RequeueStrategy(IntEnum):
     """How a pod goes on after an event; the greatest of several wins."""
 
     SKIP = 0
@@ -61,24 +61,28 @@ class Hints:
         listeners = by_event.get(event)
         if listeners is None:
             listeners = by_event[event] = {
-                plugin: heard
-                for plugin, wishes in registered.items()
-                if (heard := [wish for wish in wishes if wish.event.covers(event)])
+                plugin: covering
+                for plugin, registrations in registered.items()
+                if (
+                    covering := [
+                        registration for registration in registrations if registration.event.covers(event)
+                    ]
+                )
             }
         return listeners
 
-    def strategy(self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> Strategy:
+    def strategy(self, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
         """Call the hints of the plugins that rejected a pod.
 
         A wildcard event requeues every pod without a call of hints, or a single pod if `new` is that pod.
         """
         rejectors = queued.unschedulable_plugins | queued.pending_plugins
         if not rejectors:
-            return Strategy.AFTER_BACKOFF
+            return RequeueStrategy.AFTER_BACKOFF
         if event.is_wildcard:
             for_all = new is None
             for_it = isinstance(new, PodInfo) and new.uid == queued.pod.uid
-            return Strategy.AFTER_BACKOFF if for_all or for_it else Strategy.SKIP
+            return RequeueStrategy.AFTER_BACKOFF if for_all or for_it else RequeueStrategy.SKIP
 
         listeners = self.listeners(queued.pod.scheduler_name, event)
         asked = [plugin for plugin in listeners if plugin in rejectors]
@@ -86,30 +90,38 @@ class Hints:
         if pending:  # their result outweighs that of the others
             asked.sort(key=lambda plugin: plugin not in pending)
         for plugin in asked:
-            for wish in listeners[plugin]:
-                if self._helps(plugin, wish, queued, event, old, new):
-                    return Strategy.IMMEDIATELY if plugin in pending else Strategy.AFTER_BACKOFF
-        return Strategy.SKIP
+            for registration in listeners[plugin]:
+                if self._helps(plugin, registration, queued, event, old, new):
+                    return RequeueStrategy.IMMEDIATELY if plugin in pending else RequeueStrategy.AFTER_BACKOFF
+        return RequeueStrategy.SKIP
 
     def strategy_of_all(
-        self, queued: QueuedPodInfo, events: Iterable[RecordedEvent]
-    ) -> tuple[Strategy, ClusterEvent | None]:
+        self, queued: QueuedPodInfo, events: Iterable[InFlightEvent]
+    ) -> tuple[RequeueStrategy, ClusterEvent | None]:
         """Evaluate events in the order in which they happened; return the strategy, and the event that decided it."""
         if not queued.unschedulable_plugins:
-            return Strategy.AFTER_BACKOFF, None
-        best, because = Strategy.SKIP, None
+            return RequeueStrategy.AFTER_BACKOFF, None
+        best, because = RequeueStrategy.SKIP, None
         for recorded in events:
             strategy = self.strategy(queued, *recorded)
             if strategy > best:
                 best, because = strategy, recorded.event
-            if best is Strategy.IMMEDIATELY or (best is not Strategy.SKIP and not queued.pending_plugins):
+            if best is RequeueStrategy.IMMEDIATELY or (
+                best is not RequeueStrategy.SKIP and not queued.pending_plugins
+            ):
                 break
         return best, because
 
     def _helps(
-        self, plugin: str, wish: EventWithHint, queued: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any
+        self,
+        plugin: str,
+        registration: EventWithHint,
+        queued: QueuedPodInfo,
+        event: ClusterEvent,
+        old: Any,
+        new: Any,
     ) -> bool:
-        hint = wish.hint
+        hint = registration.hint
         if hint is None:
             self._observer.hint_asked(plugin, event.label, QueueingHint.QUEUE.value, 0.0)
             return True

@@ -21,7 +21,7 @@ POD_POPPED = "PodPopped"
 """The label in metrics under which the pods in flight are counted among the events."""
 
 
-class RecordedEvent(NamedTuple):
+class InFlightEvent(NamedTuple):
     """An event with the object's old and new version."""
 
     event: ClusterEvent
@@ -34,7 +34,7 @@ class _PodInFlight:
     pod: PodInfo | None  # its newest version; None once it was deleted
     profile: str
     start: int  # the number of the first event that happened after it was popped
-    own: list[RecordedEvent] = field(default_factory=list)
+    own: list[InFlightEvent] = field(default_factory=list)
 
 
 class InFlight:
@@ -50,7 +50,7 @@ class InFlight:
         self._attempts: dict[str, _PodInFlight] = {}  # uid -> attempt
         # the attempts that events can requeue, by when they began
         self._listening: dict[str, _PodInFlight] = {}
-        self._events = deque[RecordedEvent]()
+        self._events = deque[InFlightEvent]()
         self._first = 0  # the number of the first event in `_events`
         self._profiles = Counter[str]()
         self._counts = Counter[str]()  # label -> how many are kept
@@ -65,13 +65,13 @@ class InFlight:
     def record(self, event: ClusterEvent, old: Any, new: Any) -> None:
         """Record an event for all pods that events can requeue; there must be at least one."""
         assert self._listening, f"{event} is recorded for nobody"
-        self._events.append(RecordedEvent(event, old, new))
+        self._events.append(InFlightEvent(event, old, new))
         self._counts[event.label] += 1
 
     def record_for(self, uid: str, event: ClusterEvent, old: Any, new: Any) -> None:
         """Record an event that concerns a single pod in flight, if events can requeue it."""
         if uid in self._listening:
-            self._listening[uid].own.append(RecordedEvent(event, old, new))
+            self._listening[uid].own.append(InFlightEvent(event, old, new))
             self._counts[event.label] += 1
 
     def update(self, uid: str, pod: PodInfo | None) -> None:
@@ -82,7 +82,7 @@ class InFlight:
         """Return a pod's newest version; None if it was deleted."""
         return self._attempts[uid].pod
 
-    def events_since(self, uid: str) -> Iterator[RecordedEvent]:
+    def events_since(self, uid: str) -> Iterator[InFlightEvent]:
         """Yield the events since a pod was popped; the events that concern it alone come last."""
         attempt = self._listening.get(uid)
         if attempt is None:
@@ -143,7 +143,7 @@ class InFlight:
         profiles = Counter(attempt.profile for attempt in self._listening.values())
         assert profiles == self._profiles, f"{profiles} pods found, {self._profiles} counted"
 
-    def _uncount(self, recorded: RecordedEvent) -> None:
+    def _uncount(self, recorded: InFlightEvent) -> None:
         label = recorded.event.label
         self._counts[label] -= 1
         if not self._counts[label]:

@@ -17,24 +17,24 @@ from scheduler.framework.changes import (
 )
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.framework.queued_pod import QueuedPodInfo
-from scheduler.queue.backlog import Backlog, Work
+from scheduler.queue.backlog import Backlog, QueueWork
 from scheduler.queue.backoff import BackoffQueue
-from scheduler.queue.contents import Contents
+from scheduler.queue.contents import QueueContents
+from scheduler.queue.event_requeuer import EventRequeuer
 from scheduler.queue.gating import pre_enqueue_refusal
-from scheduler.queue.hints import Hints, Strategy
-from scheduler.queue.in_flight import RecordedEvent
-from scheduler.queue.places import Place
-from scheduler.queue.put_aside import is_another, note_putting_aside
+from scheduler.queue.hints import Hints, RequeueStrategy
+from scheduler.queue.in_flight import InFlightEvent
+from scheduler.queue.pod_places import Place
+from scheduler.queue.quarantine import is_changed_pod, take_quarantine_from_condition
 from scheduler.queue.view import QueueView
-from scheduler.queue.waking import Waking
-from scheduler.steps import Steps
+from scheduler.replay_hooks import ReplayHooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from scheduler.clock import Clock
     from scheduler.objects.pod import PodInfo
-    from scheduler.queue.surroundings import QueueObserver, QueuePlugins
+    from scheduler.queue.ports import QueueObserver, QueuePlugins
     from scheduler.state.nominator import Nominator
     from scheduler.state.pod_groups import PodGroups
 
@@ -60,7 +60,7 @@ class SchedulingQueue(QueueView):
         slice_seconds: the longest time that the queue works between two calls of `work`, and within one call; the rest
             waits for the next call. By default all work is done at once.
         clock: the time.
-        steps: the replay hooks; provide the clock by which pods wait.
+        hooks: the replay hooks; provide the clock by which pods wait.
         observer: notified of what cannot be read from the queue afterwards.
 
     Source:
@@ -76,7 +76,7 @@ class SchedulingQueue(QueueView):
         groups: PodGroups,
         clock: Clock,
         observer: QueueObserver,
-        steps: Steps | None = None,
+        hooks: ReplayHooks | None = None,
         initial_backoff_seconds: float = 1.0,
         max_backoff_seconds: float = 10.0,
         max_in_unschedulable_seconds: float = 300.0,
@@ -85,14 +85,14 @@ class SchedulingQueue(QueueView):
         backoff = BackoffQueue(
             initial_seconds=initial_backoff_seconds, max_seconds=max_backoff_seconds, plugins=plugins
         )
-        super().__init__(Contents(plugins=plugins, backoff=backoff, groups=groups, observer=observer))
+        super().__init__(QueueContents(plugins=plugins, backoff=backoff, groups=groups, observer=observer))
         self._plugins = plugins
         self._nominator = nominator
-        self._steps = steps or Steps(clock)
-        self._clock = self._steps.clock
+        self._hooks = hooks or ReplayHooks(clock)
+        self._clock = self._hooks.clock
         self._hints = Hints(plugins, observer=observer, clock=clock)
-        self._waking = Waking(self._contents, self._hints, self._wake)
-        self._backlog = Backlog(clock, slice_seconds, self._steps)
+        self._requeuer = EventRequeuer(self._contents, self._hints, self._requeue_by_event)
+        self._backlog = Backlog(clock, slice_seconds, self._hooks)
         self._measured = clock.monotonic
         self._slice_seconds = slice_seconds
         self._max_in_unschedulable_seconds = max_in_unschedulable_seconds
@@ -132,10 +132,10 @@ class SchedulingQueue(QueueView):
         queued.pod = new
         self._nominator.update(old, new)
         if place in _RETRIED:
-            if not self._follow_putting_aside(queued, old, new):
+            if not self._follow_quarantine(queued, old, new):
                 self._contents.renew(queued)
         else:
-            self._wake_by_its_update(queued, old, new, changes)
+            self._requeue_by_own_update(queued, old, new, changes)
 
     def delete(self, pod: PodInfo, why: str = "deleted") -> None:
         """Remove a deleted or bound pod; a pod in flight is removed when its attempt ends."""
@@ -147,12 +147,12 @@ class SchedulingQueue(QueueView):
         elif place is not Place.OUTSIDE:
             self._contents.drop(uid, at=self._clock.monotonic(), why=why)
 
-    def put_back(self, pod: PodInfo, why: str) -> None:
+    def readd(self, pod: PodInfo, why: str) -> None:
         """Add a pod again that was found in an inconsistent state; all its remains in the queue are removed first."""
         self._contents.discard(pod.uid, at=self._clock.monotonic(), why=why)
         self._admit(pod, UNSCHEDULABLE_POD_ADD.label)
 
-    def throw_out(self, uid: str, why: str) -> None:
+    def purge(self, uid: str, why: str) -> None:
         """Remove all remains of a pod that should not be in the queue."""
         self._contents.discard(uid, at=self._clock.monotonic(), why=why)
         self._nominator.delete(uid)
@@ -210,8 +210,8 @@ class SchedulingQueue(QueueView):
             place = self.place_of(uid)
             if place in {Place.UNSCHEDULABLE, Place.GATED}:
                 queued = self._contents.pods[uid]
-                place = self._requeue(queued, Strategy.IMMEDIATELY, FORCE_ACTIVATE.label, at=at)
-            if place in _RETRIED and not self._contents.pods[uid].put_aside_seconds:
+                place = self._requeue(queued, RequeueStrategy.IMMEDIATELY, FORCE_ACTIVATE.label, at=at)
+            if place in _RETRIED and not self._contents.pods[uid].quarantine_seconds:
                 members.append(self._contents.pop_with(uid, first, at))
         members.sort(key=lambda queued: (-queued.pod.priority, queued.initial_attempt_timestamp or at))
         return members
@@ -223,7 +223,7 @@ class SchedulingQueue(QueueView):
         unschedulable_plugins: Iterable[str] = (),
         pending_plugins: Iterable[str] = (),
         is_error: bool = False,
-        put_aside_seconds: float = 0.0,
+        quarantine_seconds: float = 0.0,
     ) -> Place:
         """Take back a pod whose attempt failed; ends the attempt.
 
@@ -235,7 +235,7 @@ class SchedulingQueue(QueueView):
             pending_plugins: those of them that returned PENDING.
             is_error: whether it failed for a reason other than a rejection. No event can help then, so the pod is tried
                 again after a separate backoff. The same holds if no plugin is named.
-            put_aside_seconds: for an error: the quarantine that replaces the backoff, unless the pod changed meanwhile; the
+            quarantine_seconds: for an error: the quarantine that replaces the backoff, unless the pod changed meanwhile; the
                 caller has counted the attempt.
 
         Returns:
@@ -253,11 +253,11 @@ class SchedulingQueue(QueueView):
             self.done(uid)
             return Place.OUTSIDE
 
-        is_changed = is_another(queued.pod, newest)
+        is_changed = is_changed_pod(queued.pod, newest)
         queued.pod = newest
         queued.timestamp = at
-        queued.put_aside_seconds = 0.0 if is_changed else put_aside_seconds
-        if is_changed or not put_aside_seconds:
+        queued.quarantine_seconds = 0.0 if is_changed else quarantine_seconds
+        if is_changed or not quarantine_seconds:
             queued.over_budget_count = 0
         queued.was_flushed_from_unschedulable = False
         queued.pending_plugins = frozenset() if is_error else frozenset(pending_plugins)
@@ -269,8 +269,8 @@ class SchedulingQueue(QueueView):
             why = f"rejected by {', '.join(sorted(rejectors))}"
         else:
             queued.consecutive_errors_count += 1
-            aside = queued.put_aside_seconds
-            why = f"over budget; put aside for {aside:.0f}s" if aside else "failed with an error"
+            aside = queued.quarantine_seconds
+            why = f"over budget; quarantined for {aside:.0f}s" if aside else "failed with an error"
         # Events that happened while it was in flight.
         strategy, event = self._hints.strategy_of_all(queued, in_flight.events_since(uid))
         if event is not None:
@@ -301,7 +301,7 @@ class SchedulingQueue(QueueView):
         self._contents.in_flight.ignore_events(uid)
         self._contents.places.note(uid, at=self._clock.monotonic(), why=why)
 
-    def begin_again(self, uid: str) -> QueuedPodInfo | None:
+    def restart_attempt(self, uid: str) -> QueuedPodInfo | None:
         """Restart the attempt at a pod in flight with its newest version; end it and return None if it was deleted."""
         in_flight = self._contents.in_flight
         newest = self._contents.newest(uid)
@@ -337,9 +337,9 @@ class SchedulingQueue(QueueView):
         moved, waiting = 0, self._contents.unschedulable
         if waiting or self._backlog:
             waiting.events += 1
-            recorded = RecordedEvent(event, old, new)
-            steps = self._waking.steps(recorded, waiting.events, pre_check)
-            moved = self._backlog.do(Work(steps, waiting.events, recorded, pre_check))
+            recorded = InFlightEvent(event, old, new)
+            work = self._requeuer.requeue(recorded, waiting.events, pre_check)
+            moved = self._backlog.do(QueueWork(work, waiting.events, recorded, pre_check))
 
         in_flight = self._contents.in_flight
         if in_flight.profiles and any(
@@ -361,8 +361,8 @@ class SchedulingQueue(QueueView):
         self._backlog.clear()  # every pod is evaluated by the current state, whatever happened before
         waiting.events += 1
         everyone = [uid for uid, move in contents.places.inside() if move.end is not Place.IN_FLIGHT]
-        recorded = RecordedEvent(CONFIGURATION_RELOADED, None, None)
-        self._backlog.do(Work(self._judge_anew(everyone, waiting.events), waiting.events, recorded))
+        recorded = InFlightEvent(CONFIGURATION_RELOADED, None, None)
+        self._backlog.do(QueueWork(self._evaluate_again(everyone, waiting.events), waiting.events, recorded))
 
     def activate(self, uids: Iterable[str]) -> None:
         """Try pods again without further backoff; a pod in flight when it comes back."""
@@ -375,7 +375,7 @@ class SchedulingQueue(QueueView):
             elif place is Place.BACKOFF:  # it passed PreEnqueue before it entered backoffQ
                 self._contents.put(self._contents.pods[uid], Place.ACTIVE, at=at, label=label)
             elif place in {Place.UNSCHEDULABLE, Place.GATED}:
-                self._requeue(self._contents.pods[uid], Strategy.IMMEDIATELY, label, at=at)
+                self._requeue(self._contents.pods[uid], RequeueStrategy.IMMEDIATELY, label, at=at)
 
     @property
     def backlog(self) -> int:
@@ -405,14 +405,17 @@ class SchedulingQueue(QueueView):
         for uid in contents.backoff.finished(now):
             contents.put(contents.pods[uid], Place.ACTIVE, at=now, label=BACKOFF_COMPLETE)
             moved += 1
-            if until < inf and self._steps.observed(self._measured() >= until):
+            if until < inf and self._hooks.branch(self._measured() >= until):
                 return moved
         for uid in contents.unschedulable.due(now):
             queued = contents.pods[uid]
-            if self._requeue(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, at=now) in _RETRIED:
+            if (
+                self._requeue(queued, RequeueStrategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, at=now)
+                in _RETRIED
+            ):
                 queued.was_flushed_from_unschedulable = True
                 moved += 1
-            if until < inf and self._steps.observed(self._measured() >= until):
+            if until < inf and self._hooks.branch(self._measured() >= until):
                 return moved
         return moved
 
@@ -429,28 +432,28 @@ class SchedulingQueue(QueueView):
     def _admit(self, pod: PodInfo, label: str) -> None:
         at = self._clock.monotonic()
         self._contents.groups.note_pending(pod)  # because PreEnqueue counts it
-        queued, strategy = QueuedPodInfo(pod, at), Strategy.IMMEDIATELY
-        if note_putting_aside(queued, pod, at):
-            strategy = Strategy.AFTER_BACKOFF
+        queued, strategy = QueuedPodInfo(pod, at), RequeueStrategy.IMMEDIATELY
+        if take_quarantine_from_condition(queued, pod, at):
+            strategy = RequeueStrategy.AFTER_BACKOFF
         if self._requeue(queued, strategy, label, at=at) in _RETRIED:
             self._nominator.add(pod)
 
-    def _follow_putting_aside(self, queued: QueuedPodInfo, old: PodInfo, new: PodInfo) -> bool:
+    def _follow_quarantine(self, queued: QueuedPodInfo, old: PodInfo, new: PodInfo) -> bool:
         """Requeue a quarantined pod that changed, or take over another leader's quarantine; return whether either applied."""
         at = self._clock.monotonic()
-        if queued.put_aside_seconds and is_another(old, new):
-            queued.put_aside_seconds, queued.over_budget_count = 0.0, 0
-            self._requeue(queued, Strategy.IMMEDIATELY, UNSCHEDULABLE_POD_UPDATE.label, at=at)
+        if queued.quarantine_seconds and is_changed_pod(old, new):
+            queued.quarantine_seconds, queued.over_budget_count = 0.0, 0
+            self._requeue(queued, RequeueStrategy.IMMEDIATELY, UNSCHEDULABLE_POD_UPDATE.label, at=at)
             return True
-        if note_putting_aside(queued, new, at):
-            self._requeue(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_POD_UPDATE.label, at=at)
+        if take_quarantine_from_condition(queued, new, at):
+            self._requeue(queued, RequeueStrategy.AFTER_BACKOFF, UNSCHEDULABLE_POD_UPDATE.label, at=at)
             return True
         return False
 
     def _requeue(
         self,
         queued: QueuedPodInfo,
-        strategy: Strategy,
+        strategy: RequeueStrategy,
         label: str,
         *,
         at: float,
@@ -458,12 +461,12 @@ class SchedulingQueue(QueueView):
         shown: int | None = None,
     ) -> Place:
         """Move a pod to the place of the strategy, if PreEnqueue admits it; return the place."""
-        if strategy is Strategy.SKIP:
+        if strategy is RequeueStrategy.SKIP:
             place = Place.UNSCHEDULABLE
         elif (refusal := pre_enqueue_refusal(self._plugins, queued)) is not None:
             place = Place.GATED
             why = f"{why or label}; gated by {refusal.plugin}: {refusal.message}"
-        elif strategy is Strategy.AFTER_BACKOFF and self._contents.backoff.is_backing_off(queued, at):
+        elif strategy is RequeueStrategy.AFTER_BACKOFF and self._contents.backoff.is_backing_off(queued, at):
             place = Place.BACKOFF
         else:
             place = Place.ACTIVE
@@ -475,16 +478,18 @@ class SchedulingQueue(QueueView):
 
         Never for a gated pod, unless the plugin that gates it registered for all events.
         """
-        if queued.is_gated and not self._waking.hears_of(queued, UNSCHEDULABLE_TIMEOUT):
+        if queued.is_gated and not self._requeuer.is_relevant(queued, UNSCHEDULABLE_TIMEOUT):
             return None
         return at + self._max_in_unschedulable_seconds
 
-    def _wake(self, queued: QueuedPodInfo, strategy: Strategy, event: ClusterEvent, *, shown: int) -> bool:
+    def _requeue_by_event(
+        self, queued: QueuedPodInfo, strategy: RequeueStrategy, event: ClusterEvent, *, shown: int
+    ) -> bool:
         """Try a waiting pod again because of an event; return whether PreEnqueue admits it."""
         at = self._clock.monotonic()
         return self._requeue(queued, strategy, event.label, at=at, shown=shown) in _RETRIED
 
-    def _wake_by_its_update(
+    def _requeue_by_own_update(
         self, queued: QueuedPodInfo, old: PodInfo, new: PodInfo, changes: Sequence[ClusterEvent]
     ) -> None:
         """Check a waiting pod against the events that it missed, by its new version, and then against its own changes."""
@@ -493,17 +498,17 @@ class SchedulingQueue(QueueView):
         missed = [
             work.recorded
             for work in self._backlog.since(shown)
-            if work.concerns(new) and self._waking.hears_of(queued, work.recorded.event)
+            if work.concerns(new) and self._requeuer.is_relevant(queued, work.recorded.event)
         ]
-        for recorded in (*missed, *(RecordedEvent(event, old, new) for event in changes)):
+        for recorded in (*missed, *(InFlightEvent(event, old, new) for event in changes)):
             strategy = self._hints.strategy(queued, *recorded)
-            if strategy is Strategy.SKIP:
+            if strategy is RequeueStrategy.SKIP:
                 continue
-            if self._wake(queued, strategy, recorded.event, shown=waiting.events):
+            if self._requeue_by_event(queued, strategy, recorded.event, shown=waiting.events):
                 return
         waiting.refile(queued)
 
-    def _judge_anew(self, uids: Iterable[str], number: int) -> Iterator[bool]:
+    def _evaluate_again(self, uids: Iterable[str], number: int) -> Iterator[bool]:
         """Move pods one by one to the places that the plugins of the active configuration determine."""
         label, waiting = CONFIGURATION_RELOADED.label, self._contents.unschedulable
         for uid in uids:
@@ -511,7 +516,7 @@ class SchedulingQueue(QueueView):
             if place in {Place.OUTSIDE, Place.IN_FLIGHT} or (waiting.shown(uid) or 0) >= number:
                 continue  # another event moved it since then
             queued, at = self._contents.pods[uid], self._clock.monotonic()
-            is_due = place is Place.ACTIVE or queued.put_aside_seconds > 0
-            queued.put_aside_seconds, queued.over_budget_count = 0.0, 0
-            strategy = Strategy.IMMEDIATELY if is_due else Strategy.AFTER_BACKOFF
+            is_due = place is Place.ACTIVE or queued.quarantine_seconds > 0
+            queued.quarantine_seconds, queued.over_budget_count = 0.0, 0
+            strategy = RequeueStrategy.IMMEDIATELY if is_due else RequeueStrategy.AFTER_BACKOFF
             yield self._requeue(queued, strategy, label, at=at, shown=number) in _RETRIED

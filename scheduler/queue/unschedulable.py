@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scheduler.framework.queued_pod import QueuedPodInfo
-    from scheduler.queue.surroundings import QueuePlugins
+    from scheduler.queue.ports import QueuePlugins
     from scheduler.queue.waiting_classes import WaitingClass
 
 

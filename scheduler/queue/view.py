@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
-    from scheduler.queue.contents import Contents
-    from scheduler.queue.places import Move, Place
+    from scheduler.queue.contents import QueueContents
+    from scheduler.queue.pod_places import Move, Place
 
 
 class QueueView:
     """The read-only side of the scheduling queue."""
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: QueueContents) -> None:
         self._contents = contents
 
     def count(self, place: Place) -> int:
@@ -37,9 +37,9 @@ class QueueView:
         """Return the place of a pod; OUTSIDE if it is unknown."""
         return self._contents.places.of(uid)
 
-    def story(self, uid: str) -> tuple[Move, ...]:
+    def history(self, uid: str) -> tuple[Move, ...]:
         """Return the history of a pod, oldest entry first; also of a pod that left recently."""
-        return self._contents.places.story(uid)
+        return self._contents.places.history(uid)
 
     def get(self, uid: str) -> QueuedPodInfo | None:
         """Return a pod of the queue, in flight or not."""

@@ -40,13 +40,13 @@ class WaitingClass:
         self.key = key
         self.plugins = plugins
         self.members: dict[str, int] = {}
-        self.places: list[tuple[_Wish, Collection[Hashable] | None]] = []
+        self.places: list[tuple[_Registration, Collection[Hashable] | None]] = []
 
 
 _Classes = dict[WaitingClass, None]  # an ordered set
 
 
-class _Wish:
+class _Registration:
     """The classes that one registration of a plugin can requeue.
 
     Attributes:
@@ -66,11 +66,11 @@ class _Kind(NamedTuple):
 
     Attributes:
         plugins: the plugins that could requeue them.
-        alike: all that is read of the pod by hints of its rejectors; None if it is unknown for one of them.
+        pod_keys: all that is read of the pod by hints of its rejectors; None if it is unknown for one of them.
     """
 
     plugins: frozenset[str]
-    alike: tuple[Callable[[PodInfo], Hashable], ...] | None
+    pod_keys: tuple[Callable[[PodInfo], Hashable], ...] | None
 
 
 class WaitingClasses:
@@ -84,7 +84,7 @@ class WaitingClasses:
         self.registered = registered
         self._classes: dict[Hashable, WaitingClass] = {}
         self._by_plugin: dict[str, _Classes] = {}
-        self._wishes: dict[int, _Wish] = {}  # id of a wish of `registered`
+        self._registrations: dict[int, _Registration] = {}  # id of a wish of `registered`
         self._kinds: dict[Hashable, _Kind] = {}
         self._failed: set[int] = set()  # ids of failed registrations, each logged once
 
@@ -105,9 +105,9 @@ class WaitingClasses:
             found = self._classes[key] = WaitingClass(key, plugins)
             for plugin in plugins:
                 self._by_plugin.setdefault(plugin, {})[found] = None
-                for wish in self.registered.get(plugin, ()):
-                    if wish.awaits is not None:
-                        self._file(found, wish, queued.pod)
+                for registration in self.registered.get(plugin, ()):
+                    if registration.waits_for_keys is not None:
+                        self._file(found, registration, queued.pod)
         return found
 
     def drop(self, found: WaitingClass) -> None:
@@ -118,15 +118,15 @@ class WaitingClasses:
             del classes[found]
             if not classes:
                 del self._by_plugin[plugin]
-        for wish, keys in found.places:
+        for registration, keys in found.places:
             if keys is None:
-                del wish.of_any[found]
+                del registration.of_any[found]
                 continue
             for key in keys:
-                classes = wish.by_key[key]
+                classes = registration.by_key[key]
                 del classes[found]
                 if not classes:
-                    del wish.by_key[key]
+                    del registration.by_key[key]
 
     def touched(self, listeners: Listeners, old: Any, new: Any) -> list[WaitingClass]:
         """Return the classes that an event may help, each once.
@@ -137,17 +137,17 @@ class WaitingClasses:
             new: the object now; None for a deletion.
         """
         found: _Classes = {}
-        for plugin, wishes in listeners.items():
+        for plugin, registrations in listeners.items():
             classes = self._by_plugin.get(plugin)
             if classes is None:
                 continue
-            for wish in wishes:
-                brought = self._brought(plugin, wish, old, new)
-                if brought is None or (brought and wish.awaits is None):
+            for registration in registrations:
+                event_keys = self._event_keys(plugin, registration, old, new)
+                if event_keys is None or (event_keys and registration.waits_for_keys is None):
                     found.update(classes)
-                elif brought and (filed := self._wishes.get(id(wish))) is not None:
+                elif event_keys and (filed := self._registrations.get(id(registration))) is not None:
                     found.update(filed.of_any)
-                    for key in brought:
+                    for key in event_keys:
                         found.update(filed.by_key.get(key, ()))
         return list(found)
 
@@ -161,17 +161,17 @@ class WaitingClasses:
     def _kind(self, rejectors: frozenset[str], gating_plugin: str) -> _Kind:
         plugins = frozenset({gating_plugin}) if gating_plugin else rejectors
         hints = [
-            wish.alike
+            registration.pod_key
             for plugin in sorted(rejectors)
-            for wish in self.registered.get(plugin, ())
-            if wish.hint is not None
+            for registration in self.registered.get(plugin, ())
+            if registration.hint is not None
         ]
-        known = [alike for alike in dict.fromkeys(hints) if alike is not None]
+        known = [pod_key for pod_key in dict.fromkeys(hints) if pod_key is not None]
         return _Kind(plugins, tuple(known) if None not in hints else None)
 
-    def _file(self, found: WaitingClass, wish: EventWithHint, pod: PodInfo) -> None:
-        filed = self._wishes.setdefault(id(wish), _Wish())
-        keys = self._awaited(wish, pod)
+    def _file(self, found: WaitingClass, registration: EventWithHint, pod: PodInfo) -> None:
+        filed = self._registrations.setdefault(id(registration), _Registration())
+        keys = self._waits_for_keys(registration, pod)
         if keys is None:
             filed.of_any[found] = None
         else:
@@ -182,14 +182,14 @@ class WaitingClasses:
     def _read(self, kind: _Kind, queued: QueuedPodInfo) -> Hashable:
         """Return all that hints read of a pod; its uid if that is unknown."""
         pod = queued.pod
-        if kind.alike is None:
+        if kind.pod_keys is None:
             return pod.uid
         try:
-            read = tuple([each(pod) for each in kind.alike])
+            read = tuple([each(pod) for each in kind.pod_keys])
             hash(read)
         except Exception:
-            if id(kind.alike) not in self._failed:
-                self._failed.add(id(kind.alike))
+            if id(kind.pod_keys) not in self._failed:
+                self._failed.add(id(kind.pod_keys))
                 logger.exception(
                     "What hints read of a pod is not known; it is asked about alone",
                     extra={"pod": pod.key, "plugins": sorted(kind.plugins)},
@@ -197,31 +197,33 @@ class WaitingClasses:
             return pod.uid
         return read
 
-    def _brought(self, plugin: str, wish: EventWithHint, old: Any, new: Any) -> Collection[Hashable] | None:
-        if wish.brings is None or id(wish) in self._failed:
+    def _event_keys(
+        self, plugin: str, registration: EventWithHint, old: Any, new: Any
+    ) -> Collection[Hashable] | None:
+        if registration.event_keys is None or id(registration) in self._failed:
             return None
         try:
-            return wish.brings(old, new)
+            return registration.event_keys(old, new)
         except Exception:
-            self._failed.add(id(wish))
+            self._failed.add(id(registration))
             logger.exception(
                 "What an event brings is not known; everybody is asked",
-                extra={"plugin": plugin, "event": wish.event.label},
+                extra={"plugin": plugin, "event": registration.event.label},
             )
             return None
 
-    def _awaited(self, wish: EventWithHint, pod: PodInfo) -> Collection[Hashable] | None:
-        assert wish.awaits is not None
-        if id(wish) in self._failed:
+    def _waits_for_keys(self, registration: EventWithHint, pod: PodInfo) -> Collection[Hashable] | None:
+        assert registration.waits_for_keys is not None
+        if id(registration) in self._failed:
             return None
         try:
-            keys = wish.awaits(pod)
+            keys = registration.waits_for_keys(pod)
             return None if keys is None or len(keys) > _MOST_KEYS else frozenset(keys)
         except Exception:
-            self._failed.add(id(wish))
+            self._failed.add(id(registration))
             logger.exception(
                 "What a pod awaits is not known; it is asked about at every event",
-                extra={"pod": pod.key, "event": wish.event.label},
+                extra={"pod": pod.key, "event": registration.event.label},
             )
             return None
 
@@ -234,8 +236,8 @@ class WaitingClasses:
                 assert found in self._by_plugin[plugin], f"class {key} is not found by {plugin}"
         filed = sum(map(len, self._by_plugin.values()))
         assert filed == sum(len(found.plugins) for found in self._classes.values())
-        for wish in self._wishes.values():
-            for classes in (wish.of_any, *wish.by_key.values()):
+        for registration in self._registrations.values():
+            for classes in (registration.of_any, *registration.by_key.values()):
                 astray = [found.key for found in classes if self._classes.get(found.key) is not found]
                 assert not astray, f"classes {astray} are filed and not there"
-            assert all(wish.by_key.values()), "a key is kept without classes"
+            assert all(registration.by_key.values()), "a key is kept without classes"

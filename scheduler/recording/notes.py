@@ -14,7 +14,7 @@ class Note(IntEnum):
     """The kinds of notes, with the fields that follow."""
 
     TOLD = 0
-    """us, kind of objects, word, key, object: the watch showed an object; the word is one of `Word`."""
+    """us, kind of objects, word, key, object: the watch showed an object; the word is one of `ObjectEvent`."""
     STARTED = 1
     """us, number, name: a task began; if several tasks have one name, they begin in the same order in a replay."""
     RESUMED = 2
@@ -50,7 +50,7 @@ class Note(IntEnum):
     """kind of objects, key, object: an object that existed then."""
 
 
-class Word:
+class ObjectEvent:
     """The type of a watch event."""
 
     ADDED: Final = 0

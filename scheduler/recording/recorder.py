@@ -13,12 +13,12 @@ from scheduler.configuration.write import to_recorded
 from scheduler.objects.node import NodeObject
 from scheduler.objects.outline import outline_pod
 from scheduler.objects.pod import PodInfo
-from scheduler.recording.answers import packed, packed_error
-from scheduler.recording.clock import LATE_SECONDS, StepClock
-from scheduler.recording.notes import SECOND, Note, Word
+from scheduler.recording.call_results import packed, packed_error
+from scheduler.recording.notes import SECOND, Note, ObjectEvent
 from scheduler.recording.state import is_quiet, state_notes
+from scheduler.recording.step_clock import LATE_SECONDS, StepClock
+from scheduler.replay_hooks import ReplayHooks, resumed
 from scheduler.snapshot import object_key
-from scheduler.steps import Steps, resumed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from scheduler.client.wire import ObjectIdentity
     from scheduler.clock import Clock
     from scheduler.errors import ObjectError
-    from scheduler.recording.files import Header
     from scheduler.recording.notes import AnyNote
+    from scheduler.recording.recording_files import Header
 
 T = TypeVar("T")
 H = TypeVar("H")
 
 
-class Tape(Protocol):
+class NoteWriter(Protocol):
     """Receives notes.
 
     Attributes:
@@ -53,7 +53,7 @@ class Tape(Protocol):
         ...
 
 
-class Recorder(Steps):
+class Recorder(ReplayHooks):
     """Records the steps of one scheduler, from its start.
 
     Args:
@@ -70,7 +70,7 @@ class Recorder(Steps):
         daemon: the recorded daemon; None until it is known.
     """
 
-    def __init__(self, clock: Clock, tape: Tape, header: Header) -> None:
+    def __init__(self, clock: Clock, tape: NoteWriter, header: Header) -> None:
         self._tape = tape
         self.daemon: Daemon | None = None
         self.header = header
@@ -117,7 +117,7 @@ class Recorder(Steps):
     def random(self, random: Random) -> Random:
         return self._random
 
-    def observed(self, is_so: bool, what: str = "") -> bool:
+    def branch(self, is_so: bool, what: str = "") -> bool:
         if self.present is None and not self.is_telling:
             return is_so  # a reader outside of any step, such as an HTTP endpoint
         number = self._observations[what] = self._observations.get(what, 0) + 1
@@ -134,10 +134,10 @@ class Recorder(Steps):
 
     # Inputs.
 
-    def heard(self, kind: str, handler: H) -> H:
+    def on_watch_event(self, kind: str, handler: H) -> H:
         given: Any = handler
-        heard: Any = RecordedHandler(self, kind, given)
-        return heard  # type: ignore[no-any-return]  # a handler of the given type
+        recorded: Any = RecordedHandler(self, kind, given)
+        return recorded  # type: ignore[no-any-return]  # a handler of the given type
 
     def tell(
         self, kind: str, word: int, key: str, obj: object, hand_on: Callable[..., None], *told: object
@@ -157,7 +157,7 @@ class Recorder(Steps):
         folder = str(configuration.folder.absolute())
         self._put((Note.CONFIGURED, self.begin(), stage, to_recorded(configuration), folder))
 
-    def mended(self, what: str) -> None:
+    def repaired(self, what: str) -> None:
         self._put((Note.MENDED, self.begin(), what))
         self._tape.wants_state = True
 
@@ -204,7 +204,7 @@ class Recorder(Steps):
 
     # External calls.
 
-    async def outside(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
+    async def external_call(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
         self._calls += 1
         number = self._calls
         self._put((Note.ASKED, number, what))
@@ -300,23 +300,25 @@ class RecordedHandler(Generic[T]):
         self._handler = handler
 
     def on_add(self, obj: T) -> None:
-        self._recorder.tell(self._kind, Word.ADDED, key_of(obj), obj, self._handler.on_add, obj)
+        self._recorder.tell(self._kind, ObjectEvent.ADDED, key_of(obj), obj, self._handler.on_add, obj)
 
     def on_update(self, old: T, new: T) -> None:
         if isinstance(old, NodeObject) and isinstance(new, NodeObject) and new.is_heartbeat_of(old):
             self._handler.on_update(old, new)  # has no effect on decisions
             return
-        self._recorder.tell(self._kind, Word.UPDATED, key_of(new), new, self._handler.on_update, old, new)
+        self._recorder.tell(
+            self._kind, ObjectEvent.UPDATED, key_of(new), new, self._handler.on_update, old, new
+        )
 
     def on_delete(self, old: T) -> None:
-        self._recorder.tell(self._kind, Word.DELETED, key_of(old), None, self._handler.on_delete, old)
+        self._recorder.tell(self._kind, ObjectEvent.DELETED, key_of(old), None, self._handler.on_delete, old)
 
     def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
         outline = None if error.found is None else outline_pod(error.found)
         found = None if outline is None else outline.pod
         said = (identity.uid, identity.resource_version, error.kind, error.path, error.problem, found)
         hand_on = self._handler.on_undecodable
-        self._recorder.tell(self._kind, Word.UNREADABLE, identity.key, said, hand_on, identity, error)
+        self._recorder.tell(self._kind, ObjectEvent.UNREADABLE, identity.key, said, hand_on, identity, error)
 
 
 def key_of(obj: Any) -> str:

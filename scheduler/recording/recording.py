@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from scheduler.recording.files import Header
+from scheduler.recording.file_writer import RecordingWriter
 from scheduler.recording.recorder import Recorder
-from scheduler.recording.tape import FileTape
+from scheduler.recording.recording_files import Header
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from scheduler.app.daemon import Daemon
     from scheduler.clock import Clock
-    from scheduler.recording.room import Room
+    from scheduler.recording.limits import RecordingLimits
 
 _FLUSH_SECONDS: Final = 0.5
 """Maximum time between writes: at most this much is lost when the process is killed."""
@@ -33,23 +33,23 @@ class Recording:
         max_in_unschedulable_seconds: the daemon's value.
 
     Attributes:
-        steps: the hooks to build the daemon with.
+        hooks: the hooks to build the daemon with.
 
     Raises:
         OSError: the folder is not writable.
     """
 
     def __init__(
-        self, room: Room, clock: Clock, random: Random, *, max_in_unschedulable_seconds: float
+        self, room: RecordingLimits, clock: Clock, random: Random, *, max_in_unschedulable_seconds: float
     ) -> None:
         header = Header.fresh(clock, random, max_in_unschedulable_seconds=max_in_unschedulable_seconds)
-        self._tape = FileTape(room, header)
-        self.steps = Recorder(clock, self._tape, header)
+        self._tape = RecordingWriter(room, header)
+        self.hooks = Recorder(clock, self._tape, header)
 
     @asynccontextmanager
     async def of(self, daemon: Daemon) -> AsyncIterator[None]:
         """Record a daemon that was built with these hooks, until the block ends."""
-        self.steps.daemon = daemon
+        self.hooks.daemon = daemon
         for name, text, read in (
             (
                 "custom_scheduler_recording_bytes",
@@ -73,7 +73,7 @@ class Recording:
             yield
         finally:
             flushing.cancel()
-            self.steps.end()
+            self.hooks.end()
             self._tape.close()
 
     async def _flush_now_and_then(self) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from scheduler.app.watches import NODE_KIND, POD_KIND
 from scheduler.configuration.write import to_recorded
 from scheduler.framework.queued_pod import QueuedPodInfo
-from scheduler.queue.places import Place
+from scheduler.queue.pod_places import Place
 from scheduler.recording.notes import Note
 from scheduler.state.pod_states import PodState
 
@@ -65,7 +65,7 @@ def is_quiet(daemon: Daemon) -> bool:
         or parts.cache.is_behind
         or daemon.generations.retiring
         or any(
-            parts.cache.table.watch_kind(kind).is_assuming for kind in daemon.generations.in_force.needs.kinds
+            parts.cache.table.watch_kind(kind).is_assuming for kind in daemon.generations.active.needs.kinds
         )
     )
 
@@ -73,13 +73,13 @@ def is_quiet(daemon: Daemon) -> bool:
 def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Iterator[AnyNote]:
     """Yield the notes of the current state."""
     parts, queue, cache = daemon.parts, daemon.parts.queue, daemon.parts.cache
-    in_force = daemon.generations.in_force
+    active = daemon.generations.active
     yield (
         Note.STATE,
         us,
         State(
-            configuration=to_recorded(in_force.configuration),
-            folder=str(in_force.configuration.folder.absolute()),
+            configuration=to_recorded(active.configuration),
+            folder=str(active.configuration.folder.absolute()),
             random=random_state,
             next_start=daemon.cycles.sampling.next_start,
             counted=[(pod.uid, pod.node_name) for pod in cache.pods()],
@@ -100,7 +100,7 @@ def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Itera
     )
     for node in cache.table.nodes:
         yield (Note.OBJECT, NODE_KIND, node.name, node)
-    for kind in sorted(in_force.needs.kinds):
+    for kind in sorted(active.needs.kinds):
         for key, obj in cache.table.watch_kind(kind).items():
             yield (Note.OBJECT, kind, key, obj)
     for key, pod in parts.pods.items():
@@ -112,7 +112,7 @@ def resume(daemon: Daemon, state: State, objects: Mapping[str, Mapping[str, Any]
     parts, cache, nominator = daemon.parts, daemon.parts.cache, daemon.parts.nominator
     for node in objects.get(NODE_KIND, {}).values():
         cache.add_node(node)
-    for kind in daemon.generations.in_force.needs.kinds:
+    for kind in daemon.generations.active.needs.kinds:
         cache.table.watch_kind(kind).update(objects.get(kind, {}))
     pods: dict[str, PodInfo] = {pod.uid: pod for pod in parts.pods.values()}
     assumed = set(state.assumed)

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from scheduler.errors import SchedulerError
 from scheduler.framework.slow_plugins import SlowPlugin, TimeLimitError
-from scheduler.steps import resumed
+from scheduler.replay_hooks import resumed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -87,14 +87,14 @@ class OverBudgetError(SchedulerError):
     """An attempt, or another call of a plugin, exceeded its budget.
 
     Attributes:
-        rest_seconds: remaining suspension of a plugin that was not called; None if it was called.
+        quarantine_duration: remaining suspension of a plugin that was not called; None if it was called.
         used_by: the plugin that used the time, if it is not the one whose call ended with this error.
     """
 
     def __init__(
-        self, message: str, rest_seconds: float | None = None, used_by: Plugin | None = None
+        self, message: str, pause_seconds: float | None = None, used_by: Plugin | None = None
     ) -> None:
-        self.rest_seconds = rest_seconds
+        self.pause_seconds = pause_seconds
         self.used_by = used_by
         super().__init__(message)
 
@@ -121,12 +121,12 @@ class _Record:
     plugin: Plugin
     at: str = ""
     times: int = 0
-    rests: int = 0
-    rests_until: float = 0.0
+    pauses: int = 0
+    paused_until: float = 0.0
 
 
 @dataclass(slots=True)
-class Usage:
+class AttemptUsage:
     """The time that one attempt has used.
 
     Attributes:
@@ -167,10 +167,10 @@ class LoopBudget:
         used: Callable[[], float] = time.thread_time,
     ) -> None:
         self.seconds = seconds
-        self._tell_stopped = stopped
+        self._on_stopped = stopped
         self.checks = False
         self.running: Plugin | None = None
-        self.usage: Usage | None = None
+        self.usage: AttemptUsage | None = None
         self._now, self._used = now, used
         self._has_clock = False
         self._is_ticking = False
@@ -321,7 +321,7 @@ class LoopBudget:
         if self._began is not None:
             self.begin()
 
-    def stretch(self, function: Callable[..., T], *args: object) -> T:
+    def run_slice(self, function: Callable[..., T], *args: object) -> T:
         """Call a function in a slice of its own."""
         self.begin()
         try:
@@ -329,17 +329,17 @@ class LoopBudget:
         finally:
             self.end()
 
-    def in_stretches(self, awaitable: Awaitable[T], usage: Usage | None = None) -> Awaitable[T]:
+    def run_in_slices(self, awaitable: Awaitable[T], usage: AttemptUsage | None = None) -> Awaitable[T]:
         """Return an awaitable that runs the given one in slices: each step between two waits is one slice.
 
         Args:
             awaitable: the awaitable to run.
             usage: usage of its attempt; a slice that begins after the limit was used up is over at once.
         """
-        by_way_of = self.stretch if usage is None else partial(self.stretch_of, usage)
-        return _Steps(by_way_of, awaitable)
+        by_way_of = self.run_slice if usage is None else partial(self.run_slice_of, usage)
+        return _DrivenAwaitable(by_way_of, awaitable)
 
-    def stretch_of(self, usage: Usage, function: Callable[..., T], *args: object) -> T:
+    def run_slice_of(self, usage: AttemptUsage, function: Callable[..., T], *args: object) -> T:
         """Call a function in a slice of an attempt; the first slice, usually the only one, is not measured."""
         self.begin()
         self.usage = usage
@@ -378,7 +378,7 @@ class LoopBudget:
         """
         if self._began is not None:
             return self._call(plugin, often, at, function, *args)
-        result: T = self.stretch(self._call, plugin, often, at, function, *args)
+        result: T = self.run_slice(self._call, plugin, often, at, function, *args)
         return result
 
     async def awaited(self, plugin: Plugin, function: Callable[..., Any], *args: object, at: str = "") -> Any:
@@ -389,7 +389,7 @@ class LoopBudget:
         """
         answer = self.call(plugin, function, *args, at=at)
         if isinstance(answer, Awaitable):
-            answer = await _Steps(partial(self._go_on, plugin, at), answer)
+            answer = await _DrivenAwaitable(partial(self._go_on, plugin, at), answer)
             self._ended(plugin, "", at)
         return answer
 
@@ -398,7 +398,7 @@ class LoopBudget:
         key = id(plugin), often
         if key not in self._records:
             return self._stoppable(plugin, often, at, function, *args)
-        self._refuse_resting(self._records[key])
+        self._refuse_paused(self._records[key])
         result = self._stoppable(plugin, often, at, function, *args)
         if not isinstance(result, Awaitable):  # an awaitable has not ended yet
             self._ended(plugin, often, at)
@@ -413,7 +413,7 @@ class LoopBudget:
     def _go_on(self, plugin: Plugin, at: str, step: Callable[..., T], value: object) -> T:
         if self._began is not None:
             return self._stoppable(plugin, "", at, step, value)
-        result: T = self.stretch(self._stoppable, plugin, "", at, step, value)
+        result: T = self.run_slice(self._stoppable, plugin, "", at, step, value)
         return result
 
     def _stoppable(self, plugin: Plugin, often: str, at: str, function: Callable[..., T], *args: object) -> T:
@@ -446,28 +446,28 @@ class LoopBudget:
             if self.is_spent:
                 self._used_by, self._overran_since = self.running, self._began
         if self.is_spent:
-            self._tell_stopped()
+            self._on_stopped()
             used_by = self._used_by or self.running
             name = "" if used_by is None else f' when plugin "{used_by.name}" was done'
             raise OverBudgetError(f"more than {self._limit:g}s had passed{name}", used_by=used_by)
 
-    def _refuse_resting(self, record: _Record) -> None:
-        left = record.rests_until - self._now()
+    def _refuse_paused(self, record: _Record) -> None:
+        left = record.paused_until - self._now()
         if left > 0:
-            self._tell_stopped()
+            self._on_stopped()
             raise OverBudgetError(
                 f"not asked: it rests for {left:.0f}s, since it was stopped again and again", left
             )
 
     def _stopped(self, plugin: Plugin, often: str, at: str, why: str = "") -> OverBudgetError:
-        self._tell_stopped()
+        self._on_stopped()
         record = self._records.setdefault((id(plugin), often), _Record(plugin))
         record.at = at
         record.times += 1
         if often or record.times >= _MANY:
-            rest = min(_FIRST_REST_SECONDS * 2**record.rests, _LONGEST_REST_SECONDS)
-            record.rests_until = self._now() + rest
-            record.rests += 1
+            rest = min(_FIRST_REST_SECONDS * 2**record.pauses, _LONGEST_REST_SECONDS)
+            record.paused_until = self._now() + rest
+            record.pauses += 1
             logger.error(
                 "Plugin was stopped again and again, and rests",
                 extra={"plugin": plugin.name, "seconds": rest},
@@ -475,13 +475,13 @@ class LoopBudget:
         return OverBudgetError(why or f"stopped: more than {self._limit:g}s had passed")
 
     @property
-    def resting(self) -> list[str]:
+    def paused(self) -> list[str]:
         """The names of suspended plugins without which no attempt succeeds."""
         now = self._now()
         return sorted(
             record.plugin.name
             for (_, often), record in self._records.items()
-            if often in _NEEDED and record.rests_until > now
+            if often in _NEEDED and record.paused_until > now
         )
 
     def forget(self) -> None:
@@ -489,7 +489,7 @@ class LoopBudget:
         self._records.clear()
 
 
-class _Steps(Generic[T]):
+class _DrivenAwaitable(Generic[T]):
     """Awaits an awaitable, and runs each of its steps through a function."""
 
     def __init__(self, by_way_of: Callable[..., Any], awaitable: Awaitable[T]) -> None:
@@ -529,7 +529,7 @@ def is_ours(plugin: Plugin) -> bool:
     return _root(type(plugin).__module__) in _OURS
 
 
-def may_rest(plugin: Plugin) -> bool:
+def may_pause(plugin: Plugin) -> bool:
     """Return whether the budget or the plugin's own time limit can stop it, so that `call` must be used."""
     return not is_ours(plugin) or isinstance(plugin, SlowPlugin)
 

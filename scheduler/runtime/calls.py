@@ -7,17 +7,17 @@ import logging
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
-from scheduler.framework.long_work import NeedsTime
 from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.runtime.answers import EXPECTED, is_anything, is_none
 from scheduler.runtime.budget import (
     LoopBudget,
     OverBudgetError,
     PluginEndError,
     is_being_cancelled,
-    may_rest,
+    may_pause,
 )
+from scheduler.runtime.return_values import EXPECTED, is_anything, is_none
 from scheduler.urls import shown_text
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class PluginCalls:
         self.measuring = False
         self.budget = budget or LoopBudget()
         self.stopped: Callable[[], None] = lambda: None
-        self._foreign = frozenset(id(plugin) for plugin in plugins if may_rest(plugin))
+        self._foreign = frozenset(id(plugin) for plugin in plugins if may_pause(plugin))
 
     def point(self, point: ExtensionPoint) -> PointTiming:
         """Measure a whole extension point; the block sets `code` to the result."""
@@ -361,8 +361,10 @@ class PluginCalls:
         at_node: str = "",
     ) -> Status:
         self.instruments.failed(plugin.name, point)
-        told = _sendable(f'running {point.metric_name} plugin "{plugin.name}"{at_node}: {shown_text(what)}')
-        return Status(Code.ERROR, (told,), plugin.name, error)
+        message = _sendable(
+            f'running {point.metric_name} plugin "{plugin.name}"{at_node}: {shown_text(what)}'
+        )
+        return Status(Code.ERROR, (message,), plugin.name, error)
 
     def _fields(self, plugin: Plugin, point: ExtensionPoint) -> dict[str, str]:
         return {"plugin": plugin.name, "extension_point": point.metric_name, "profile": self.profile}

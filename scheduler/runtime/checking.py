@@ -20,7 +20,7 @@ from scheduler.framework.interface import (
     PluginArgs,
     ScorePlugin,
 )
-from scheduler.runtime.points import CLASS_OF, METHODS_OF, points_of
+from scheduler.runtime.plugin_points import CLASS_OF_POINT, METHODS_OF, points_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -93,7 +93,10 @@ def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
     if issubclass(plugin, ScorePlugin) and not _overrides(plugin, ScorePlugin, "score", "score_node"):
         yield "a ScorePlugin overrides score or score_node"
     contracts = [
-        (CLASS_OF[point], method) for point in CLASS_OF if point in points for method in METHODS_OF[point]
+        (CLASS_OF_POINT[point], method)
+        for point in CLASS_OF_POINT
+        if point in points
+        for method in METHODS_OF[point]
     ]
     contracts += [
         (Plugin, method)
@@ -181,5 +184,5 @@ def _annotations(plugin: type[Plugin]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(plugin.__init__, localns=names)
     except Exception as error:
-        told = f"an annotation cannot be resolved: {error}; the capabilities are {', '.join(sorted(CAPABILITIES))}"
-        raise TypeError(told) from error
+        message = f"an annotation cannot be resolved: {error}; the capabilities are {', '.join(sorted(CAPABILITIES))}"
+        raise TypeError(message) from error

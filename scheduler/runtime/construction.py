@@ -40,8 +40,8 @@ def build_plugin(plugin: type[Plugin], args: PluginArgs, capabilities: Mapping[t
         raise
     except BaseException as error:
         # SystemExit and CancelledError of a constructor are failures of the plugin.
-        told = f"cannot be built: {type(error).__name__}: {error}"
-        raise PluginLoadError(plugin.name, told) from error
+        message = f"cannot be built: {type(error).__name__}: {error}"
+        raise PluginLoadError(plugin.name, message) from error
     for fault in refresh_faults(built):
         raise PluginLoadError(plugin.name, fault)
     _check_events(built)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scheduler.framework.diagnosis import Diagnosis
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.framework.status import Status
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class DryRun:
         Raises:
             PluginError: a plugin failed as a whole.
         """
-        return at_once(self.steps(state, pod, snapshot, removable, nominated, limit))
+        return run_to_end(self.steps(state, pod, snapshot, removable, nominated, limit))
 
     def steps(
         self,

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import Plugin
-from scheduler.runtime.answers import signature_of
 from scheduler.runtime.budget import is_ours
-from scheduler.runtime.kept_verdicts import gives_signatures
-from scheduler.runtime.points import overrides
-from scheduler.runtime.standing import Standing
+from scheduler.runtime.cached_filter_result import CachedFilterResult
+from scheduler.runtime.cached_verdicts import gives_signatures
+from scheduler.runtime.plugin_points import overrides
+from scheduler.runtime.return_values import signature_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from scheduler.framework.pod_groups import PodGroup
     from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.cached_scores import CachedScores
     from scheduler.runtime.calls import PluginCalls
-    from scheduler.runtime.ranking import Ranking
     from scheduler.snapshot import Snapshot
 
     _Key = tuple[PodGroup | None, tuple[Hashable, ...]]
@@ -68,7 +68,7 @@ class EquivalenceClass:
         was_prepared: whether PreFilter ran.
         pre_filter: the results of PreFilter; None if a plugin rejects or narrows, which it repeats for each pod.
         pre_score: the results of PreScore; None until it ran.
-        standing: plugins skipped at Filter -> the filter results of each node.
+        filter_result: plugins skipped at Filter -> the filter results of each node.
         rankings: plugins skipped at Filter -> the scores of each node.
     """
 
@@ -79,8 +79,8 @@ class EquivalenceClass:
     was_prepared: bool = False
     pre_filter: Prepared | None = None
     pre_score: Prepared | None = None
-    standing: dict[frozenset[str], Standing] = field(default_factory=dict)
-    rankings: dict[frozenset[str], Ranking] = field(default_factory=dict)
+    filter_result: dict[frozenset[str], CachedFilterResult] = field(default_factory=dict)
+    rankings: dict[frozenset[str], CachedScores] = field(default_factory=dict)
 
     def new_state(self) -> CycleState:
         """Return a new state for calls that concern all pods of the class."""
@@ -157,10 +157,10 @@ def is_too_large(pod: PodInfo) -> bool:
 
 
 _CLASS: Final = "runtime/EquivalenceClass"
-_STANDING: Final = "runtime/Standing"
+_FILTER_RESULT: Final = "runtime/Standing"
 
 
-def class_of(state: CycleState) -> EquivalenceClass | None:
+def class_in(state: CycleState) -> EquivalenceClass | None:
     """Return the class of a state's pod, or None if PreFilter found no class."""
     return state.read(_CLASS, EquivalenceClass) if _CLASS in state else None
 
@@ -171,22 +171,22 @@ def signature_in(state: CycleState, plugin: Plugin, pod: PodInfo) -> Hashable | 
     Raises:
         TypeError: the signature is not hashable.
     """
-    alike = class_of(state)
-    if alike is not None:
-        return alike.signatures.get(plugin.name)
+    pod_class = class_in(state)
+    if pod_class is not None:
+        return pod_class.signatures.get(plugin.name)
     return None if is_too_large(pod) else signature_of(plugin, pod)
 
 
-def standing_of(state: CycleState) -> Standing | None:
+def filter_result_in(state: CycleState) -> CachedFilterResult | None:
     """Return the filter results of the pod's class, or None if the class was not used in this cycle."""
-    return state.read(_STANDING, Standing) if _STANDING in state else None
+    return state.read(_FILTER_RESULT, CachedFilterResult) if _FILTER_RESULT in state else None
 
 
-def remember_class(state: CycleState, alike: EquivalenceClass) -> None:
+def set_class(state: CycleState, pod_class: EquivalenceClass) -> None:
     """Save a pod's class for later extension points."""
-    state.write(_CLASS, alike)
+    state.write(_CLASS, pod_class)
 
 
-def remember_standing(state: CycleState, standing: Standing) -> None:
+def set_filter_result(state: CycleState, filter_result: CachedFilterResult) -> None:
     """Save the filter results of a pod's class for later extension points."""
-    state.write(_STANDING, standing)
+    state.write(_FILTER_RESULT, filter_result)

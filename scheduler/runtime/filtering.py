@@ -10,20 +10,20 @@ import numpy as np
 from scheduler.framework.interface import PreFilterResult
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.runtime.answers import is_pre_filter
-from scheduler.runtime.asking import AskFilter
+from scheduler.runtime.adapters import FilterAdapter
+from scheduler.runtime.cached_filter_result import CachedFilterResult, filter_unknown_rows
+from scheduler.runtime.cached_verdicts import CacheBySignature, CachedOutcomes, gives_signatures
 from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginError
 from scheduler.runtime.equivalence_classes import (
     Prepared,
-    class_of,
-    remember_class,
-    remember_standing,
+    class_in,
+    set_class,
+    set_filter_result,
     signature_in,
 )
-from scheduler.runtime.kept_verdicts import KeptBySignature, KeptOutcomes, gives_signatures
-from scheduler.runtime.points import keeps_rows_apart
+from scheduler.runtime.plugin_points import keeps_rows_apart
 from scheduler.runtime.post_filters import ask_post_filters
-from scheduler.runtime.standing import Standing, ask_unknown
+from scheduler.runtime.return_values import is_pre_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -59,21 +59,21 @@ class Filtering:
     ) -> None:
         self._call = calls
         self._pre_filter = pre_filter
-        self._filter = [AskFilter(plugin, calls) for plugin in filters]
+        self._filter = [FilterAdapter(plugin, calls) for plugin in filters]
         self._post_filter = post_filter
         self._classes = classes
-        self._kept = {
-            plugin.name: KeptBySignature(KeptOutcomes) for plugin in filters if gives_signatures(plugin)
+        self._caches = {
+            plugin.name: CacheBySignature(CachedOutcomes) for plugin in filters if gives_signatures(plugin)
         }
 
     @property
     def has_post_filter(self) -> bool:
         return bool(self._post_filter)
 
-    def forget_kept_verdicts(self) -> None:
+    def forget_cached_verdicts(self) -> None:
         """Drop the cached results of all signatures."""
-        for kept in self._kept.values():
-            kept.forget()
+        for cached in self._caches.values():
+            cached.forget()
 
     # PreFilter.
 
@@ -105,19 +105,19 @@ class Filtering:
 
     def _prepared(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Prepared | None:
         """Copy the cached results of the pod's class into the state; None if all plugins must be called, in order."""
-        alike = self._classes.of(pod, state.group, snapshot)
-        if alike is None:
+        pod_class = self._classes.of(pod, state.group, snapshot)
+        if pod_class is None:
             return None
-        remember_class(state, alike)
-        if not alike.is_kept:
+        set_class(state, pod_class)
+        if not pod_class.is_kept:
             return None
-        if not alike.was_prepared:
-            alike.pre_filter = self._ask_of_class(alike, pod, snapshot)
-            alike.was_prepared = True
-        if alike.pre_filter is None:
+        if not pod_class.was_prepared:
+            pod_class.pre_filter = self._ask_of_class(pod_class, pod, snapshot)
+            pod_class.was_prepared = True
+        if pod_class.pre_filter is None:
             return None
-        state.take_over(alike.pre_filter.state)
-        return alike.pre_filter
+        state.take_over(pod_class.pre_filter.state)
+        return pod_class.pre_filter
 
     def _forget_plugins_after(self, last: PreFilterPlugin, prepared: Prepared, state: CycleState) -> None:
         """Remove the data of the plugins after the rejecting one from the state: PostFilter relies on their absence."""
@@ -127,10 +127,10 @@ class Filtering:
                 state.delete(key)
         state.skipped_filters -= later
 
-    def _ask_of_class(self, alike: EquivalenceClass, pod: PodInfo, snapshot: Snapshot) -> Prepared | None:
+    def _ask_of_class(self, pod_class: EquivalenceClass, pod: PodInfo, snapshot: Snapshot) -> Prepared | None:
         """Run the plugins whose result is equal for all pods of a class; None if all must be called, in order."""
-        own = [plugin for plugin in self._pre_filter if plugin.name in alike.signatures]
-        state, skipped = alike.new_state(), set[str]()
+        own = [plugin for plugin in self._pre_filter if plugin.name in pod_class.signatures]
+        state, skipped = pod_class.new_state(), set[str]()
         keys: dict[str, frozenset[str]] = {}
         for plugin in own:
             before = state.keys
@@ -211,26 +211,26 @@ class Filtering:
         """
         return self._run(self._active(state), state, pod, snapshot, rows, diagnosis)
 
-    def _active(self, state: CycleState) -> list[AskFilter]:
+    def _active(self, state: CycleState) -> list[FilterAdapter]:
         return [each for each in self._filter if each.plugin.name not in state.skipped_filters]
 
     def _run(
         self,
-        filters: Iterable[AskFilter],
+        filters: Iterable[FilterAdapter],
         state: CycleState,
         pod: PodInfo,
         snapshot: Snapshot,
         rows: Rows,
         diagnosis: Diagnosis,
     ) -> Rows:
-        for asking in filters:
+        for adapter in filters:
             if not rows.size:
                 break
             rows = self._call.raising(
-                asking.plugin,
+                adapter.plugin,
                 ExtensionPoint.FILTER,
                 self._reject,
-                asking,
+                adapter,
                 state,
                 pod,
                 snapshot,
@@ -241,7 +241,7 @@ class Filtering:
 
     def _reject(
         self,
-        asking: AskFilter,
+        adapter: FilterAdapter,
         state: CycleState,
         pod: PodInfo,
         snapshot: Snapshot,
@@ -249,26 +249,26 @@ class Filtering:
         diagnosis: Diagnosis,
     ) -> Rows:
         """Record the nodes that one plugin rejects, and return the others."""
-        plugin = asking.plugin
-        kept_by = self._kept.get(plugin.name)
-        signature = None if kept_by is None else signature_in(state, plugin, pod)
-        if kept_by is None or signature is None:
-            outcomes = asking.across(state, pod, snapshot, rows)
+        plugin = adapter.plugin
+        cache = self._caches.get(plugin.name)
+        signature = None if cache is None else signature_in(state, plugin, pod)
+        if cache is None or signature is None:
+            outcomes = adapter.across(state, pod, snapshot, rows)
             return diagnosis.reject(plugin.name, outcomes.table, outcomes.index[rows], rows)
         changes = snapshot.changes if plugin.reads_pods else snapshot.node_changes
-        kept = None if changes is None else kept_by.of(signature, plugin.version())
-        if kept is None:
-            outcomes = asking.each(state, pod, snapshot, rows)
+        cached = None if changes is None else cache.of(signature, plugin.version())
+        if cached is None:
+            outcomes = adapter.each(state, pod, snapshot, rows)
             return diagnosis.reject(plugin.name, outcomes.table, outcomes.index, rows)
-        kept.follow(changes, snapshot.n_nodes)
-        ask_unknown(asking, kept, state, pod, snapshot, rows)
-        if not kept.refuses:
+        cached.follow(changes, snapshot.n_nodes)
+        filter_unknown_rows(adapter, cached, state, pod, snapshot, rows)
+        if not cached.refuses:
             return rows
-        return diagnosis.reject(plugin.name, tuple(kept.table), kept.values[rows], rows)
+        return diagnosis.reject(plugin.name, tuple(cached.table), cached.values[rows], rows)
 
-    def _stand(
+    def _use_filter_result(
         self,
-        alike: EquivalenceClass,
+        pod_class: EquivalenceClass,
         state: CycleState,
         pod: PodInfo,
         snapshot: Snapshot,
@@ -276,26 +276,28 @@ class Filtering:
     ) -> Rows:
         """Evaluate all nodes; the leading filters that read one node at a time use their cached combined result."""
         active = self._active(state)
-        standing = alike.standing.get(state.skipped_filters)
-        if standing is None:
-            own = list(takewhile(lambda each: each.plugin.name in alike.signatures, active))
-            standing = alike.standing[state.skipped_filters] = Standing(
-                self._call, [(asking, self._kept_by(alike, asking)) for asking in own]
+        filter_result = pod_class.filter_result.get(state.skipped_filters)
+        if filter_result is None:
+            own = list(takewhile(lambda each: each.plugin.name in pod_class.signatures, active))
+            filter_result = pod_class.filter_result[state.skipped_filters] = CachedFilterResult(
+                self._call, [(adapter, self._cache_for(pod_class, adapter)) for adapter in own]
             )
-        standing.follow(state, pod, snapshot)
-        remember_standing(state, standing)
+        filter_result.follow(state, pod, snapshot)
+        set_filter_result(state, filter_result)
         diagnosis.take_over(
-            standing.plugins,
-            standing.tables,
-            standing.rejected_by,
-            standing.index,
-            has_failures=bool(standing.failed),
+            filter_result.plugins,
+            filter_result.tables,
+            filter_result.rejected_by,
+            filter_result.index,
+            has_failures=bool(filter_result.failed),
         )
-        return self._run(active[len(standing.plugins) :], state, pod, snapshot, standing.feasible, diagnosis)
+        return self._run(
+            active[len(filter_result.plugins) :], state, pod, snapshot, filter_result.feasible, diagnosis
+        )
 
-    def _kept_by(self, alike: EquivalenceClass, asking: AskFilter) -> KeptOutcomes:
-        name = asking.plugin.name
-        return self._kept[name].keep(alike.signatures[name], alike.versions.get(name, 0))
+    def _cache_for(self, pod_class: EquivalenceClass, adapter: FilterAdapter) -> CachedOutcomes:
+        name = adapter.plugin.name
+        return self._caches[name].keep(pod_class.signatures[name], pod_class.versions.get(name, 0))
 
     def find_feasible(
         self,
@@ -335,8 +337,8 @@ class Filtering:
             plugin, outcome, row = failed
             self._call.instruments.failed(plugin, ExtensionPoint.FILTER)
             node, reasons = snapshot.name_of(row), ", ".join(outcome.reasons)
-            told = f'running Filter plugin "{plugin}" for node "{node}": {reasons}'
-            raise PluginError(Status(Code.ERROR, (told,), plugin))
+            message = f'running Filter plugin "{plugin}" for node "{node}": {reasons}'
+            raise PluginError(Status(Code.ERROR, (message,), plugin))
 
     def passing(
         self,
@@ -356,9 +358,14 @@ class Filtering:
             PluginError: a plugin raised or returned an invalid value.
         """
         crowded = np.intersect1d(list(nominated), rows).tolist() if nominated else []
-        alike = class_of(state)
-        if alike is not None and alike.pre_filter and snapshot.changes and len(rows) == snapshot.n_nodes:
-            passing = self._stand(alike, state, pod, snapshot, diagnosis)
+        pod_class = class_in(state)
+        if (
+            pod_class is not None
+            and pod_class.pre_filter
+            and snapshot.changes
+            and len(rows) == snapshot.n_nodes
+        ):
+            passing = self._use_filter_result(pod_class, state, pod, snapshot, diagnosis)
             refused = self._refused_when_crowded(state, pod, snapshot, diagnosis, crowded, nominated)
             return passing[~np.isin(passing, refused)] if refused.size else passing
         refused = self._refused_when_crowded(state, pod, snapshot, diagnosis, crowded, nominated)

@@ -33,17 +33,17 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Wait,
 )
-from scheduler.framework.long_work import NeedsTime
 from scheduler.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SUCCESS, Code, Status
-from scheduler.runtime.answers import is_anything, is_permit, is_sort_key
 from scheduler.runtime.budget import OverBudgetError, is_ours
 from scheduler.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginCalls
 from scheduler.runtime.equivalence_classes import EquivalenceClasses
 from scheduler.runtime.filtering import Filtering
 from scheduler.runtime.instruments import NoInstruments
 from scheduler.runtime.placing import Placing
+from scheduler.runtime.return_values import is_anything, is_permit, is_sort_key
 from scheduler.runtime.scoring import Scoring
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Framework:
         self.profile = profile
         self.plugins = plugins
         self._call = PluginCalls(profile, instruments or NoInstruments(), clock, budget, plugins.all())
-        self._call.stopped = self.forget_kept_verdicts
+        self._call.stopped = self.forget_cached_verdicts
         self._pre_enqueue = self._at(ExtensionPoint.PRE_ENQUEUE, PreEnqueuePlugin)
         self._queue_sort = self._at(ExtensionPoint.QUEUE_SORT, QueueSortPlugin)
         self._classes = EquivalenceClasses(plugins.all(), self._call)
@@ -181,11 +181,11 @@ class Framework:
         """Measure each plugin call from now on, or stop measuring; kube-scheduler measures one cycle out of ten."""
         self._call.measuring = on
 
-    def forget_kept_verdicts(self) -> None:
+    def forget_cached_verdicts(self) -> None:
         """Drop the cached results of all signatures."""
         self._classes.forget()
-        self.filtering.forget_kept_verdicts()
-        self.scoring.forget_kept_verdicts()
+        self.filtering.forget_cached_verdicts()
+        self.scoring.forget_cached_verdicts()
 
     def failure(self, plugin: Plugin, point: ExtensionPoint, error: BaseException) -> Status:
         """Log a plugin's exception, and return an ERROR status that names plugin and point."""
@@ -229,9 +229,9 @@ class Framework:
             EventWithHint(
                 each.event,
                 self._bounded(plugin, each.hint),
-                within(each.alike),
-                within(each.brings),
-                within(each.awaits),
+                within(each.pod_key),
+                within(each.event_keys),
+                within(each.waits_for_keys),
             )
             for each in events
         )
@@ -245,7 +245,7 @@ class Framework:
             try:
                 return self._call.budget.call(plugin, hint, pod, old, new, often="hint")
             except OverBudgetError as error:
-                if error.rest_seconds is not None:
+                if error.pause_seconds is not None:
                     return QueueingHint.QUEUE
                 raise
 

@@ -130,10 +130,10 @@ class Placing:
         scores = self._call.raising(plugin, point, plugin.normalize_placement_scores, group, scores)
         for place, score in enumerate(scores):
             if not (isinstance(score, int) and 0 <= score <= MAX_PLACEMENT_SCORE):
-                told = (
+                message = (
                     f"returns an invalid score {score}, it should in the range of [0, {MAX_PLACEMENT_SCORE}]"
                 )
-                reason = f'plugin "{plugin.name}" {told} after normalizing'
+                reason = f'plugin "{plugin.name}" {message} after normalizing'
                 raise PluginError(Status(Code.ERROR, (reason,), plugin.name))
             totals[place] += score * self._weights[plugin.name]
 

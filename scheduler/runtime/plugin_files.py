@@ -103,7 +103,7 @@ def class_of(module: ModuleType, class_name: str, reference: str) -> object:
         ) from error
 
 
-def told(error: BaseException, path: Path | None = None) -> str:
+def error_text(error: BaseException, path: Path | None = None) -> str:
     """Return a message for a failed import, with the line of the file that failed."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
@@ -127,7 +127,7 @@ def _execute(path: Path, name: str, reference: str) -> ModuleType:
         raise
     except BaseException as error:
         # Every exception comes from the file, because no other code runs in this call.
-        raise PluginLoadError(reference, told(error, path)) from error
+        raise PluginLoadError(reference, error_text(error, path)) from error
     return module
 
 

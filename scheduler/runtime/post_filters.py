@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from scheduler.framework.interface import PostFilterResult
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code, Status
-from scheduler.runtime.answers import is_post_filter
 from scheduler.runtime.calls import NO_OTHER, is_worded
+from scheduler.runtime.return_values import is_post_filter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,22 +5,22 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from scheduler.configuration.args import decode_args, find_args
 from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.expand import expand_in_steps
 from scheduler.configuration.feature_gates import gates_of
+from scheduler.configuration.plugin_args import decode_args, find_args
 from scheduler.errors import ConfigurationError, FieldError, PluginLoadError
-from scheduler.framework.long_work import at_once
 from scheduler.framework.pod_groups import WorkloadFeatures
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.preemption import PreemptionDryRun
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.wording import did_you_mean, entry, quoted
-from scheduler.runtime.asking import slow_last
+from scheduler.runtime.adapters import slow_last
 from scheduler.runtime.construction import build_plugin
 from scheduler.runtime.dry_run import DryRun
 from scheduler.runtime.framework import EnabledPlugins, Framework
-from scheduler.runtime.points import points_of
+from scheduler.runtime.plugin_points import points_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -44,7 +44,7 @@ def build_frameworks(
     budget: LoopBudget | None = None,
 ) -> dict[str, Framework]:
     """Run `build_in_steps` at once."""
-    return at_once(build_in_steps(configuration, registry, capabilities, instruments, budget))
+    return run_to_end(build_in_steps(configuration, registry, capabilities, instruments, budget))
 
 
 def build_in_steps(
@@ -146,8 +146,8 @@ class _Loader:
                     )
                     if self.found.setdefault(name, plugin) is not plugin:
                         # The extension points of a plugin depend on its name only, not on the profile.
-                        told = f"{name!r} is another guest in an earlier profile; use a different name"
-                        self.faults.append(FieldError(args_path, told))
+                        message = f"{name!r} is another guest in an earlier profile; use a different name"
+                        self.faults.append(FieldError(args_path, message))
                         continue
                     self.args[path, name] = read_args(plugin, profile, name, path)
                 except PluginLoadError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from scheduler.errors import PluginLoadError, SchedulerError
 from scheduler.runtime.checking import check_plugin
-from scheduler.runtime.plugin_files import PluginFiles, class_of, told
+from scheduler.runtime.plugin_files import PluginFiles, class_of, error_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -158,7 +158,7 @@ class Registry:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit and CancelledError are failures of the module
-            raise PluginLoadError(f"{name} ({found[0].value})", told(error)) from error
+            raise PluginLoadError(f"{name} ({found[0].value})", error_text(error)) from error
         return check_plugin(loaded, f"{name} ({found[0].value})")
 
 
@@ -182,5 +182,5 @@ def _from_module(module_name: str, class_name: str, reference: str) -> type[Plug
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # as in `_from_entry_point`
-        raise PluginLoadError(reference, told(error)) from error
+        raise PluginLoadError(reference, error_text(error)) from error
     return check_plugin(class_of(module, class_name, reference), reference)

@@ -44,16 +44,16 @@ _SUBJECT_ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )
 _PRIVILEGED_GROUP = "system:masters"
-_REMEMBERED_SECONDS = 10.0
+_CACHED_SECONDS = 10.0
 _VOUCHED_SECONDS = 3600.0
 """How long a client stays known after the API server accepted it: longer than the interval of any scraper, and as long
 as tokens of pods are valid."""
 _READ_IN_OUTAGES = "/metrics"
-_REMEMBERED_ANSWERS = 1000
+_MAX_CACHED_ANSWERS = 1000
 _PATIENCE_SECONDS = 10.0
 _SCRAPE_PATIENCE_SECONDS = 2.0
 """The timeout if an earlier result exists: both reviews must end before a scraper's timeout of ten seconds."""
-_COMPLAINT_SECONDS = 60.0
+_LOG_SECONDS = 60.0
 
 V = TypeVar("V")
 
@@ -88,7 +88,7 @@ class _AccessReview(msgspec.Struct, frozen=True):
     status: _AccessReviewStatus = _AccessReviewStatus()
 
 
-class _TooManyStrangersError(Exception):
+class _TooManyReviewsError(Exception):
     """The limit of reviews is reached."""
 
     def __init__(self, seconds: float) -> None:
@@ -114,17 +114,17 @@ class Access:
         self._clock = clock
         self._paths = frozenset(path for path in always_allowed if not path.endswith("*"))
         self._prefixes = tuple(path[:-1] for path in always_allowed if path.endswith("*"))
-        self._users = _Remembered[User](clock, _REMEMBERED_SECONDS)
-        self._allowed = _Remembered[bool](clock, _REMEMBERED_SECONDS)
+        self._users = _CachedAnswers[User](clock, _CACHED_SECONDS)
+        self._allowed = _CachedAnswers[bool](clock, _CACHED_SECONDS)
         # Separate, so that guessed tokens evict only guessed tokens.
-        self._nobody = _Remembered[bool](clock, _REMEMBERED_SECONDS)
-        self._denied = _Remembered[bool](clock, _REMEMBERED_SECONDS)
+        self._nobody = _CachedAnswers[bool](clock, _CACHED_SECONDS)
+        self._denied = _CachedAnswers[bool](clock, _CACHED_SECONDS)
         # Key of a token -> its user; key of a user, or of a user and a request -> the user.
-        self._vouched = _Remembered[User](clock, _VOUCHED_SECONDS)
+        self._vouched = _CachedAnswers[User](clock, _VOUCHED_SECONDS)
         self._limit = ReviewLimit(clock)
-        self._complained_at = -_COMPLAINT_SECONDS
+        self._logged_at = -_LOG_SECONDS
 
-    async def refusal(self, request: messages.Request) -> messages.Answer | None:
+    async def refusal(self, request: messages.ServerRequest) -> messages.ServerResponse | None:
         """Return the response that rejects a request; None if it is admitted."""
         path = request.path
         if path in self._paths or path.startswith(self._prefixes):
@@ -135,7 +135,7 @@ class Access:
             if user is None:
                 return status_answer(401, "Unauthorized", "Unauthorized")
             allowed = _PRIVILEGED_GROUP in user.groups or await self._may(user, verb, path, request.peer)
-        except _TooManyStrangersError as error:
+        except _TooManyReviewsError as error:
             self._complain_of(request.peer)
             return _later(error.seconds)
         except ApiError:
@@ -150,7 +150,7 @@ class Access:
         """Return the user of a request; None for an invalid token, or one that cannot be reviewed now.
 
         Raises:
-            _TooManyStrangersError: the limit of reviews is reached.
+            _TooManyReviewsError: the limit of reviews is reached.
         """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
@@ -179,7 +179,7 @@ class Access:
 
         Raises:
             ApiError: the API server cannot be reached, and there is no earlier result that is still valid.
-            _TooManyStrangersError: the limit of reviews is reached.
+            _TooManyReviewsError: the limit of reviews is reached.
         """
         who = msgspec.json.encode(user)
         of_user, key = _digest(who), _digest(who, verb, path)
@@ -231,14 +231,14 @@ class Access:
 
         Raises:
             ApiError: as for `_review`.
-            _TooManyStrangersError: the limit of reviews is reached.
+            _TooManyReviewsError: the limit of reviews is reached.
         """
         patience = _PATIENCE_SECONDS if last_word is None else _SCRAPE_PATIENCE_SECONDS
         if any(self._vouched.get(key) for key in keys):
             return await self._review(resource, spec, kind, patience)
         seconds = self._limit.begin(peer)
         if seconds:
-            raise _TooManyStrangersError(seconds)
+            raise _TooManyReviewsError(seconds)
         try:
             return await self._review(resource, spec, kind, patience)
         finally:
@@ -246,8 +246,8 @@ class Access:
 
     def _complain_of(self, peer: str) -> None:
         now = self._clock()
-        if now - self._complained_at >= _COMPLAINT_SECONDS:
-            self._complained_at = now
+        if now - self._logged_at >= _LOG_SECONDS:
+            self._logged_at = now
             logger.warning(
                 "Too many requests of unknown clients; some must try again later", extra={"one_from": peer}
             )
@@ -268,7 +268,7 @@ class Access:
             raise ApiError(0, "", f"{resource.kind}: {error}") from error
 
 
-class _Remembered(Generic[V]):
+class _CachedAnswers(Generic[V]):
     """Cached results with a limited lifetime; the oldest are evicted beyond a limit."""
 
     def __init__(self, clock: Callable[[], float], seconds: float) -> None:
@@ -286,7 +286,7 @@ class _Remembered(Generic[V]):
     def put(self, key: bytes, answer: V) -> None:
         self._answers.pop(key, None)
         self._answers[key] = (self._clock() + self._seconds, answer)
-        if len(self._answers) > _REMEMBERED_ANSWERS:
+        if len(self._answers) > _MAX_CACHED_ANSWERS:
             del self._answers[next(iter(self._answers))]
 
 
@@ -308,7 +308,7 @@ def _complain(what: str, resource: Resource, error: ApiError, last_word: User | 
     logger.warning(what, extra=fields)
 
 
-def _later(seconds: float) -> messages.Answer:
+def _later(seconds: float) -> messages.ServerResponse:
     """Return the response to try again later, in the API server's format."""
     whole = max(1, math.ceil(seconds))
     message = "too many users ask that are not known yet, please try again later"

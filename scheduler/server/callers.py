@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from scheduler.server.messages import Answer
+from scheduler.server.messages import ServerResponse
 
 if TYPE_CHECKING:
-    from scheduler.server.messages import Request
+    from scheduler.server.messages import ServerRequest
 
 _WITHOUT_CERTIFICATE = (
     "a client certificate is asked for, see tlsConfig of the extender in kube-scheduler's configuration"
@@ -31,19 +31,19 @@ class Callers:
     certificate: bool = False
     token: bytes = field(default=b"", repr=False)
 
-    def refusal(self, request: Request) -> Answer | None:
+    def refusal(self, request: ServerRequest) -> ServerResponse | None:
         """Return the response that rejects a request; None if it is accepted."""
         if (self.certificate and request.shows_certificate) or self._has_token(request):
             request.is_let_in = True
             return None
         problem = _WITHOUT_CERTIFICATE if self.certificate else _ASKED_FOR_ONE
         if not self.token:
-            return Answer(f"{problem}\n".encode(), HTTPStatus.FORBIDDEN)
-        return Answer(
+            return ServerResponse(f"{problem}\n".encode(), HTTPStatus.FORBIDDEN)
+        return ServerResponse(
             f"{problem}\n".encode(), HTTPStatus.UNAUTHORIZED, headers={"WWW-Authenticate": "Bearer"}
         )
 
-    def _has_token(self, request: Request) -> bool:
+    def _has_token(self, request: ServerRequest) -> bool:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not self.token or scheme.lower() != "bearer":
             return False

@@ -1,4 +1,4 @@
-"""The verbs of an extender over HTTP, answered by a `Judge`.
+"""The verbs of an extender over HTTP, answered by a `ExtenderBackend`.
 
 kube-scheduler shows the Error of a response on the pod, but of a status other than 200 only the number. An error is
 therefore sent as Error if the response has that field, and else as a status with a text.
@@ -13,20 +13,20 @@ from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from scheduler.aside import in_a_thread
-from scheduler.cycle.turns import SLICE_SECONDS, answered_in_turns
+from scheduler.cycle.time_slices import SLICE_SECONDS, answer_in_slices
 from scheduler.errors import SchedulerError
-from scheduler.extenders import serving
-from scheduler.extenders.serving import RequestError
-from scheduler.server.messages import JSON, Answer, Page, RequestTooLongError
+from scheduler.extenders import serving_wire
+from scheduler.extenders.serving_wire import RequestError
+from scheduler.server.messages import JSON, Page, RequestTooLongError, ServerResponse
+from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from scheduler.extenders.serving import BindingRequest, NodesRequest, PreemptionRequest
+    from scheduler.extenders.serving_wire import BindingRequest, NodesRequest, PreemptionRequest
     from scheduler.extenders.wire import FilterAnswer, MetaVictims
     from scheduler.server.callers import Callers
-    from scheduler.server.messages import Handler, Request
+    from scheduler.server.messages import Handler, ServerRequest
 
     Verb = Callable[[bytes], Awaitable[bytes]]
 
@@ -48,7 +48,7 @@ SUCCESS, ERROR, INVALID = "success", "error", "invalid"
 _TOO_LONG = f"a request is at most {LONGEST_REQUEST_BYTES} bytes long; set nodeCacheCapable: true, so that nodes are sent by name"
 
 
-class Judge(Protocol):
+class ExtenderBackend(Protocol):
     """Answers a scheduler's requests. Every method raises SchedulerError if it fails.
 
     All but `bind` may also raise NeedsTime, and are called again after the work was done.
@@ -71,7 +71,7 @@ class Judge(Protocol):
         ...
 
 
-class RequestObserver(Protocol):
+class ExtenderRequestObserver(Protocol):
     """Counts requests."""
 
     def extender_asked(self, verb: str, result: str, seconds: float) -> None:
@@ -80,8 +80,8 @@ class RequestObserver(Protocol):
 
 
 def verb_pages(
-    judge: Judge,
-    observer: RequestObserver,
+    judge: ExtenderBackend,
+    observer: ExtenderRequestObserver,
     *,
     binds: bool = False,
     callers: Callers | None = None,
@@ -104,35 +104,37 @@ def verb_pages(
     return [*pages, *refusals, Page("/{verb}", _refusing(404, f"there is {there}{unserved}\n"), ())]
 
 
-def _verbs(judge: Judge) -> dict[str, Verb]:
+def _verbs(judge: ExtenderBackend) -> dict[str, Verb]:
     """Return verb -> function from the request's body to the response's body."""
 
     async def filter_(body: bytes) -> bytes:
-        return serving.filter_result(await _answered(judge.filter, await _read(serving.nodes_request, body)))
+        return serving_wire.filter_result(
+            await _answered(judge.filter, await _read(serving_wire.nodes_request, body))
+        )
 
     async def prioritize(body: bytes) -> bytes:
-        return serving.priorities_result(
-            await _answered(judge.prioritize, await _read(serving.nodes_request, body))
+        return serving_wire.priorities_result(
+            await _answered(judge.prioritize, await _read(serving_wire.nodes_request, body))
         )
 
     async def preempt(body: bytes) -> bytes:
-        return serving.preemption_result(
-            await _without_victims(judge, await _read(serving.preemption_request, body))
+        return serving_wire.preemption_result(
+            await _without_victims(judge, await _read(serving_wire.preemption_request, body))
         )
 
     async def bind(body: bytes) -> bytes:
-        await judge.bind(await _read(serving.binding_request, body))
-        return serving.binding_result()
+        await judge.bind(await _read(serving_wire.binding_request, body))
+        return serving_wire.binding_result()
 
     return {FILTER: filter_, PRIORITIZE: prioritize, PREEMPT: preempt, BIND: bind}
 
 
 async def _answered(ask: Callable[[R], A], request: R) -> A:
     """Call a judge; work that exceeds a time slice is done in slices."""
-    return await answered_in_turns(partial(ask, request))
+    return await answer_in_slices(partial(ask, request))
 
 
-async def _without_victims(judge: Judge, request: PreemptionRequest) -> Mapping[str, MetaVictims]:
+async def _without_victims(judge: ExtenderBackend, request: PreemptionRequest) -> Mapping[str, MetaVictims]:
     """Call a judge for one node after another: each runs all plugins, and other work runs in between."""
     clock = asyncio.get_running_loop().time
     left: dict[str, MetaVictims] = {}
@@ -145,12 +147,12 @@ async def _without_victims(judge: Judge, request: PreemptionRequest) -> Mapping[
     return left
 
 
-_SAY_ERROR: Final = {FILTER: serving.failed_filter_result, BIND: serving.binding_result}
+_SAY_ERROR: Final = {FILTER: serving_wire.failed_filter_result, BIND: serving_wire.binding_result}
 """Verb -> function from an error to a response, for responses with an Error."""
 
 
-def _answering(name: str, verb: Verb, observer: RequestObserver, callers: Callers | None) -> Handler:
-    async def answer(request: Request) -> Answer:
+def _answering(name: str, verb: Verb, observer: ExtenderRequestObserver, callers: Callers | None) -> Handler:
+    async def answer(request: ServerRequest) -> ServerResponse:
         clock = asyncio.get_running_loop().time
         began, result = clock(), ERROR
         try:
@@ -164,12 +166,12 @@ def _answering(name: str, verb: Verb, observer: RequestObserver, callers: Caller
             result = INVALID if is_invalid else ERROR
             logger.warning("Extender could not answer", extra={"verb": name, "error": str(error)})
             if name in _SAY_ERROR:
-                return Answer(_SAY_ERROR[name](str(error)), content_type=JSON)
+                return ServerResponse(_SAY_ERROR[name](str(error)), content_type=JSON)
             status = HTTPStatus.BAD_REQUEST if is_invalid else HTTPStatus.INTERNAL_SERVER_ERROR
-            return Answer(f"{error}\n".encode(), status)
+            return ServerResponse(f"{error}\n".encode(), status)
         else:
             result = SUCCESS
-            return Answer(body, content_type=JSON)
+            return ServerResponse(body, content_type=JSON)
         finally:
             observer.extender_asked(name, result, clock() - began)
 
@@ -183,7 +185,7 @@ async def _read(read: Callable[[bytes], T], body: bytes) -> T:
     return await in_a_thread(partial(read, body), "reading a request")
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: ServerRequest) -> bytes:
     try:
         return await request.read()
     except RequestTooLongError as error:
@@ -191,7 +193,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _refusing(status: int, text: str) -> Handler:
-    async def answer(_request: Request) -> Answer:
-        return Answer(text.encode(), status)
+    async def answer(_request: ServerRequest) -> ServerResponse:
+        return ServerResponse(text.encode(), status)
 
     return answer

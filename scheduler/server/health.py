@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from scheduler.server.messages import Answer, Page
+from scheduler.server.messages import Page, ServerResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from scheduler.server.messages import Handler, Request
+    from scheduler.server.messages import Handler, ServerRequest
 
     Check = Callable[[], str]  # "" if healthy, else the problem
 
@@ -34,7 +34,7 @@ def health_pages(path: str, checks: Mapping[str, Check]) -> list[Page]:
 
 
 def _all(name: str, checks: Mapping[str, Check]) -> Handler:
-    async def answer(request: Request) -> Answer:
+    async def answer(request: ServerRequest) -> ServerResponse:
         excluded = dict.fromkeys(request.query.get("exclude", ()))
         failed: dict[str, str] = {}
         lines = []
@@ -61,7 +61,7 @@ def _all(name: str, checks: Mapping[str, Check]) -> Handler:
 
 
 def _one(check: Check) -> Handler:
-    async def answer(_request: Request) -> Answer:
+    async def answer(_request: ServerRequest) -> ServerResponse:
         problem = check()
         if problem:
             return _answer(f"internal server error: {problem}\n", status=500)
@@ -70,5 +70,5 @@ def _one(check: Check) -> Handler:
     return answer
 
 
-def _answer(text: str, status: int = 200) -> Answer:
-    return Answer(text.encode(), status, headers={"X-Content-Type-Options": "nosniff"})
+def _answer(text: str, status: int = 200) -> ServerResponse:
+    return ServerResponse(text.encode(), status, headers={"X-Content-Type-Options": "nosniff"})

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from scheduler.configuration.write import to_shown
-from scheduler.cycle.turns import answered_in_turns
+from scheduler.cycle.time_slices import answer_in_slices
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.server.door import Door
 from scheduler.server.health import health_pages
-from scheduler.server.messages import JSON, Answer, Page, json_answer
+from scheduler.server.listener import Listener
+from scheduler.server.messages import JSON, Page, ServerResponse, json_answer
 from scheduler.server.pod_resources import CONTENT_TYPE, pod_resources_text
 from scheduler.server.zpages import zpages
 from scheduler.version import VERSION
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
     from scheduler.objects.pod import PodInfo
     from scheduler.server.health import Check
-    from scheduler.server.messages import Handler, Request
+    from scheduler.server.messages import Handler, ServerRequest
     from scheduler.server.zpages import Process
 
     Metrics = Callable[[str], tuple[bytes | Iterable[bytes], Mapping[str, str]]]
@@ -50,7 +50,7 @@ _SAFE_METHODS = frozenset({"GET", "HEAD"})
 class Guard(Protocol):
     """Controls access to the endpoints."""
 
-    async def refusal(self, request: Request) -> Answer | None:
+    async def refusal(self, request: ServerRequest) -> ServerResponse | None:
         """Return the response that rejects a request; None if it is admitted."""
         ...
 
@@ -70,7 +70,7 @@ def application(
     access: Guard | None = None,
     more: Sequence[Page] = (),
     longest_request_bytes: int = _LONGEST_REQUEST_BYTES,
-    turned_away: Callable[[str], None] = lambda _: None,
+    connection_rejected: Callable[[str], None] = lambda _: None,
 ) -> Application:
     """Build the server's endpoints.
 
@@ -88,7 +88,7 @@ def application(
         access: access control; None admits every request.
         more: additional endpoints.
         longest_request_bytes: limit of a request's body.
-        turned_away: as for `Application`.
+        connection_rejected: as for `Application`.
     """
     pages = [
         *health_pages("/healthz", live if health is None else health),
@@ -110,7 +110,9 @@ def application(
     if process is not None:
         pages += zpages(process, pages)
     paths = msgspec.json.encode({"paths": sorted(page.path for page in pages)})
-    return Application([Page("/", _json(lambda: paths)), *pages], access, longest_request_bytes, turned_away)
+    return Application(
+        [Page("/", _json(lambda: paths)), *pages], access, longest_request_bytes, connection_rejected
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,25 +123,25 @@ class Application:
         pages: endpoints; the first one for a path and method answers.
         access: access control; None admits every request.
         longest_request_bytes: limit of a body.
-        turned_away: called with the reason of a connection or request that was rejected because of a limit.
+        connection_rejected: called with the reason of a connection or request that was rejected because of a limit.
     """
 
     pages: Sequence[Page]
     access: Guard | None
     longest_request_bytes: int
-    turned_away: Callable[[str], None] = lambda _: None
+    connection_rejected: Callable[[str], None] = lambda _: None
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: ServerRequest) -> ServerResponse:
         """Answer a request; the response must not be cached."""
         if request.method not in _SAFE_METHODS and request.is_of_another_site:
-            return Answer(b"403 sent by a page of another site\n", HTTPStatus.FORBIDDEN)
+            return ServerResponse(b"403 sent by a page of another site\n", HTTPStatus.FORBIDDEN)
         refusal = await self.access.refusal(request) if self.access else None
         if refusal is not None and refusal.status == HTTPStatus.TOO_MANY_REQUESTS:
-            self.turned_away(UNREVIEWED)
+            self.connection_rejected(UNREVIEWED)
         answer = refusal or await self._page(request)
         return answer._replace(headers={**answer.headers, "Cache-Control": "no-cache, private"})
 
-    async def _page(self, request: Request) -> Answer:
+    async def _page(self, request: ServerRequest) -> ServerResponse:
         allowed: list[str] = []
         for page in self.pages:
             parts = page.parts_of(request.path)
@@ -149,8 +151,8 @@ class Application:
                     return await page.handler(request)
                 allowed += page.methods
         if allowed:
-            return Answer(b"405 method not allowed\n", 405, headers={"Allow": ",".join(allowed)})
-        return Answer(b"404 page not found\n", 404)
+            return ServerResponse(b"405 method not allowed\n", 405, headers={"Allow": ",".join(allowed)})
+        return ServerResponse(b"404 page not found\n", 404)
 
 
 @asynccontextmanager
@@ -172,12 +174,12 @@ async def serving(
         ConfigurationError: the address cannot be listened on.
     """
     listening = _listen(host, port)
-    door = Door(listening, app.answer, app.longest_request_bytes, tls, app.turned_away)
-    door.open()
+    listener = Listener(listening, app.answer, app.longest_request_bytes, tls, app.connection_rejected)
+    listener.open()
     try:
         yield listening.getsockname()[1]
     finally:
-        await door.close()
+        await listener.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -205,34 +207,34 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _metrics(metrics: Metrics) -> Handler:
-    async def answer(request: Request) -> Answer:
+    async def answer(request: ServerRequest) -> ServerResponse:
         body, headers = metrics(request.headers.get("accept", ""))
         rest = dict(headers)
-        return Answer(body, content_type=rest.pop("Content-Type"), headers=rest)
+        return ServerResponse(body, content_type=rest.pop("Content-Type"), headers=rest)
 
     return answer
 
 
 def _explanation(explain: Callable[[str], Mapping[str, Any] | None], what: str) -> Handler:
-    async def answer(request: Request) -> Answer:
+    async def answer(request: ServerRequest) -> ServerResponse:
         key = f"{request.parts['namespace']}/{request.parts['name']}"
-        told = await answered_in_turns(partial(explain, key))
-        if told is None:
-            return Answer(f"{what} {key} is unknown here, or was placed long ago\n".encode(), 404)
-        return Answer(msgspec.json.encode(told) + b"\n", content_type=JSON)
+        details = await answer_in_slices(partial(explain, key))
+        if details is None:
+            return ServerResponse(f"{what} {key} is unknown here, or was placed long ago\n".encode(), 404)
+        return ServerResponse(msgspec.json.encode(details) + b"\n", content_type=JSON)
 
     return answer
 
 
 def _pod_resources(pods: Callable[[], Iterable[PodInfo]], is_leading: Callable[[], bool]) -> Handler:
-    async def answer(_request: Request) -> Answer:
+    async def answer(_request: ServerRequest) -> ServerResponse:
         shown = pod_resources_text(pods()) if is_leading() else ()
-        return Answer((piece.encode() for piece in shown), content_type=CONTENT_TYPE)
+        return ServerResponse((piece.encode() for piece in shown), content_type=CONTENT_TYPE)
 
     return answer
 
 
-async def _version(_request: Request) -> Answer:
+async def _version(_request: ServerRequest) -> ServerResponse:
     major, minor, *_ = VERSION.split(".")
     return json_answer(
         {
@@ -255,7 +257,7 @@ def _configz(configuration: Configuration) -> bytes:
 
 
 def _json(body: Callable[[], bytes]) -> Handler:
-    async def answer(_request: Request) -> Answer:
-        return Answer(body(), content_type=JSON)
+    async def answer(_request: ServerRequest) -> ServerResponse:
+        return ServerResponse(body(), content_type=JSON)
 
     return answer

@@ -23,7 +23,7 @@ class ClientGoneError(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class ServerRequest:
     """A request.
 
     Attributes:
@@ -68,7 +68,7 @@ class Request:
         return bool(host) and host.lower() == self.headers.get("host", "").lower()
 
 
-class Answer(NamedTuple):
+class ServerResponse(NamedTuple):
     """A response; between the pieces of a body other tasks run.
 
     A body of awaited pieces lasts as long as the client wants. It does not count as a request in progress when the server
@@ -81,12 +81,12 @@ class Answer(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-def json_answer(content: Any, status: int = 200) -> Answer:
+def json_answer(content: Any, status: int = 200) -> ServerResponse:
     """Return a JSON response."""
-    return Answer(msgspec.json.encode(content), status, JSON)
+    return ServerResponse(msgspec.json.encode(content), status, JSON)
 
 
-def status_answer(code: int, reason: str, message: str, **more: Any) -> Answer:
+def status_answer(code: int, reason: str, message: str, **more: Any) -> ServerResponse:
     """Return an error response in the format of Kubernetes."""
     body = {
         "kind": "Status",
@@ -101,7 +101,7 @@ def status_answer(code: int, reason: str, message: str, **more: Any) -> Answer:
     return json_answer(body, code)
 
 
-Handler = Callable[[Request], Awaitable[Answer]]
+Handler = Callable[[ServerRequest], Awaitable[ServerResponse]]
 
 
 class Page(NamedTuple):

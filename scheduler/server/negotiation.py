@@ -14,7 +14,7 @@ from scheduler.server.messages import JSON, status_answer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.server.messages import Answer
+    from scheduler.server.messages import ServerResponse
 
 TEXT = "text/plain"
 YAML = "application/yaml"
@@ -61,7 +61,7 @@ def negotiated(accept: str, group: str, kind: str) -> Form | None:
     return None
 
 
-def not_acceptable() -> Answer:
+def not_acceptable() -> ServerResponse:
     """Return the error response with the served media types."""
     message = f"only the following media types are accepted: {', '.join(_SERVED)}"
     return status_answer(406, "NotAcceptable", message)

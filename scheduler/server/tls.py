@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.aside import in_a_thread
 from scheduler.certificates.key_pair import as_file, load_key_pair
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.files import read_regular
+from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -19,14 +19,14 @@ import msgspec
 import yaml
 
 from scheduler.clock import rfc3339
-from scheduler.server.messages import JSON, Answer, Page
+from scheduler.server.messages import JSON, Page, ServerResponse
 from scheduler.server.negotiation import TEXT, negotiated, not_acceptable
 from scheduler.version import KUBERNETES, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from scheduler.server.messages import Request
+    from scheduler.server.messages import ServerRequest
 
 _GROUP = "config.k8s.io"
 _DEPRECATED = "v1alpha1"
@@ -66,13 +66,13 @@ def _page(
     content: Callable[[], dict[str, Any]],
     text: Callable[[Mapping[str, Any]], str],
 ) -> Page:
-    async def answer(request: Request) -> Answer:
+    async def answer(request: ServerRequest) -> ServerResponse:
         form = negotiated(request.headers.get("accept", ""), _GROUP, kind)
         if form is None:
             return not_acceptable()
         if form.media_type == TEXT:
             title = f"{process.component} {path.strip('/')}"
-            return Answer(f"\n{title}\n{_WARNING}\n{text(content())}".encode())
+            return ServerResponse(f"\n{title}\n{_WARNING}\n{text(content())}".encode())
         body = {
             "kind": kind,
             "apiVersion": f"{_GROUP}/{form.version}",
@@ -86,7 +86,7 @@ def _page(
             headers["Warning"] = (
                 f'299 - "This version of the {of} endpoint is deprecated. Please use a newer version."'
             )
-        return Answer(
+        return ServerResponse(
             written,
             content_type=f"{form.media_type};g={_GROUP};v={form.version};as={kind}",
             headers=headers,

@@ -31,6 +31,12 @@ from scheduler.simulator.controllers.role_aggregation import RoleAggregation
 from scheduler.simulator.controllers.service_accounts import ServiceAccounts
 from scheduler.simulator.drivers.devices import DeviceDrivers
 from scheduler.simulator.drivers.provisioning_faults import ProvisioningFaults
+from scheduler.simulator.external_controllers import (
+    DeviceOptions,
+    KubeletOptions,
+    ProvisionerOptions,
+    stand_ins,
+)
 from scheduler.simulator.faults import Faults
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 from scheduler.simulator.kubeconfig import write_kubeconfig
@@ -38,7 +44,6 @@ from scheduler.simulator.port_forward import forward
 from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store
 from scheduler.simulator.request_log import LoggedRequest, RequestLog
-from scheduler.simulator.stand_ins import DeviceOptions, KubeletOptions, ProvisionerOptions, stand_ins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -383,18 +383,18 @@ class ClusterTable:
         self._count(row, pod, -1)
         return pod
 
-    def replace_pod(self, row: int, pod: PodInfo, *, is_news: bool) -> None:
+    def replace_pod(self, row: int, pod: PodInfo, *, invalidates: bool) -> None:
         """Replace a pod on a node by another version with the same requests.
 
         Args:
             row: the row of the node.
             pod: the other version; see `PodInfo.takes_the_same_as`.
-            is_news: whether the change invalidates cached results of the row.
+            invalidates: whether the change invalidates cached results of the row.
         """
         self._pods[row][pod.uid] = pod
         if pod.storage_volumes:
             self._storage.replace(row, pod)
-        if is_news:
+        if invalidates:
             self._pods_changed(row)
 
     def _count(self, row: int, pod: PodInfo, sign: int) -> None:
@@ -426,7 +426,7 @@ class ClusterTable:
             self._used_ports.set(row, frozenset(ports))
         self._pods_changed(row)
 
-    def start_anew(self) -> None:
+    def start_over(self) -> None:
         """Remove all pods and everything that was counted for them; the nodes stay.
 
         This repairs the table after a column was found to be wrong, which is a bug of this scheduler.

@@ -53,11 +53,13 @@ class Cache:
         self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
         self._states: dict[str, PodState] = {}  # pod uid -> ASSUMED or CONFIRMED
         self._placed: set[str] = set()  # uids of the pods that this scheduler placed
-        self._disturbances: dict[
+        self._node_generations: dict[
             str, int
         ] = {}  # node name -> number of the last change that this scheduler did not make
         self._changes = itertools.count(1)
-        self._homeless: dict[str, dict[str, PodInfo]] = {}  # name of an unknown node -> pod uid -> pod
+        self._pods_of_unknown_nodes: dict[
+            str, dict[str, PodInfo]
+        ] = {}  # name of an unknown node -> pod uid -> pod
 
     def snapshot(self) -> Snapshot:
         """Return the cluster as it is; valid until the next change here."""
@@ -78,11 +80,11 @@ class Cache:
         """Add a node, or its newer version."""
         if self.table.row_of(node.name) is not None:
             if self.table.update_node(node):
-                self._disturb(node.name)
+                self._next_generation(node.name)
             return
         row = self.table.add_node(node)
-        self._disturbances[node.name] = next(self._changes)
-        for pod in self._homeless.pop(node.name, {}).values():
+        self._node_generations[node.name] = next(self._changes)
+        for pod in self._pods_of_unknown_nodes.pop(node.name, {}).values():
             self.table.add_pod(row, pod)
 
     def remove_node(self, node_name: str) -> None:
@@ -92,18 +94,18 @@ class Cache:
             return
         pods = dict(self.table.pods_on(row))
         if pods:
-            self._homeless[node_name] = pods
+            self._pods_of_unknown_nodes[node_name] = pods
         self.table.remove_node(node_name)
         self.pauses.forget(node_name)
-        del self._disturbances[node_name]
+        del self._node_generations[node_name]
 
-    def disturbances(self, node_name: str) -> int:
+    def node_generation(self, node_name: str) -> int:
         """Return the node's generation: it changes with the node, and when another client adds or changes a pod there."""
-        return self._disturbances.get(node_name, 0)
+        return self._node_generations.get(node_name, 0)
 
-    def _disturb(self, node_name: str) -> None:
-        if node_name in self._disturbances:
-            self._disturbances[node_name] = next(self._changes)
+    def _next_generation(self, node_name: str) -> None:
+        if node_name in self._node_generations:
+            self._node_generations[node_name] = next(self._changes)
 
     # Pods.
 
@@ -149,7 +151,7 @@ class Cache:
         """Count a pod where the API server reports it: an assumed pod, a known one, or a new one."""
         known = self._pods.get(pod.uid)
         if known is None:
-            self._disturb(pod.node_name)
+            self._next_generation(pod.node_name)
             self._put(pod, PodState.CONFIRMED)
         elif known.node_name == pod.node_name and known.takes_the_same_as(pod):
             self._replace(known, pod)
@@ -161,23 +163,23 @@ class Cache:
                     extra={"pod": pod.key, "expected": known.node_name, "node": pod.node_name},
                 )
             if known.node_name != pod.node_name or known.resources != pod.resources:
-                self._disturb(pod.node_name)
+                self._next_generation(pod.node_name)
             self._uncount(known)
             self._put(pod, PodState.CONFIRMED)
 
     def _replace(self, known: PodInfo, pod: PodInfo) -> None:
         """Store another version of a counted pod; the confirmation of an assumed pod invalidates nothing."""
         has_changed = bool(pod.annotations) and pod.annotations != known.annotations
-        is_news = has_changed or self._states[pod.uid] is PodState.CONFIRMED
+        invalidates = has_changed or self._states[pod.uid] is PodState.CONFIRMED
         self._pods[pod.uid], self._states[pod.uid] = pod, PodState.CONFIRMED
         if known.group != pod.group:
             self.groups.drop_placed(known)
         self.groups.note_placed(pod)
         row = self.table.row_of(pod.node_name)
         if row is None:
-            self._homeless[pod.node_name][pod.uid] = pod
+            self._pods_of_unknown_nodes[pod.node_name][pod.uid] = pod
         else:
-            self.table.replace_pod(row, pod, is_news=is_news)
+            self.table.replace_pod(row, pod, invalidates=invalidates)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
         """Stop counting a pod that was deleted or has ended, and return it; None if it was not counted."""
@@ -185,7 +187,7 @@ class Cache:
 
     @asynccontextmanager
     async def without(
-        self, pods: Iterable[PodInfo], give_way: Callable[[], Awaitable[None]]
+        self, pods: Iterable[PodInfo], yield_to_loop: Callable[[], Awaitable[None]]
     ) -> AsyncIterator[None]:
         """Exclude counted pods for a simulation; no pod may be added, changed or removed meanwhile.
 
@@ -193,7 +195,7 @@ class Cache:
 
         Args:
             pods: the pods; those that are no longer counted are ignored.
-            give_way: awaited after each pod.
+            yield_to_loop: awaited after each pod.
         """
         left_out: deque[PodInfo] = deque()
         try:
@@ -201,13 +203,13 @@ class Cache:
                 self.groups.leave_out(pod)
                 self._take_off_node(pod)
                 left_out.append(pod)
-                await give_way()
+                await yield_to_loop()
             yield
         finally:
             try:
                 while left_out:
                     self._count(left_out.popleft())
-                    await give_way()
+                    await yield_to_loop()
             finally:  # cancelled or not
                 for pod in left_out:
                     self._count(pod)
@@ -216,21 +218,21 @@ class Cache:
         """Return every counted pod, also on unknown nodes; the cache must not change during the iteration."""
         return self._pods.values()
 
-    def homeless(self) -> Mapping[str, Collection[PodInfo]]:
+    def pods_of_unknown_nodes(self) -> Mapping[str, Collection[PodInfo]]:
         """Return name of an unknown node -> the pods on it."""
-        return {name: pods.values() for name, pods in self._homeless.items()}
+        return {name: pods.values() for name, pods in self._pods_of_unknown_nodes.items()}
 
-    def holds_where_it_says(self, pod: PodInfo) -> bool:
+    def is_on_its_node(self, pod: PodInfo) -> bool:
         """Return whether a counted pod is on the node that it names, and its state is known."""
         row = self.table.row_of(pod.node_name)
-        there = self._homeless.get(pod.node_name, {}) if row is None else self.table.pods_on(row)
+        there = self._pods_of_unknown_nodes.get(pod.node_name, {}) if row is None else self.table.pods_on(row)
         return there.get(pod.uid) is pod and pod.uid in self._states
 
-    def count_anew(self) -> None:
+    def recount(self) -> None:
         """Insert every pod again on the node that it names, and recount everything; repairs an inconsistent cache."""
         pods, states = self._pods, self._states
-        self._homeless = {}
-        self.table.start_anew()
+        self._pods_of_unknown_nodes = {}
+        self.table.start_over()
         self._pods, self._states = {}, {}
         for uid, pod in pods.items():
             self._put(pod, states.get(uid, PodState.CONFIRMED))
@@ -250,11 +252,11 @@ class Cache:
         Raises:
             AssertionError: it does not hold.
         """
-        assert all(self._homeless.values()), "a node we do not know is kept without pods"
-        counted = {uid: pod for pods in self._homeless.values() for uid, pod in pods.items()}
+        assert all(self._pods_of_unknown_nodes.values()), "a node we do not know is kept without pods"
+        counted = {uid: pod for pods in self._pods_of_unknown_nodes.values() for uid, pod in pods.items()}
         for row in range(self.table.n_nodes):
             name = self.table.nodes[row].name
-            assert name not in self._homeless, f"node {name} is here, and pods wait for it"
+            assert name not in self._pods_of_unknown_nodes, f"node {name} is here, and pods wait for it"
             for uid, pod in self.table.pods_on(row).items():
                 assert uid not in counted, f"pod {pod.key} is counted twice"
                 assert pod.node_name == name, f"pod {pod.key} is counted on {name}"
@@ -275,7 +277,7 @@ class Cache:
         self.groups.note_placed(pod)
         row = self.table.row_of(pod.node_name)
         if row is None:
-            self._homeless.setdefault(pod.node_name, {})[pod.uid] = pod
+            self._pods_of_unknown_nodes.setdefault(pod.node_name, {})[pod.uid] = pod
         else:
             self.table.add_pod(row, pod)
 
@@ -295,7 +297,7 @@ class Cache:
         if row is not None:
             self.table.remove_pod(row, pod.uid)
             return
-        pods = self._homeless[pod.node_name]
+        pods = self._pods_of_unknown_nodes[pod.node_name]
         del pods[pod.uid]
         if not pods:
-            del self._homeless[pod.node_name]
+            del self._pods_of_unknown_nodes[pod.node_name]

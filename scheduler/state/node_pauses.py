@@ -91,14 +91,14 @@ class NodePauses:
         """Return row -> reason of the nodes of a snapshot that are paused now."""
         if not self._pauses:
             return _NONE
-        resting = {
+        paused = {
             snapshot.row_of(name): pause.why
             for name, pause in self._remembered(at).items()
             if pause.holds(at)
         }
-        return {row: why for row, why in resting.items() if row is not None}
+        return {row: why for row, why in paused.items() if row is not None}
 
-    def resting(self, *, at: float) -> int:
+    def paused(self, *, at: float) -> int:
         """Return the number of nodes that are paused now."""
         return sum(pause.holds(at) for pause in self._pauses.values())
 

@@ -8,11 +8,11 @@ fakes      fakes for the capabilities; ManualClock is one of them
 """
 
 from scheduler.testing.builders import node, node_object, pod, pod_object
-from scheduler.testing.contract import CHECKS, Subject, subject
+from scheduler.testing.contract import CHECKS, PluginSubject, subject
 from scheduler.testing.fakes import FakeEvents, Fakes, FakeWeb
 from scheduler.testing.manual_clock import ManualClock
+from scheduler.testing.profile_simulation import ProfileSimulation
 from scheduler.testing.snapshots import cache_of, snapshot_of
-from scheduler.testing.trial import Trial
 
 __all__ = [
     "CHECKS",
@@ -20,8 +20,8 @@ __all__ = [
     "FakeWeb",
     "Fakes",
     "ManualClock",
-    "Subject",
-    "Trial",
+    "PluginSubject",
+    "ProfileSimulation",
     "cache_of",
     "node",
     "node_object",

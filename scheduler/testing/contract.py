@@ -1,6 +1,6 @@
 """Checks that must hold for every plugin.
 
-A check is a function of a `Subject`; it raises AssertionError with the reason. Parametrize a test over all of them:
+A check is a function of a `PluginSubject`; it raises AssertionError with the reason. Parametrize a test over all of them:
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     def test_my_plugin_keeps_the_contract(check):
@@ -34,9 +34,9 @@ from scheduler.framework import (
     ScorePlugin,
     Status,
 )
-from scheduler.runtime.asking import outcomes_of, scores_of
+from scheduler.runtime.adapters import outcomes_of, scores_of
 from scheduler.runtime.checking import constructor_wants
-from scheduler.runtime.points import overrides
+from scheduler.runtime.plugin_points import overrides
 from scheduler.testing.fakes import Fakes
 from scheduler.testing.probes import Probes
 from scheduler.testing.samples import sample_pods, sample_table
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Subject:
+class PluginSubject:
     """A plugin, with a cluster and pods to check it on."""
 
     plugin: Plugin
@@ -70,7 +70,7 @@ def subject(
     pods: Iterable[PodInfo] = (),
     nodes: Iterable[NodeObject] = (),
     **capabilities: Any,
-) -> Subject:
+) -> PluginSubject:
     """Build a plugin from arguments as in a configuration, by default none.
 
     Args:
@@ -92,14 +92,14 @@ def subject(
             given[name] = fakes[protocol]
     for node in nodes:
         table.add_node(node)
-    return Subject(plugin(**given), table, [*sample_pods(), *pods])
+    return PluginSubject(plugin(**given), table, [*sample_pods(), *pods])
 
 
 # Running a plugin.
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PluginVerdict:
     """A plugin's result for a pod: the result of PreFilter, and Filter's result for each node."""
 
     pre_filter: object
@@ -108,7 +108,7 @@ class Verdict:
 
 def verdict(
     plugin: Plugin, pod: PodInfo, snapshot: Snapshot, rows: Rows | None = None, *, clone: bool = False
-) -> Verdict:
+) -> PluginVerdict:
     """Run PreFilter and Filter."""
     rows = snapshot.all_rows if rows is None else rows
     state = CycleState()
@@ -116,15 +116,15 @@ def verdict(
     if isinstance(plugin, PreFilterPlugin):
         answer = plugin.pre_filter(state, pod, snapshot)
         if isinstance(answer, Status) and not answer.is_success:
-            return Verdict((answer.code, answer.reasons))
+            return PluginVerdict((answer.code, answer.reasons))
         answer = answer.node_names if isinstance(answer, PreFilterResult) else None
     if not isinstance(plugin, FilterPlugin):
-        return Verdict(answer)
+        return PluginVerdict(answer)
     outcomes = outcomes_of(plugin, state.clone() if clone else state, pod, snapshot, rows)
     assert outcomes.index.dtype == np.uint16, f"the index is uint16, was {outcomes.index.dtype}"
     assert outcomes.index.shape == (snapshot.n_nodes,), f"one number per node, was {outcomes.index.shape}"
     assert outcomes.index.max(initial=0) < len(outcomes.table), "every number is a place in the table"
-    return Verdict(answer, tuple(outcomes.of(row) for row in rows.tolist()))
+    return PluginVerdict(answer, tuple(outcomes.of(row) for row in rows.tolist()))
 
 
 def ranking(
@@ -160,8 +160,8 @@ def _check_scores(scores: np.ndarray[Any, Any], snapshot: Snapshot) -> None:
 
 
 def _answers(
-    each: Subject, snapshot: Snapshot, rows: Rows | None = None
-) -> Iterator[tuple[PodInfo, Verdict, object]]:
+    each: PluginSubject, snapshot: Snapshot, rows: Rows | None = None
+) -> Iterator[tuple[PodInfo, PluginVerdict, object]]:
     for pod in each.pods:
         yield pod, verdict(each.plugin, pod, snapshot, rows), ranking(each.plugin, pod, snapshot, rows)
 
@@ -169,7 +169,7 @@ def _answers(
 # The checks.
 
 
-def check_is_made_from_no_arguments(each: Subject) -> None:
+def check_is_made_from_no_arguments(each: PluginSubject) -> None:
     """A plugin has a name, and its default arguments are valid."""
     plugin = type(each.plugin)
     args = msgspec.convert({}, plugin.Args)
@@ -177,7 +177,7 @@ def check_is_made_from_no_arguments(each: Subject) -> None:
     assert not list(args.faults()), "the default arguments are valid"
 
 
-def check_follows_the_nodes_when_rows_are_reordered(each: Subject) -> None:
+def check_follows_the_nodes_when_rows_are_reordered(each: PluginSubject) -> None:
     """Results do not depend on row numbers: they follow the nodes."""
     order = np.random.default_rng(7).permutation(each.snapshot.n_nodes)
     for pod, before, scores in _answers(each, each.snapshot):
@@ -193,7 +193,7 @@ def check_follows_the_nodes_when_rows_are_reordered(each: Subject) -> None:
             assert reordered == expected_scores, f"{pod}: the scores did not follow their nodes"
 
 
-def check_a_part_of_the_nodes_gives_that_part_of_the_verdicts(each: Subject) -> None:
+def check_a_part_of_the_nodes_gives_that_part_of_the_verdicts(each: PluginSubject) -> None:
     """For plugins with signatures; normalization depends on all nodes, so scores are compared before it."""
     rows = each.snapshot.all_rows
     for pod in each.pods:
@@ -226,7 +226,7 @@ def _score_state(plugin: Plugin, pod: PodInfo, snapshot: Snapshot, rows: Rows) -
     return state if answer is None or answer.is_success else None
 
 
-def check_answers_only_for_the_rows_still_standing(each: Subject) -> None:
+def check_answers_only_for_the_rows_still_standing(each: PluginSubject) -> None:
     """Nodes that another plugin rejected do not change the results of other nodes."""
     rows = np.arange(1, each.snapshot.n_nodes, 2, dtype=np.intp)
     for pod, whole, _ in _answers(each, each.snapshot):
@@ -236,7 +236,7 @@ def check_answers_only_for_the_rows_still_standing(each: Subject) -> None:
             assert some.outcomes == expected, f"{pod}: fewer rows changed the result"
 
 
-def check_takes_a_cluster_of_no_nodes(each: Subject) -> None:
+def check_takes_a_cluster_of_no_nodes(each: PluginSubject) -> None:
     """A cluster may be empty."""
     nothing = each.snapshot.take(np.array([], dtype=np.intp))
     for pod, found, scores in _answers(each, nothing):
@@ -244,13 +244,13 @@ def check_takes_a_cluster_of_no_nodes(each: Subject) -> None:
         assert not isinstance(scores, tuple) or not scores, f"{pod}: scores of no nodes"
 
 
-def check_says_the_same_twice(each: Subject) -> None:
+def check_says_the_same_twice(each: PluginSubject) -> None:
     """The same call returns the same result."""
     first = list(_answers(each, each.snapshot))
     assert list(_answers(each, each.snapshot)) == first, "the second result differs from the first"
 
 
-def check_leaves_the_snapshot_alone(each: Subject) -> None:
+def check_leaves_the_snapshot_alone(each: PluginSubject) -> None:
     """The arrays of a snapshot are not changed."""
     before = _columns(each.snapshot)
     list(_answers(each, each.snapshot))
@@ -276,7 +276,7 @@ def _columns(snapshot: Snapshot) -> dict[str, np.ndarray[Any, Any]]:
     return {name: column.copy() for name, column in columns.items()}
 
 
-def check_gives_a_reason_for_every_refusal(each: Subject) -> None:
+def check_gives_a_reason_for_every_refusal(each: PluginSubject) -> None:
     """Every rejection has a reason."""
     for pod, found, _ in _answers(each, each.snapshot):
         for outcome in found.outcomes:
@@ -290,7 +290,7 @@ def check_gives_a_reason_for_every_refusal(each: Subject) -> None:
             assert answer is None or answer.is_success or answer.reasons, f"{pod}: gated without a reason"
 
 
-def check_explains_in_sentences_and_changes_nothing(each: Subject) -> None:
+def check_explains_in_sentences_and_changes_nothing(each: PluginSubject) -> None:
     """`why` returns a list of texts, or None; it changes neither the plugin nor the snapshot."""
     snapshot = each.snapshot
     nodes = [None, *(snapshot.node_info(row) for row in snapshot.all_rows.tolist())]
@@ -303,7 +303,7 @@ def check_explains_in_sentences_and_changes_nothing(each: Subject) -> None:
         assert verdict(each.plugin, pod, snapshot) == before, f"{pod}: a call of why changed the result"
 
 
-def check_can_be_woken_after_a_refusal(each: Subject) -> None:
+def check_can_be_woken_after_a_refusal(each: PluginSubject) -> None:
     """A rejected pod can be requeued."""
     if isinstance(each.plugin, FilterPlugin | PreFilterPlugin | PreEnqueuePlugin):
         assert each.plugin.events(), (
@@ -311,7 +311,7 @@ def check_can_be_woken_after_a_refusal(each: Subject) -> None:
         )
 
 
-def check_hints_take_every_event_they_are_registered_for(each: Subject) -> None:
+def check_hints_take_every_event_they_are_registered_for(each: PluginSubject) -> None:
     """Nodes and pods are passed as additions, updates and deletions; other kinds have no samples."""
     nodes, pods = list(each.snapshot.nodes), [*each.pods, *each.snapshot.pods_on(0)]
     objects: dict[EventResource, Sequence[Any]] = {EventResource.NODE: nodes, EventResource.POD: pods}
@@ -332,14 +332,14 @@ def check_hints_take_every_event_they_are_registered_for(each: Subject) -> None:
                 assert all(isinstance(answer, QueueingHint) for answer in answers), f"{answers} are not hints"
 
 
-def check_scores_are_in_range(each: Subject) -> None:
+def check_scores_are_in_range(each: PluginSubject) -> None:
     """Scores are from 0 to 100 after normalization."""
     for pod, _, scores in _answers(each, each.snapshot):
         for score in scores if isinstance(scores, tuple) else ():
             assert 0 <= score <= MAX_NODE_SCORE, f"{pod}: a score of {score}"
 
 
-def check_pods_of_one_signature_get_one_verdict(each: Subject) -> None:
+def check_pods_of_one_signature_get_one_verdict(each: PluginSubject) -> None:
     """The signature contains every part of a pod that the result depends on.
 
     Checked with the pods and nodes of the subject, and with probes that contain values from the plugin's code.
@@ -376,7 +376,7 @@ def check_pods_of_one_signature_get_one_verdict(each: Subject) -> None:
             table.remove_node(node.name)
 
 
-def _without_unreadable(each: Subject, nodes: Iterable[NodeObject]) -> list[NodeObject]:
+def _without_unreadable(each: PluginSubject, nodes: Iterable[NodeObject]) -> list[NodeObject]:
     """Remove probes for which the plugin raises, for example because an annotation is not a number."""
     left, snapshot = [], each.table.snapshot()
     for node in nodes:
@@ -391,7 +391,7 @@ def _without_unreadable(each: Subject, nodes: Iterable[NodeObject]) -> list[Node
     return left
 
 
-def check_both_ways_say_the_same(each: Subject) -> None:
+def check_both_ways_say_the_same(each: PluginSubject) -> None:
     """For plugins that evaluate all nodes at once as well as single nodes: both ways return the same."""
     plugin, rows = each.plugin, each.snapshot.all_rows
     for pod in each.pods:
@@ -417,7 +417,7 @@ def _has_both(plugin: Plugin, contract: type[Plugin], *methods: str) -> bool:
     return all(overrides(plugin, contract, method) for method in methods)
 
 
-def check_what_does_not_read_pods_says_the_same_whoever_is_there(each: Subject) -> None:
+def check_what_does_not_read_pods_says_the_same_whoever_is_there(each: PluginSubject) -> None:
     """`reads_pods = False` means that results do not depend on the pods on nodes."""
     if each.plugin.reads_pods:
         return
@@ -437,7 +437,7 @@ def check_what_does_not_read_pods_says_the_same_whoever_is_there(each: Subject) 
             assert now == said, f"{pod}: the result of a node depends on its pods"
 
 
-def check_replicas_share_a_signature(each: Subject) -> None:
+def check_replicas_share_a_signature(each: PluginSubject) -> None:
     """For plugins with signatures: pods that differ only in name and uid have the same signature."""
     for pod in each.pods:
         metadata = msgspec.structs.replace(pod.pod.metadata, name=f"{pod.name}-2", uid=f"{pod.uid}-2")
@@ -447,14 +447,14 @@ def check_replicas_share_a_signature(each: Subject) -> None:
         )
 
 
-def check_works_from_a_cloned_state(each: Subject) -> None:
+def check_works_from_a_cloned_state(each: PluginSubject) -> None:
     """The results of PreFilter and PreScore are in the state, not in the plugin."""
     for pod, found, scores in _answers(each, each.snapshot):
         assert verdict(each.plugin, pod, each.snapshot, clone=True) == found, f"{pod}: a clone differs"
         assert ranking(each.plugin, pod, each.snapshot, clone=True) == scores, f"{pod}: a clone differs"
 
 
-def check_an_overlay_is_as_good_as_the_pods_themselves(each: Subject) -> None:
+def check_an_overlay_is_as_good_as_the_pods_themselves(each: PluginSubject) -> None:
     """Pods are read from the given snapshot, with assumed and nominated pods."""
     added = [
         (row, pod.placed_on(each.snapshot.name_of(row)))
@@ -471,7 +471,7 @@ def check_an_overlay_is_as_good_as_the_pods_themselves(each: Subject) -> None:
     assert overlay == really, "pods of an overlay count differently from pods on the nodes"
 
 
-CHECKS: tuple[Callable[[Subject], None], ...] = tuple(
+CHECKS: tuple[Callable[[PluginSubject], None], ...] = tuple(
     check for name, check in list(globals().items()) if name.startswith("check_")
 )
 """All checks."""

@@ -14,7 +14,7 @@ from scheduler.framework import (
     ClaimMetrics,
     Clock,
     HttpGet,
-    LongWork,
+    KeyedLock,
     PodActivator,
     PodBinder,
     PodEvents,
@@ -23,13 +23,13 @@ from scheduler.framework import (
     QueuedPodInfo,
     QueuedPods,
     Sleep,
-    TakeTurns,
-    TurnLimit,
+    SlicedWork,
+    TimeSlice,
     WaitForEvent,
     WaitingPods,
     WorkloadFeatures,
 )
-from scheduler.framework.long_work import AtOnce
+from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.snapshot import object_key
 from scheduler.testing.manual_clock import ManualClock
 
@@ -63,15 +63,15 @@ class FakeSleep:
         self._clock.advance(seconds)
 
 
-class FakeTurns:
-    """Implements `TakeTurns` without contention."""
+class FakeKeyedLock:
+    """Implements `KeyedLock` without contention."""
 
-    def turn_at(self, what: str) -> AbstractAsyncContextManager[object]:
+    def lock(self, what: str) -> AbstractAsyncContextManager[object]:
         return nullcontext()
 
 
-class FakeTurnLimit:
-    """Implements `TurnLimit`: by default without a limit, on a clock that stands still.
+class FakeTimeSlice:
+    """Implements `TimeSlice`: by default without a limit, on a clock that stands still.
 
     Attributes:
         slice_seconds: maximum duration of one call.
@@ -87,7 +87,7 @@ class FakeTurnLimit:
         self._now += self.each_reading
         return self._now
 
-    def observed(self, is_so: bool, what: str = "") -> bool:
+    def branch(self, is_so: bool, what: str = "") -> bool:
         return is_so
 
 
@@ -157,7 +157,7 @@ class FakeBackground:
             await self.started.pop(0)
 
 
-class RecordedEvent(NamedTuple):
+class FakeEvent(NamedTuple):
     """An event that a plugin recorded; `pod` is the pod's key."""
 
     pod: str
@@ -171,26 +171,26 @@ class FakeEvents:
     """Implements `PodEvents`; `recorded` contains the events, oldest first."""
 
     def __init__(self) -> None:
-        self.recorded: list[RecordedEvent] = []
+        self.recorded: list[FakeEvent] = []
 
     def record(self, regarding: PodInfo, *, type_: str, reason: str, action: str, note: str) -> None:
-        self.recorded.append(RecordedEvent(regarding.key, type_, reason, action, note))
+        self.recorded.append(FakeEvent(regarding.key, type_, reason, action, note))
 
 
 class FakeClaimMetrics:
-    """Implements `ClaimMetrics`; `told` contains (method, arguments) of every call, oldest first."""
+    """Implements `ClaimMetrics`; `calls` contains (method, arguments) of every call, oldest first."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, tuple[object, ...]]] = []
+        self.calls: list[tuple[str, tuple[object, ...]]] = []
 
     def claim_created(self, status: str) -> None:
-        self.told.append(("claim_created", (status,)))
+        self.calls.append(("claim_created", (status,)))
 
     def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
-        self.told.append(("devices_awaited", (profile, driver, status, seconds)))
+        self.calls.append(("devices_awaited", (profile, driver, status, seconds)))
 
     def devices_allocated(self, profile: str, driver: str, status: str) -> None:
-        self.told.append(("devices_allocated", (profile, driver, status)))
+        self.calls.append(("devices_allocated", (profile, driver, status)))
 
 
 class FakeActivator:
@@ -295,8 +295,8 @@ class Fakes:
         self.claim_metrics = FakeClaimMetrics()
         self.activator = FakeActivator()
         self.happenings = FakeWaitForEvent()
-        self.turns = FakeTurns()
-        self.turn_limit = FakeTurnLimit()
+        self.keyed_lock = FakeKeyedLock()
+        self.time_slice = FakeTimeSlice()
         self.queued = FakeQueuedPods()
         self.waiting_pods = FakeWaitingPods()
         self.pod_groups = FakePodGroups()
@@ -308,13 +308,13 @@ class Fakes:
             PodBinder: self.binder,
             Clock: self.clock,
             Sleep: FakeSleep(self.clock),
-            TakeTurns: self.turns,
-            TurnLimit: self.turn_limit,
+            KeyedLock: self.keyed_lock,
+            TimeSlice: self.time_slice,
             HttpGet: self.web,
             ApiGet: self.web,
             ApiWrite: self.api,
             Background: self.background,
-            LongWork: AtOnce(),
+            SlicedWork: WithoutSlices(),
             PodEvents: self.events,
             ClaimMetrics: self.claim_metrics,
             PodActivator: self.activator,

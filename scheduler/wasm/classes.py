@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.framework.interface import Needs
-from scheduler.wasm.binding import GuestBind, GuestPermit, GuestPostBind, GuestPreBind, GuestReserve
-from scheduler.wasm.deciding import (
+from scheduler.wasm.binding_points import GuestBind, GuestPermit, GuestPostBind, GuestPreBind, GuestReserve
+from scheduler.wasm.decision_points import (
     GuestFilter,
     GuestNormalizeScore,
     GuestPostFilter,
@@ -17,7 +17,7 @@ from scheduler.wasm.deciding import (
 
 if TYPE_CHECKING:
     from scheduler.wasm.guest import Guest
-    from scheduler.wasm.plugin import GuestPlugin
+    from scheduler.wasm.guest_plugin import GuestPlugin
 
 _CLASSES: dict[str, type[GuestPlugin]] = {
     "filter": GuestFilter,

@@ -10,12 +10,12 @@ import msgspec
 from scheduler.objects.meta import ObjectMeta
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.v1 import Pod
+from scheduler.wasm.call_context import pod_bytes
 from scheduler.wasm.guest import GuestError
-from scheduler.wasm.scene import pod_bytes
 
 if TYPE_CHECKING:
     from scheduler.framework.capabilities import PodEvents, WaitingPods
-    from scheduler.wasm.scene import Scene
+    from scheduler.wasm.call_context import CallContext
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Handle:
         self._events = events
         self._waiting_pods = waiting_pods
 
-    def record(self, content: bytes, scene: Scene) -> bytes:
+    def record(self, content: bytes, scene: CallContext) -> bytes:
         """Write an event about a pod; returns nothing.
 
         Raises:

@@ -13,18 +13,18 @@ from weakref import proxy
 import wasmtime
 
 from scheduler.wasm import wasi
+from scheduler.wasm.call_context import CallContext, NodeMessages, pod_bytes
 from scheduler.wasm.engine import engine
 from scheduler.wasm.guest import GuestError
-from scheduler.wasm.memory import null_terminated, text
-from scheduler.wasm.scene import Nodes, Scene, pod_bytes
+from scheduler.wasm.guest_memory import null_terminated, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scheduler.wasm.guest import Guest
+    from scheduler.wasm.guest_memory import GuestMemory
     from scheduler.wasm.handle import Handle
     from scheduler.wasm.klog import GuestLog
-    from scheduler.wasm.memory import GuestMemory
 
     HostFunction = Callable[..., int | None]
 
@@ -44,7 +44,7 @@ class CallUnderWay(threading.local):
     def __init__(self) -> None:
         self.failure: Exception | None = None
         self.output = bytearray()
-        self.scene = Scene()
+        self.scene = CallContext()
         self.memory: GuestMemory | None = None
 
 
@@ -62,7 +62,7 @@ class Host:
         self.config = config.encode()
         self.log = log
         self._handle = handle
-        self._nodes = Nodes()
+        self._nodes = NodeMessages()
         self.call = CallUnderWay()
         self.linker = wasmtime.Linker(engine())
         self.linker.allow_shadowing = True
@@ -117,7 +117,7 @@ class Host:
         self.linker.define_func(module, name, kind, guarded)
 
     @property
-    def scene(self) -> Scene:
+    def scene(self) -> CallContext:
         """Input and output of the current call."""
         return self.call.scene
 

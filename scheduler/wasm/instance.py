@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import wasmtime
 
 from scheduler.objects.durations import Duration
+from scheduler.wasm.call_context import CallContext, UnfinishedError
 from scheduler.wasm.engine import engine, ticker, ticks
 from scheduler.wasm.guest import GuestError, GuestTimeError
-from scheduler.wasm.memory import GuestMemory, text
-from scheduler.wasm.scene import Scene, UnfinishedError
+from scheduler.wasm.guest_memory import GuestMemory, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scheduler.wasm.args import GuestArgs
     from scheduler.wasm.guest import Guest
+    from scheduler.wasm.guest_args import GuestArgs
     from scheduler.wasm.host import Host
 
 _MOST_TABLES = 4
@@ -56,7 +56,7 @@ class Instance:
             wasi.argv = list(args.argv)
             self._store.set_wasi(wasi)
         until = time.perf_counter() + seconds
-        with self._running(Scene(), "instantiate", seconds):
+        with self._running(CallContext(), "instantiate", seconds):
             instance = host.linker.instantiate(self._store, guest.module)
         exports = instance.exports(self._store)
         memory = exports["memory"]
@@ -68,14 +68,14 @@ class Instance:
         }
         for name in guest.starts:
             try:
-                self.call(name, Scene(), max(0.0, until - time.perf_counter()))
+                self.call(name, CallContext(), max(0.0, until - time.perf_counter()))
             except GuestError as error:
                 cause = error.__cause__
                 # Compilers differ in whether a successful program raises an exit.
                 if not (isinstance(cause, wasmtime.ExitTrap) and cause.code == 0):
                     raise
 
-    def call(self, export: str, scene: Scene, seconds: float) -> int:
+    def call(self, export: str, scene: CallContext, seconds: float) -> int:
         """Call an exported function.
 
         Args:
@@ -96,7 +96,7 @@ class Instance:
         return result if isinstance(result, int) else 0
 
     @contextmanager
-    def _running(self, scene: Scene, what: str, seconds: float) -> Iterator[None]:
+    def _running(self, scene: CallContext, what: str, seconds: float) -> Iterator[None]:
         call = self._host.call
         call.scene, call.memory, call.failure = scene, self._memory, None
         call.output.clear()
@@ -114,7 +114,7 @@ class Instance:
                 call.failure or raised, what, bytes(call.output), time.perf_counter() - begin
             ) from bare(call.failure or raised)
         finally:
-            call.scene, call.memory, call.failure = Scene(), None, None
+            call.scene, call.memory, call.failure = CallContext(), None, None
 
 
 def bare(error: BaseException) -> BaseException:

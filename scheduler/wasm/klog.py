@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from scheduler.wasm.memory import text
+from scheduler.wasm.guest_memory import text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from scheduler.configuration.args import decode_args
 from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.plugin_args import decode_args
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.urls import shown_text, shown_url
-from scheduler.wasm.args import GuestArgs
-from scheduler.wasm.source import guest_file, read_guest
+from scheduler.wasm.guest_args import GuestArgs
+from scheduler.wasm.guest_source import guest_file, read_guest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -94,9 +94,9 @@ class GuestLibrary:
         try:
             guest = _compiled(self._content(url, folder))
         except (OSError, ValueError) as error:
-            told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise _fault(
-                where, f"wasm: error reading guestURL {shown_url(url)}: {shown_text(told, url)}"
+                where, f"wasm: error reading guestURL {shown_url(url)}: {shown_text(message, url)}"
             ) from error
         except GuestError as error:
             raise _fault(where, str(error)) from error

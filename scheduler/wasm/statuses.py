@@ -20,8 +20,8 @@ NUMBERS = {code: number for number, code in enumerate(_CODES)}
 def status_of(number: int, reason: str, plugin: str) -> Status:
     """Return a guest's status; an unknown number is an error."""
     if not 0 <= number < len(_CODES):
-        told = f": {reason}" if reason else ""
-        return Status.failed(f"wasm: unknown status code {number}{told}")
+        description = f": {reason}" if reason else ""
+        return Status.failed(f"wasm: unknown status code {number}{description}")
     code = _CODES[number]
     if code is Code.SUCCESS:
         return SUCCESS

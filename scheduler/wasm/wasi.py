@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scheduler.wasm.memory import GuestMemory
+    from scheduler.wasm.guest_memory import GuestMemory
 
 MAX_OUTPUT_BYTES = 64 * 1024
 """The limit of the output that is kept of one call."""

@@ -16,7 +16,7 @@ from scheduler.errors import ApiError
 if TYPE_CHECKING:
     from scheduler.client.connection import ApiConnection
     from scheduler.simulator.apimachinery.objects import Object
-    from scheduler.whatif.planned import Planned
+    from scheduler.whatif.planned_pods import Planned
 
 _ITS_OWN: Final = ("affinity", "hostname", "subdomain", "volumes")
 """Fields in which the pods of one workload may differ; only one of these pods is sent."""

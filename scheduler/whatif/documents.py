@@ -37,7 +37,7 @@ class Item(NamedTuple):
     uid: str | None
 
 
-class Contents(NamedTuple):
+class FileContents(NamedTuple):
     """The objects of a file, and its errors."""
 
     items: list[Item]
@@ -95,13 +95,13 @@ def item_of(raw: bytes, where: str) -> Item:
         raise ValueError(f"not JSON: {error}") from error
 
 
-def read_items(data: bytes) -> Contents:
+def read_items(data: bytes) -> FileContents:
     """Read API objects: the output of `kubectl get ... -o json` or `-o yaml`, or several outputs in one file.
 
     Lists are expanded at any depth; a document may also be a plain array of objects.
     """
     documents, errors = read_documents(data)
-    contents = Contents([], errors)
+    contents = FileContents([], errors)
     for number, document in enumerate(documents):
         where = f"document {number + 1}" if len(documents) > 1 else ""
         try:
@@ -154,7 +154,7 @@ def _json_documents(data: bytes, text: str) -> Iterator[bytes]:
         position = end
 
 
-def _open(raw: bytes, where: str, api_version: str | None, kind: str | None, contents: Contents) -> None:
+def _open(raw: bytes, where: str, api_version: str | None, kind: str | None, contents: FileContents) -> None:
     """Collect an object or all objects of a list; `api_version` and `kind` are those that the list declares."""
     try:
         if raw.lstrip()[:1] == b"[":

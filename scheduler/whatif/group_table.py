@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from scheduler.whatif.lines import filled, some
+from scheduler.whatif.text_lines import filled, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

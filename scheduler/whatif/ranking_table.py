@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from scheduler.whatif.lines import filled
+from scheduler.whatif.text_lines import filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -40,7 +40,7 @@ class EventType(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class WatchEvent:
+class FileWatchEvent:
     """One event.
 
     Attributes:
@@ -58,7 +58,7 @@ class WatchEvent:
     old: Any = None
 
 
-def load(path: str, cluster: ClusterFile, *, kinds: Container[str] = ()) -> WatchEvent:
+def load(path: str, cluster: ClusterFile, *, kinds: Container[str] = ()) -> FileWatchEvent:
     """Read a file, or standard input for `-`; see `parse`.
 
     Raises:
@@ -68,7 +68,7 @@ def load(path: str, cluster: ClusterFile, *, kinds: Container[str] = ()) -> Watc
     return parse(data, source, cluster, kinds=kinds)
 
 
-def parse(data: bytes, source: str, cluster: ClusterFile, *, kinds: Container[str] = ()) -> WatchEvent:
+def parse(data: bytes, source: str, cluster: ClusterFile, *, kinds: Container[str] = ()) -> FileWatchEvent:
     """Read one watch event from JSON or YAML; `kinds` are the kinds that plugins read beside Kubernetes' own.
 
     Raises:
@@ -89,7 +89,7 @@ class _Reader:
         self._cluster = cluster
         self._kinds = kinds
 
-    def read(self, data: bytes) -> WatchEvent | None:
+    def read(self, data: bytes) -> FileWatchEvent | None:
         """Return the event; None if there are errors."""
         fields = self._fields(data)
         if fields is None:
@@ -109,7 +109,7 @@ class _Reader:
         if not self.faults and type_ is not EventType.ADDED and new.kind == PODS:
             self._check_uid(*((_OBJECT, now) if before is None else (_OLD_OBJECT, before)))
             self._check_version(before, now)
-        return None if self.faults else WatchEvent(type_, new.kind, new.key, now, before)
+        return None if self.faults else FileWatchEvent(type_, new.kind, new.key, now, before)
 
     def _fields(self, data: bytes) -> dict[str, bytes] | None:
         documents, self.faults = read_documents(data)

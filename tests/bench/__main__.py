@@ -27,8 +27,8 @@ from scheduler.state.cache import Cache
 from tests.bench import devices, volumes, waking, whole_pod
 from tests.bench.across_nodes import KINDS, pending, running_cluster
 from tests.bench.preemption import full_cluster, urgent
-from tests.builders import node, pod, pod_object
-from tests.offline_capabilities import OFFLINE
+from tests.support.builders import node, pod, pod_object
+from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

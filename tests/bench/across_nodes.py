@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.state.cache import Cache
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

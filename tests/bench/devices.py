@@ -24,8 +24,8 @@ from scheduler.testing.devices import (
     resource_slice,
     watch_devices,
 )
-from tests.builders import node, pod
-from tests.offline_capabilities import OFFLINE
+from tests.support.builders import node, pod
+from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

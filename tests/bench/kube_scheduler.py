@@ -24,7 +24,7 @@ import click
 from scheduler.client.connect import connect
 from scheduler.client.http.request import Request
 from scheduler.errors import ApiError
-from tests.builders import node_object, pod_object
+from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

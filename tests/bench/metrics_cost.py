@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from scheduler.metrics import Metrics
-from tests import virtual_time
-from tests.builders import node_object, pod_object
-from tests.daemon_harness import cluster
+from tests.support import virtual_time
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.simulator.server import ApiServer
-from tests.builders import pod_object
+from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,7 +30,7 @@ from scheduler.client.wire import decode_watch_event
 from scheduler.client.writer import ApiWriter
 from scheduler.clock import SystemClock
 from scheduler.objects.decode import decode_pod
-from tests.builders import pod, pod_object
+from tests.support.builders import pod, pod_object
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -28,8 +28,8 @@ from scheduler.testing.storage import (
     volume_attachment,
     watch_storage,
 )
-from tests.builders import node, pod
-from tests.offline_capabilities import OFFLINE
+from tests.support.builders import node, pod
+from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

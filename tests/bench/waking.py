@@ -25,8 +25,8 @@ from scheduler.cycle.pod_handlers import PodHandler
 from scheduler.metrics import Metrics
 from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.queue import Place
-from tests.builders import node_object, pod_object
-from tests.offline_capabilities import OFFLINE
+from tests.support.builders import node_object, pod_object
+from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,10 +25,10 @@ from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.state.cache import Cache
 from scheduler.wasm.library import GuestLibrary
-from tests.builders import node, node_object, pod, pod_object
-from tests.daemon_harness import cluster
-from tests.guests import EVEN_NODES, LOOPS, KeptEvents, NoWaitingPods
-from tests.offline_capabilities import OFFLINE
+from tests.support.builders import node, node_object, pod, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.guests import EVEN_NODES, LOOPS, KeptEvents, NoWaitingPods
+from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,17 +27,17 @@ from scheduler.client.http.request import Request, Response
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
 from scheduler.objects.decode import decode_pod
-from scheduler.recording.files import Header
+from scheduler.recording.file_writer import RecordingWriter
+from scheduler.recording.limits import RecordingLimits
 from scheduler.recording.recorder import Recorder
-from scheduler.recording.room import Room
-from scheduler.recording.tape import FileTape
-from tests.builders import node_object, pod_object
+from scheduler.recording.recording_files import Header
+from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from scheduler.configuration.load import Configuration
-    from scheduler.steps import Steps
+    from scheduler.replay_hooks import ReplayHooks
 
 _SIZES = (100, 5000)
 _PODS = 2000
@@ -111,16 +111,16 @@ def _configuration() -> Configuration:
 
 async def _daemon(server: Loopback, folder: Path | None = None) -> float:
     """Return the CPU seconds from the first decision until everything is written; it is recorded in a folder, if given."""
-    steps: Steps | None = None
+    hooks: ReplayHooks | None = None
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
         if folder is not None:
             header = Header.fresh(SystemClock(), Random(1))
-            tape = FileTape(Room(folder), header)
+            tape = RecordingWriter(RecordingLimits(folder), header)
             stack.callback(tape.close)
-            steps = Recorder(SystemClock(), tape, header)
+            hooks = Recorder(SystemClock(), tape, header)
         connection: Any = server
-        daemon = Daemon(connection, _configuration(), clock=SystemClock(), random=Random(1), steps=steps)
+        daemon = Daemon(connection, _configuration(), clock=SystemClock(), random=Random(1), hooks=hooks)
         daemon.parts.budget.take_clock()  # as `run` does
         stack.callback(daemon.parts.budget.give_clock_back)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())  # a daemon that ends early ends this too

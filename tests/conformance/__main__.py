@@ -22,7 +22,7 @@ from tests.conformance.corpus import explain, load, paths
 from tests.conformance.group_deviations import unexpected
 from tests.conformance.groups import cases
 from tests.conformance.simulated_groups import play_simulated
-from tests.virtual_time import run
+from tests.support.virtual_time import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,7 +11,7 @@ import msgspec
 
 from scheduler.configuration.load import default, parse
 from scheduler.whatif import cluster_file
-from scheduler.whatif.judging import judge_each, judge_sequence, pods_to_judge
+from scheduler.whatif.evaluation import evaluate_each, evaluate_in_sequence, pods_to_evaluate
 from scheduler.whatif.offline import OfflineScheduler
 
 CASES = Path(__file__).parent / "cases"
@@ -52,5 +52,5 @@ def explain(case: Case) -> list[dict[str, Any]]:
     cluster = cluster_file.parse(msgspec.json.encode(case.cluster), case.name)
     configuration = default(_UPSTREAM_NAME) if case.config is None else parse(case.config, case.name)
     scheduler = OfflineScheduler(cluster, configuration)
-    judge = judge_sequence if case.mode == "sequence" else judge_each
-    return [judged.explanation for judged in judge(scheduler, pods_to_judge(scheduler, cluster.pods))]
+    judge = evaluate_in_sequence if case.mode == "sequence" else evaluate_each
+    return [judged.explanation for judged in judge(scheduler, pods_to_evaluate(scheduler, cluster.pods))]

@@ -11,14 +11,14 @@ import msgspec
 
 from scheduler.configuration.load import default, parse
 from scheduler.whatif import cluster_file, watch_event
-from scheduler.whatif.judging import judge_each, pods_to_judge
+from scheduler.whatif.evaluation import evaluate_each, pods_to_evaluate
 from scheduler.whatif.offline import OfflineScheduler
-from scheduler.whatif.waking import with_wakes
+from scheduler.whatif.requeue_preview import with_wakes
 
 if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
     from scheduler.whatif.cluster_file import ClusterFile
-    from scheduler.whatif.judging import Judged
+    from scheduler.whatif.evaluation import PodEvaluation
 
 CASES = Path(__file__).parent / "cases-events"
 
@@ -133,7 +133,7 @@ def _told(wakes: bool | None) -> str:
     return "not a word" if wakes is None else "wakes" if wakes else "sleeps"
 
 
-def _differences_before(case: EventCase, judged: list[Judged]) -> list[Difference]:
+def _differences_before(case: EventCase, judged: list[PodEvaluation]) -> list[Difference]:
     """Compare who has to wait, and because of whom."""
     found = {each.pod.key: _rejectors(each) for each in judged if not each.status.is_success}
     gated = {each.pod.key for each in judged if each.explanation["result"] == "gated"}
@@ -148,7 +148,7 @@ def _differences_before(case: EventCase, judged: list[Judged]) -> list[Differenc
     return differences
 
 
-def _rejectors(judged: Judged) -> list[str]:
+def _rejectors(judged: PodEvaluation) -> list[str]:
     if judged.diagnosis is None:
         return [judged.status.plugin]
     return sorted(judged.diagnosis.unschedulable_plugins)
@@ -158,11 +158,11 @@ def _wakes(cluster: ClusterFile, configuration: Configuration, event: dict[str, 
     """Return pod -> whether an event wakes it, as `custom-scheduler explain --event` says."""
     scheduler = OfflineScheduler(cluster, configuration)
     happening = watch_event.parse(msgspec.json.encode(event), "event", cluster)
-    judged = judge_each(scheduler, pods_to_judge(scheduler, cluster.pods))
+    judged = evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods))
     return {
         each["pod"]: each["wakes"] for each in with_wakes(scheduler, judged, happening) if "wakes" in each
     }
 
 
-def _judged(scheduler: OfflineScheduler, cluster: ClusterFile) -> list[Judged]:
-    return list(judge_each(scheduler, pods_to_judge(scheduler, cluster.pods)))
+def _judged(scheduler: OfflineScheduler, cluster: ClusterFile) -> list[PodEvaluation]:
+    return list(evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods)))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.conformance.group_play import play, whole_node
 from tests.conformance.groups import kinds_of_writes, priority_classes
-from tests.daemon_harness import cluster
-from tests.granted import NAMESPACE
+from tests.support.daemon_accounts import NAMESPACE
+from tests.support.daemon_harness import cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.request_log import LoggedRequest
     from tests.conformance.group_play import Object
     from tests.conformance.groups import Case, Difference
-    from tests.daemon_harness import Cluster
+    from tests.support.daemon_harness import Cluster
 
 _RESOURCES = {
     "Node": "nodes",

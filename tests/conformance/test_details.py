@@ -11,7 +11,7 @@ import pytest
 from scheduler.configuration.load import default, parse
 from scheduler.cycle.refusal_details import RefusalDetails
 from scheduler.whatif import cluster_file
-from scheduler.whatif.judging import judge_each, pods_to_judge
+from scheduler.whatif.evaluation import evaluate_each, pods_to_evaluate
 from scheduler.whatif.offline import OfflineScheduler
 from tests.conformance.corpus import load, paths
 
@@ -35,7 +35,7 @@ def test_a_refusal_by_those_who_tell_more_has_details_and_a_pass_has_none(path: 
     configuration = default("default-scheduler") if case.config is None else parse(case.config, case.name)
     scheduler = OfflineScheduler(cluster, configuration, nodes_of_a_kind=5)
     told_of = Counter[str]()
-    for judged in judge_each(scheduler, pods_to_judge(scheduler, cluster.pods)):
+    for judged in evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods)):
         nodes = judged.explanation["nodes"]
         for refusal in _refusals(judged.explanation):
             told_of[refusal["plugin"]] += "details" in refusal
@@ -55,7 +55,7 @@ def test_all_plugins_that_tell_something_of_volumes_do_so() -> None:
     scheduler = OfflineScheduler(cluster, default("default-scheduler"))
     told = {
         refusal["plugin"]
-        for judged in judge_each(scheduler, pods_to_judge(scheduler, cluster.pods))
+        for judged in evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods))
         for refusal in _refusals(judged.explanation)
         if "details" in refusal
     }

@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.group_deviations import DEVIATIONS, unexpected
 from tests.conformance.groups import cases
 from tests.conformance.simulated_groups import play_simulated
-from tests.virtual_time import run
+from tests.support.virtual_time import run
 
 if TYPE_CHECKING:
     from pathlib import Path

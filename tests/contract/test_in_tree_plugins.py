@@ -10,19 +10,19 @@ from plugins.registry import IN_TREE
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.cycle.profiles import Profiles
 from scheduler.framework import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
-from scheduler.framework.long_work import AtOnce
+from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.runtime.dry_run import DryRun
 from scheduler.state.nominator import Nominator
 from scheduler.testing.contract import CHECKS, subject
-from tests import virtual_time
-from tests.manual_clock import ManualClock
-from tests.measuring import FakeMetricsApi, FakePrometheus
+from tests.support import virtual_time
+from tests.support.manual_clock import ManualClock
+from tests.support.measurement_servers import FakeMetricsApi, FakePrometheus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scheduler.objects.pod import PodInfo
-    from scheduler.testing.contract import Subject
+    from scheduler.testing.contract import PluginSubject
 
 
 class NowhereBinder:
@@ -36,7 +36,7 @@ CAPABILITIES = {
     "nominated": Nominator(),
     "preemptions": NoPreemptions(),
     "review": ExtenderReview(Profiles()),
-    "work": AtOnce(),
+    "work": WithoutSlices(),
     "web": FakePrometheus({f"node-{number}": 100 * number for number in range(20)}),
     "api": FakeMetricsApi({"node-1": {"cpu": "1500m", "memory": "3Gi"}}),
     "clock": ManualClock(),
@@ -45,7 +45,7 @@ CAPABILITIES = {
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("plugin", IN_TREE.values(), ids=lambda plugin: plugin.name)
-def test_contract(plugin: type[Plugin], check: Callable[[Subject], None]):
+def test_contract(plugin: type[Plugin], check: Callable[[PluginSubject], None]):
     check(subject(plugin, **CAPABILITIES))
 
 
@@ -54,7 +54,7 @@ REFRESHED = [plugin for plugin in IN_TREE.values() if plugin.refresh is not Plug
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("plugin", REFRESHED, ids=lambda plugin: plugin.name)
-def test_contract_with_background_data(plugin: type[Plugin], check: Callable[[Subject], None]):
+def test_contract_with_background_data(plugin: type[Plugin], check: Callable[[PluginSubject], None]):
     each = subject(plugin, **CAPABILITIES)
     virtual_time.run(each.plugin.refresh())
     assert each.plugin.nodes_without_data(each.snapshot) != each.snapshot.n_nodes

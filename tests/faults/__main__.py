@@ -12,7 +12,7 @@ from functools import partial
 import click
 
 from tests.faults.campaign import run
-from tests.faults.telling import told, whole
+from tests.faults.text_report import told, whole
 
 
 class _Seeds(click.ParamType):

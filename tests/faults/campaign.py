@@ -14,38 +14,38 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from scheduler.simulator.server import ApiServer
-from tests import virtual_time
 from tests.faults.actors.configurations import Configurations
 from tests.faults.actors.deletions import Deletions
 from tests.faults.actors.devices import Devices
 from tests.faults.actors.extenders import Extenders
 from tests.faults.actors.faulty_api import FaultyApi
-from tests.faults.actors.foreigners import Foreigners
 from tests.faults.actors.gangs import GATES, Gangs, make_room
 from tests.faults.actors.garbling import Garbling
 from tests.faults.actors.guests import Guests
 from tests.faults.actors.kubelets import Kubelets
 from tests.faults.actors.machine import Stalls, WallClocks
-from tests.faults.actors.monsters import Monsters
 from tests.faults.actors.nodes import Machines, Nodes
+from tests.faults.actors.other_scheduler import Foreigners
+from tests.faults.actors.oversized_objects import Monsters
 from tests.faults.actors.restarts import DaemonRestarts, Restores, ServerRestarts
 from tests.faults.actors.tenants import Tenants
 from tests.faults.actors.volumes import Volumes
 from tests.faults.actors.workload import Workload
 from tests.faults.checks import check_always, check_drift, check_in_the_end, check_state, check_stopped
+from tests.faults.decision_checker import NAME as WITNESS
+from tests.faults.faulty_plugins import TROUBLES, TROUBLES_OF_GROUPS, TroubledBind
 from tests.faults.limits import PARTS, drawn, in_parts
 from tests.faults.logs import watching_logs
-from tests.faults.replaying import replay_all
+from tests.faults.replays import replay_all
 from tests.faults.stage import Stage
-from tests.faults.troubles import TROUBLES, TROUBLES_OF_GROUPS, TroubledBind
-from tests.faults.witness import NAME as WITNESS
-from tests.virtual_time import LoopClock
+from tests.support import virtual_time
+from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tests.faults.actors.actor import Actor
-    from tests.faults.story import Story
+    from tests.faults.event_log import Story
 
 _ALWAYS: tuple[type[Actor], ...] = (Nodes, Workload, Kubelets)
 _SOMETIMES: tuple[tuple[float, type[Actor]], ...] = (
@@ -401,7 +401,9 @@ def _request_lines(stage: Stage) -> Iterator[str]:
 def _queue_stories(stage: Stage) -> dict[str, list[str]]:
     return {
         uid: [
-            f"{life.name}: {move}" for life in stage.lives.all for move in life.daemon.parts.queue.story(uid)
+            f"{life.name}: {move}"
+            for life in stage.lives.all
+            for move in life.daemon.parts.queue.history(uid)
         ]
         for uid in stage.story.pods
     }

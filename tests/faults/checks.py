@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.app.consistency.findings import What
+from scheduler.app.consistency.findings import Discrepancy
 from scheduler.app.needs import needs_of
 from scheduler.cycle.scheduling import nominated_others, schedule_pod
 from scheduler.objects.decode import decode_pod
-from scheduler.queue.places import Place
+from scheduler.queue.pod_places import Place
 from scheduler.simulator.apimachinery.objects import is_terminating
 from scheduler.simulator.controllers.resource_claims import CLAIMS
 from scheduler.state.pod_states import PodState
 from tests.faults.actors.configurations import Configurations
 from tests.faults.actors.guests import Guests
 from tests.faults.actors.machine import WallClocks
-from tests.faults.picture import cache_from, differences
+from tests.faults.cache_comparison import cache_from, differences
 from tests.faults.pod_facts import has_ended, is_pending
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from scheduler.app.daemon import Daemon
     from scheduler.simulator.apimachinery.objects import Object
-    from tests.faults.lives import Life
+    from tests.faults.daemon_runs import Life
+    from tests.faults.event_log import PodRecord
     from tests.faults.stage import Stage
-    from tests.faults.story import PodRecord
 
 _KINDS = {
     "v1/persistentvolumeclaims": "persistentvolumeclaims",
@@ -81,7 +81,9 @@ async def check_state(stage: Stage, life: Life) -> None:
     for finding in await life.daemon.consistency.look(_NotAsWatched(stage, life)):
         # A pod that was bound a moment ago holds its room until the watch shows that; and of a plugin that goes wrong at
         # random nothing can be kept.
-        if finding.what is not What.ASSUMED and not (finding.what is What.VERDICT and goes_wrong):
+        if finding.what is not Discrepancy.ASSUMED and not (
+            finding.what is Discrepancy.VERDICT and goes_wrong
+        ):
             stage.find(f"{life.name} finds {finding}")
 
 
@@ -102,7 +104,7 @@ class _NotAsWatched:
 async def check_drift(stage: Stage) -> None:
     """Let every daemon compare itself with the server once faults have ended: nothing differs, everything was compared."""
     for life in stage.lives.running:
-        report = await life.daemon.consistency.check(mend=True)
+        report = await life.daemon.consistency.check(repair=True)
         for finding in report.findings:
             stage.find(f"{life.name} finds {finding}")
         if report.unread:
@@ -457,6 +459,6 @@ def _seconds(timestamp: str) -> float:
     """Return an API time as seconds of the loop."""
     from datetime import datetime
 
-    from tests.virtual_time import EPOCH
+    from tests.support.virtual_time import EPOCH
 
     return (datetime.fromisoformat(timestamp) - EPOCH).total_seconds()

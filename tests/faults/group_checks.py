@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from scheduler.objects.decode import decode_node, decode_pod
+from tests.faults.decision_checker import problems
 from tests.faults.pod_facts import has_ended, is_pending
-from tests.faults.witness import problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from tests.faults.lives import Life
+    from tests.faults.daemon_runs import Life
     from tests.faults.stage import Stage
 
 POD_GROUPS = "podgroups.scheduling.k8s.io"

@@ -12,9 +12,9 @@ from unittest.mock import patch
 
 from plugins.preemption import candidates
 from scheduler.app import assembly, daemon
-from scheduler.app.capabilities import SliceLimit
-from scheduler.cycle import freeze, group_rests, long_attempts, turns
-from scheduler.framework.long_work import AtOnce
+from scheduler.app.capabilities import LoopTimeSlice
+from scheduler.cycle import freeze, group_pauses, long_attempts, time_slices
+from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.snapshot import affinity_index
 
 if TYPE_CHECKING:
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from random import Random
 
     from scheduler.clock import Clock
-    from scheduler.steps import Steps
+    from scheduler.replay_hooks import ReplayHooks
 
 
-def _no_time(clock: Clock, steps: Steps, _: float) -> SliceLimit:
-    return SliceLimit(clock, steps, 0.0)
+def _no_time(clock: Clock, hooks: ReplayHooks, _: float) -> LoopTimeSlice:
+    return LoopTimeSlice(clock, hooks, 0.0)
 
 
-def _all_time(clock: Clock, steps: Steps, _: float) -> SliceLimit:
-    return SliceLimit(clock, steps, inf)
+def _all_time(clock: Clock, hooks: ReplayHooks, _: float) -> LoopTimeSlice:
+    return LoopTimeSlice(clock, hooks, inf)
 
 
 _LIMITS: Final[Mapping[str, Sequence[tuple[object, str, object]]]] = {
-    "turns": ((turns, "SLICE_SECONDS", 0.0), (freeze, "_SLICE_SECONDS", 0.0)),
-    "plugins": ((assembly, "SliceLimit", _no_time), (long_attempts, "SLICE_SECONDS", 0.0)),
-    "victims": ((turns, "_WORK_SECONDS", 0.0), (candidates, "_PODS_A_STEP", 2)),
-    "groups": ((group_rests, "_UNIT_SECONDS", 0.0),),
-    "members": ((group_rests, "_PASS_SECONDS", 0.0),),
+    "turns": ((time_slices, "SLICE_SECONDS", 0.0), (freeze, "_SLICE_SECONDS", 0.0)),
+    "plugins": ((assembly, "LoopTimeSlice", _no_time), (long_attempts, "SLICE_SECONDS", 0.0)),
+    "victims": ((time_slices, "_WORK_SECONDS", 0.0), (candidates, "_PODS_A_STEP", 2)),
+    "groups": ((group_pauses, "_UNIT_SECONDS", 0.0),),
+    "members": ((group_pauses, "_PASS_SECONDS", 0.0),),
     "terms": ((affinity_index, "MOST_TERMS_AT_ONCE", 1), (affinity_index, "SLICE_TERMS", 2)),
 }
 """What is done in parts -> the constants that say how large a part is, and what they are there."""
@@ -67,7 +67,7 @@ def in_parts(names: Sequence[str]) -> Iterator[None]:
 def at_once() -> Iterator[None]:
     """Let daemons that are built meanwhile decide at once: those that never run, and judge others."""
     with (
-        patch.object(daemon, "Turns", lambda *_: AtOnce()),
-        patch.object(assembly, "SliceLimit", _all_time),
+        patch.object(daemon, "TimeSlices", lambda *_: WithoutSlices()),
+        patch.object(assembly, "LoopTimeSlice", _all_time),
     ):
         yield

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tests.faults.actors.machine import Stalls
-from tests.faults.troubles import ON_PURPOSE
+from tests.faults.faulty_plugins import ON_PURPOSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,7 +69,7 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
     "Over budget": _says("why", "more than 0.75s had passed", "wasm: ", "not asked: it rests"),
     "Plugin was stopped again and again, and rests": _says("plugin", "guest"),
     "Configuration could not be built": _raised_on_purpose,
-    "Configuration rejected; the one before stays in force": _says(
+    "Configuration rejected; the one before stays active": _says(
         "error",
         ON_PURPOSE,
         "wasm: ",

@@ -8,11 +8,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.simulator.faults import binds
-from tests.daemon_harness import Cluster
+from tests.faults.daemon_runs import Lives
+from tests.faults.event_log import Story
 from tests.faults.group_checks import Groups
-from tests.faults.lives import Lives
 from tests.faults.pod_facts import has_ended
-from tests.faults.story import Story
+from tests.support.daemon_harness import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,9 @@ import gc
 
 import pytest
 
-from tests import virtual_time
 from tests.faults.campaign import SHORT_SEEDS, run
-from tests.faults.telling import told
+from tests.faults.text_report import told
+from tests.support import virtual_time
 
 SEEDS = range(1, SHORT_SEEDS + 1)
 SEEDS_OF_GROUPS = range(1, 21)

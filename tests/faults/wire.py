@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration.load import parse
-from tests.daemon_harness import GarblingConnection
+from tests.support.daemon_harness import GarblingConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

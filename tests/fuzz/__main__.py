@@ -23,8 +23,8 @@ def main() -> None:
         include=["scheduler.objects", "scheduler.client.wire", "scheduler.snapshot", "plugins"]
     ):
         from scheduler.objects import protobuf
-        from tests.builders import node_object, pod_object
         from tests.fuzz.objects import Scene, try_json, try_protobuf
+        from tests.support.builders import node_object, pod_object
 
     logging.disable(logging.CRITICAL)
     scenes: list[Scene] = [Scene()]

@@ -26,8 +26,8 @@ from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.snapshot import TermKind
 from scheduler.state.cache import Cache
-from tests.builders import node, pod
-from tests.offline_capabilities import OFFLINE
+from tests.support.builders import node, pod
+from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

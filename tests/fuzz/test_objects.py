@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.objects import protobuf
-from tests.builders import node_object, pod_object
 from tests.fuzz.objects import Scene, try_json, try_protobuf
+from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable

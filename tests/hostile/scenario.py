@@ -29,7 +29,7 @@ class Scenario:
         is_ours: whether kube-scheduler has nothing of what is attacked.
         leader_changes: whether another process may lead in the end.
         forges_renewals: whether the attack writes the lease's renewTime, so that it says nothing.
-        may_be_put_aside: whether attempts at the tenant's pods may go over budget.
+        may_be_quarantined: whether attempts at the tenant's pods may go over budget.
         logged: errors that the log may have.
         definitions: of custom resources, by their files in `manifests/crds`.
     """
@@ -42,7 +42,7 @@ class Scenario:
     is_ours: bool = False
     leader_changes: bool = False
     forges_renewals: bool = False
-    may_be_put_aside: bool = False
+    may_be_quarantined: bool = False
     logged: frozenset[str] = frozenset()
     definitions: tuple[str, ...] = ()
 

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tests.builders import node_object, pod_object
 from tests.hostile.api import Api, RefusedError, each
 from tests.hostile.observer import Observer
 from tests.hostile.result import Result
 from tests.hostile.schedulers import LEASE, NAME, Scheduler, configuration
+from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence

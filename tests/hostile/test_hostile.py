@@ -46,7 +46,7 @@ def test_the_scheduler_binds_innocent_pods_and_lives(name: str, play: Callable[[
     assert result.ends == []
     assert len(result.bound) == len(result.latencies) >= SMALL.innocents
     assert set(result.errors) <= scenario.logged
-    assert not result.put_aside or scenario.may_be_put_aside
+    assert not result.put_aside or scenario.may_be_quarantined
 
 
 def seen(**fields: Any) -> Observed:

@@ -14,8 +14,8 @@ from typing import Any
 from scheduler.clock import SystemClock
 from scheduler.simulator.access.users import User
 from scheduler.simulator.server import ApiServer
-from tests.builders import node_object, pod_object
-from tests.replicas import LEASES
+from tests.support.builders import node_object, pod_object
+from tests.support.replicas import LEASES
 
 NODES, PODS_A_NODE = 50, 5
 NAMESPACE, NAME = "default", "custom-scheduler"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from tests.builders import node_object, pod_object
+from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,21 +6,21 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration.load import parse
-from scheduler.whatif.backtest.history import HistoryReader
-from scheduler.whatif.backtest.run import backtest, material_of
-from tests import virtual_time
-from tests.builders import pod_object
-from tests.daemon_harness import cluster
-from tests.recording.taped import Taped
-from tests.virtual_time import LoopClock
+from scheduler.whatif.backtest.backtest_run import backtest, material_of
+from scheduler.whatif.backtest.recorded_history import HistoryReader
+from tests.recording.memory_recording import Taped
+from tests.support import virtual_time
+from tests.support.builders import pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from scheduler.whatif.backtest.result import Run
-    from scheduler.whatif.backtest.run import Material
-    from tests.daemon_harness import Cluster
+    from scheduler.whatif.backtest.backtest_run import Material
+    from scheduler.whatif.backtest.result import BacktestRun
+    from tests.support.daemon_harness import Cluster
 
     Story = Callable[[Cluster], Awaitable[None]]
 
@@ -64,8 +64,8 @@ def material(
         async with cluster(folder, kubelet=True, controllers=controllers) as it:
             for story in stories:
                 tapes.append(Taped(LoopClock()))
-                async with it.daemon(configuration, steps=tapes[-1].steps) as daemon:
-                    tapes[-1].steps.daemon = daemon
+                async with it.daemon(configuration, hooks=tapes[-1].hooks) as daemon:
+                    tapes[-1].hooks.daemon = daemon
                     await asyncio.sleep(1.0)
                     await story(it)
                 if unheard is not None and story is not stories[-1]:
@@ -78,7 +78,7 @@ def material(
     return material_of(reader.history())
 
 
-def under(recorded: Material, configuration: str) -> Run:
+def under(recorded: Material, configuration: str) -> BacktestRun:
     return backtest(recorded, parse(configuration), "another")
 
 

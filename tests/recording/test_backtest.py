@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.app.daemon import SCHEDULING
-from scheduler.recording.files import RecordingError
 from scheduler.recording.notes import Note
-from scheduler.whatif.backtest.history import HistoryReader
+from scheduler.recording.recording_files import RecordingError
+from scheduler.whatif.backtest.backtest_run import as_recorded
 from scheduler.whatif.backtest.pace import Pace
-from scheduler.whatif.backtest.result import Cause
-from scheduler.whatif.backtest.run import as_recorded
-from tests.builders import node_object, pod_object
+from scheduler.whatif.backtest.recorded_history import HistoryReader
+from scheduler.whatif.backtest.result import PlacementCause
 from tests.recording.backtests import PACKING, SPREADING, delete, material, profile, under
+from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.daemon_harness import Cluster
     from tests.recording.backtests import Story
+    from tests.support.daemon_harness import Cluster
 
 
 ZONE = "topology.kubernetes.io/zone"
@@ -78,7 +78,7 @@ def test_packing_instead_of_spreading_empties_nodes(tmp_path: Path) -> None:
     assert packed.moves.elsewhere + packed.moves.same == 8
     first = packed.moves.examples[0]
     here, there = first.scores["NodeResourcesFit"]
-    assert (first.pod, first.cause, there > here) == ("default/p1", Cause.TIPPED, True)
+    assert (first.pod, first.cause, there > here) == ("default/p1", PlacementCause.TIPPED, True)
 
 
 async def eight_at_once(it: Cluster) -> None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.whatif.backtest.run import as_recorded
-from tests.builders import node_object, pod_object
+from scheduler.whatif.backtest.backtest_run import as_recorded
 from tests.recording.backtests import PACKING, SPREADING, delete, material, owned, under
+from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.daemon_harness import Cluster
+    from tests.support.daemon_harness import Cluster
 
 
 async def two_on_two(it: Cluster, owner: str) -> None:
@@ -44,7 +44,7 @@ async def one_sends_another_away(it: Cluster) -> None:
     await asyncio.sleep(60.0)
 
 
-def test_who_is_sent_away_only_in_the_recording_stays_and_the_one_in_its_place_does_not_come(
+def test_a_pod_evicted_only_in_the_recording_stays_without_replacement(
     tmp_path: Path,
 ) -> None:
     recorded = material(tmp_path, one_sends_another_away)
@@ -101,7 +101,7 @@ def test_how_long_pods_run_that_come_again(tmp_path: Path, kind: str, until: flo
     assert max(beside_high) == pytest.approx(until, abs=1.0)
 
 
-def test_pods_of_a_node_that_goes_come_again_and_who_comes_for_them_in_the_recording_does_not(
+def test_pods_of_a_removed_node_return_instead_of_their_recorded_replacements(
     tmp_path: Path,
 ) -> None:
     async def a_node_goes(it: Cluster) -> None:

@@ -6,14 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from scheduler.testing.storage import claim, mounted, storage_class
-from tests.builders import node_object, pod_object
-from tests.integration.test_volumes_in_the_daemon import create, local
+from tests.integration.plugins.test_volumes import create, local
 from tests.recording.backtests import PACKING, SPREADING, delete, material, under
+from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.daemon_harness import Cluster
+    from tests.support.daemon_harness import Cluster
 
 
 async def with_volumes(it: Cluster) -> None:
@@ -42,7 +42,7 @@ def test_claims_are_bound_anew_where_their_pods_go(tmp_path: Path) -> None:
     assert (again.held, packed.held) == (0, 0)
 
 
-def test_pods_whose_claims_an_earlier_placement_has_bound_follow_them_and_are_counted(tmp_path: Path) -> None:
+def test_pods_follow_claims_that_an_earlier_placement_bound(tmp_path: Path) -> None:
     async def another_daemon(it: Cluster) -> None:
         delete(it, "db-0-next")
         await asyncio.sleep(40.0)

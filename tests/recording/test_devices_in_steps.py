@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugins.dynamic_resources.structured.search import Search
+from plugins.dynamic_resources.structured.search import DeviceSearch
 from scheduler.recording.notes import Note
 from scheduler.testing.devices import claims_of, device_class, resource_slice
-from tests import virtual_time
-from tests.builders import node_object, pod_object
-from tests.daemon_harness import cluster
-from tests.integration.test_devices_in_the_daemon import create
-from tests.recording.taped import Taped
-from tests.unit.plugins.dynamic_resources.structured.searching import long_search
-from tests.virtual_time import LoopClock
+from tests.integration.plugins.test_devices import create
+from tests.recording.memory_recording import Taped
+from tests.support import virtual_time
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.virtual_time import LoopClock
+from tests.unit.plugins.dynamic_resources.structured.node_search import long_search
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 async def life(folder: Path, tape: Taped) -> None:
     """Pods come whose claims take long to refuse, and plain ones; devices of one node change meanwhile."""
     found = [long_search(name) for name in ("one", "two", "three")]
-    async with cluster(folder, kubelet=True) as it, it.daemon(steps=tape.steps) as daemon:
-        tape.steps.daemon = daemon
+    async with cluster(folder, kubelet=True) as it, it.daemon(hooks=tape.hooks) as daemon:
+        tape.hooks.daemon = daemon
         it.add_nodes(*(node_object(f"n{number}") for number in range(3)))
         create(it, device_class(), *(claim for _, claim in found))
         for number in range(3):
@@ -42,9 +42,9 @@ async def life(folder: Path, tape: Taped) -> None:
 
 def taped(folder: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Taped:
     """Record a run in which each step of a search takes so long."""
-    advance = Search.advance
+    advance = DeviceSearch.advance
 
-    def slow(self: Search) -> bool:
+    def slow(self: DeviceSearch) -> bool:
         asyncio.get_running_loop()._now += seconds  # type: ignore[attr-defined]
         return advance(self)
 
@@ -55,7 +55,7 @@ def taped(folder: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Tape
         return made
 
     with monkeypatch.context() as patched:
-        patched.setattr(Search, "advance", slow)
+        patched.setattr(DeviceSearch, "advance", slow)
         return virtual_time.run(story())
 
 

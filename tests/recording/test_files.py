@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.recording.files import FileReader, FileWriter, Header, RecordingError
+from scheduler.recording.file_writer import RecordingWriter
+from scheduler.recording.limits import RecordingLimits
 from scheduler.recording.notes import Note
-from scheduler.recording.room import Room
-from scheduler.recording.tape import FileTape
+from scheduler.recording.recording_files import FileReader, FileWriter, Header, RecordingError
 from scheduler.whatif.replay.script import stretches
-from tests.builders import pod
-from tests.full_disks import no_room
-from tests.manual_clock import ManualClock
+from tests.support.builders import pod
+from tests.support.full_disks import no_room
+from tests.support.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,7 +126,7 @@ def test_a_file_that_could_not_be_begun_does_not_stay(
     def fails(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    tape = FileTape(Room(tmp_path), header())
+    tape = RecordingWriter(RecordingLimits(tmp_path), header())
     monkeypatch.setattr(FileWriter, "_write", fails)
     tape.begin_file([(Note.STATE, 1, "")])
     tape.close()
@@ -146,7 +146,7 @@ def test_files_of_a_run_without_a_gap_are_one_stretch(tmp_path: Path) -> None:
 
 
 def test_the_oldest_files_go(tmp_path: Path) -> None:
-    tape = FileTape(Room(tmp_path, max_bytes=3 * 2**20), header())
+    tape = RecordingWriter(RecordingLimits(tmp_path, max_bytes=3 * 2**20), header())
     for number in range(60):
         for _ in range(100):
             tape.put((Note.TOLD, number, "v1/pods", 0, "a/b", pod("b", labels={"noise": noise(number)})))
@@ -163,14 +163,14 @@ def test_the_oldest_files_go(tmp_path: Path) -> None:
 def test_files_that_are_too_old_go(tmp_path: Path) -> None:
     old = written(tmp_path / "old.rec")
     os.utime(old, (1, 1))
-    tape = FileTape(Room(tmp_path, max_seconds=3600.0), header())
+    tape = RecordingWriter(RecordingLimits(tmp_path, max_seconds=3600.0), header())
     tape.begin_file([(Note.STATE, 1, "")])
     tape.close()
     assert not old.exists()
 
 
 def test_the_next_file_is_wanted_when_one_has_its_share(tmp_path: Path) -> None:
-    tape = FileTape(Room(tmp_path, max_bytes=2**20), header())
+    tape = RecordingWriter(RecordingLimits(tmp_path, max_bytes=2**20), header())
     for number in range(1500):
         tape.put((Note.ASKED, number, noise(number)))
     tape.close()
@@ -179,7 +179,7 @@ def test_the_next_file_is_wanted_when_one_has_its_share(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_is_counted_and_wants_another_file(tmp_path: Path) -> None:
     clock = ManualClock(100.0)
-    tape = FileTape(Room(tmp_path / "room"), header(), clock.monotonic)
+    tape = RecordingWriter(RecordingLimits(tmp_path / "room"), header(), clock.monotonic)
     for path in (tmp_path / "room").iterdir():
         path.unlink()
     (tmp_path / "room").rmdir()
@@ -195,7 +195,7 @@ def test_what_cannot_be_written_is_counted_and_wants_another_file(tmp_path: Path
 def test_a_full_file_system_loses_notes_and_is_left_without_half_files(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tape = FileTape(Room(tmp_path), header())
+    tape = RecordingWriter(RecordingLimits(tmp_path), header())
     with no_room():
         tape.begin_file([(Note.STATE, 1, "")])
         for number in range(3):
@@ -214,7 +214,7 @@ def test_a_file_whose_beginning_does_not_fit_does_not_stay(
     def fails(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    tape = FileTape(Room(tmp_path), header())
+    tape = RecordingWriter(RecordingLimits(tmp_path), header())
     monkeypatch.setattr(FileWriter, "put", fails)
     tape.begin_file([(Note.STATE, 1, "")])
     tape.close()

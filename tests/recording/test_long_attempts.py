@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from plugins.registry import IN_TREE
 from scheduler.framework import NeedsTime, PreFilterPlugin
 from scheduler.recording.notes import Note
-from tests import virtual_time
-from tests.builders import node_object, pod_object
-from tests.daemon_harness import cluster
-from tests.recording.taped import Taped
-from tests.virtual_time import LoopClock
+from tests.recording.memory_recording import Taped
+from tests.support import virtual_time
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -60,9 +60,9 @@ async def life(folder: Path, tape: Taped) -> list[str]:
     """Add heavy pods and others, and meanwhile delete one and change one; return the order in which pods were bound."""
     async with (
         cluster(folder, kubelet=True) as it,
-        it.daemon(CONFIGURATION, plugins={"Hungry": Hungry}, steps=tape.steps) as daemon,
+        it.daemon(CONFIGURATION, plugins={"Hungry": Hungry}, hooks=tape.hooks) as daemon,
     ):
-        tape.steps.daemon = daemon
+        tape.hooks.daemon = daemon
         it.add_nodes(*(node_object(f"n{number}") for number in range(4)))
         for number in range(7):
             it.add_pods(pod_object(f"heavy-{number}", labels={"steps": str(20 + 10 * number)}))
@@ -72,7 +72,8 @@ async def life(folder: Path, tape: Taped) -> list[str]:
             await asyncio.sleep(0.02)
             if number == 4:
                 it.server.store.delete("pods", "heavy-1")
-                it.label_pod("heavy-6", steps="0")
+                idle = {"steps": "0"}
+                it.label_pod("heavy-6", **idle)
         expected = {f"heavy-{number}" for number in (0, 2, 3, 4, 5, 6)} | {f"web-{n}" for n in range(15)}
         await it.until(lambda: all(it.node_of(name) for name in expected))
         await asyncio.sleep(1.0)
@@ -100,7 +101,7 @@ class Quiet(Hungry):
         self.known.add(pod.uid)
 
 
-def test_all_is_decided_in_the_same_order_again_also_where_a_plugin_knew_more_by_then(tmp_path: Path) -> None:
+def test_a_replay_decides_in_the_same_order_where_plugins_knew_more(tmp_path: Path) -> None:
     tape, decided = taped(tmp_path)
     assert sum(note[0] == Note.NEEDED_TIME for note in tape.tape.notes) == 8
     assert len(decided) == 22

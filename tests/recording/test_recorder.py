@@ -12,14 +12,14 @@ from scheduler.extenders.wire import ExtenderError
 from scheduler.framework.status import Status
 from scheduler.objects.decode import decode_node
 from scheduler.objects.node import NodeObject
-from scheduler.recording.answers import packed_error, unpacked_error
-from scheduler.recording.files import Header
+from scheduler.recording.call_results import packed_error, unpacked_error
 from scheduler.recording.notes import Note
 from scheduler.recording.recorder import RecordedHandler, Recorder
+from scheduler.recording.recording_files import Header
 from scheduler.testing.builders import node_object
-from tests.builders import pod
-from tests.manual_clock import ManualClock
-from tests.recording.taped import Tape
+from tests.recording.memory_recording import Tape
+from tests.support.builders import pod
+from tests.support.manual_clock import ManualClock
 
 
 class Heard:
@@ -27,12 +27,12 @@ class Heard:
 
     def __init__(self, clock: ManualClock, seconds: float) -> None:
         self.read: list[float] = []
-        self.steps: Recorder
+        self.hooks: Recorder
         self._clock, self._seconds = clock, seconds
 
     def on_add(self, _obj: object) -> None:
         for _ in range(3):
-            self.read.append(self.steps.clock.monotonic())
+            self.read.append(self.hooks.clock.monotonic())
             self._clock.now += self._seconds
 
     def on_update(self, _old: object, _new: object) -> None: ...
@@ -47,43 +47,43 @@ def recorder(clock: ManualClock) -> tuple[Recorder, Tape]:
 
 def test_time_stands_still_within_a_step() -> None:
     clock = ManualClock(5.0)
-    steps, _ = recorder(clock)
+    hooks, _ = recorder(clock)
     heard = Heard(clock, 0.01)
-    heard.steps = steps
-    steps.heard("v1/pods", heard).on_add(pod("p"))
-    steps.heard("v1/pods", heard).on_add(pod("q"))
+    heard.hooks = hooks
+    hooks.on_watch_event("v1/pods", heard).on_add(pod("p"))
+    hooks.on_watch_event("v1/pods", heard).on_add(pod("q"))
     assert heard.read == pytest.approx([5.0] * 3 + [5.03] * 3)
     assert len(set(heard.read)) == 2
 
 
 def test_a_step_that_takes_very_long_reads_the_time_again_and_notes_it() -> None:
     clock = ManualClock(5.0)
-    steps, tape = recorder(clock)
+    hooks, tape = recorder(clock)
     heard = Heard(clock, 0.6)
-    heard.steps = steps
-    steps.heard("v1/pods", heard).on_add(pod("p"))
+    heard.hooks = hooks
+    hooks.on_watch_event("v1/pods", heard).on_add(pod("p"))
     assert heard.read == pytest.approx([5.0, 5.0, 6.2])
     assert tape.notes[-1] == (Note.READ, 3, 1_200_000)
 
 
 def test_who_only_looks_at_the_clock_sees_the_time() -> None:
     clock = ManualClock(5.0)
-    steps, tape = recorder(clock)
+    hooks, tape = recorder(clock)
     clock.now = 7.5
-    assert steps.clock.monotonic() == 7.5
+    assert hooks.clock.monotonic() == 7.5
     assert not tape.notes
 
 
 def test_what_somebody_observes_who_only_looks_is_not_noted() -> None:
-    steps, tape = recorder(ManualClock(5.0))
-    assert steps.observed(True)  # an HTTP endpoint, whose plugin reads the time
+    hooks, tape = recorder(ManualClock(5.0))
+    assert hooks.branch(True)  # an HTTP endpoint, whose plugin reads the time
     assert not tape.notes
 
 
 def test_a_heartbeat_is_no_news() -> None:
     clock = ManualClock(5.0)
-    steps, tape = recorder(clock)
-    handler: RecordedHandler[object] = steps.heard("v1/nodes", Heard(clock, 0.0))  # type: ignore[assignment]
+    hooks, tape = recorder(clock)
+    handler: RecordedHandler[object] = hooks.on_watch_event("v1/nodes", Heard(clock, 0.0))  # type: ignore[assignment]
     first = decode_node(msgspec.json.encode(node_object("n")))
     second = NodeObject(msgspec.structs.replace(first.node), first.raw)  # the result of `heartbeat`
     handler.on_update(first, second)

@@ -21,28 +21,28 @@ from scheduler.board.recorded import of_recording
 from scheduler.cli.board import board
 from scheduler.cli.recording import recording
 from scheduler.cli.replay import replay
-from scheduler.cycle import group_rests
-from scheduler.recording.files import Header, RecordingError
+from scheduler.cycle import group_pauses
+from scheduler.recording.file_writer import RecordingWriter
+from scheduler.recording.limits import RecordingLimits
 from scheduler.recording.notes import Note
 from scheduler.recording.recorder import Recorder
-from scheduler.recording.room import Room
-from scheduler.recording.tape import FileTape
+from scheduler.recording.recording_files import Header, RecordingError
 from scheduler.whatif.replay.script import stretches
 from scheduler.whatif.replay.summary import summary
-from tests import virtual_time
-from tests.builders import node_object, pod_object
-from tests.daemon_harness import cluster
 from tests.faults.campaign import run
-from tests.recording.taped import Taped
-from tests.virtual_time import LoopClock
+from tests.recording.memory_recording import Taped
+from tests.support import virtual_time
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from scheduler.steps import Steps
+    from scheduler.replay_hooks import ReplayHooks
     from scheduler.whatif.replay.script import Stretch
-    from tests.daemon_harness import Cluster
+    from tests.support.daemon_harness import Cluster
 
 BIG, SMALL = {"cpu": "3"}, {"cpu": "100m"}
 
@@ -64,11 +64,11 @@ async def churn(it: Cluster) -> None:
     await it.until(lambda: it.node_of("late"))
 
 
-async def lives(folder: Path, *steps: Steps) -> None:
+async def lives(folder: Path, *hooks: ReplayHooks) -> None:
     """The same cluster with several daemons, one after another."""
     async with cluster(folder, kubelet=True) as it:
-        for number, each in enumerate(steps):
-            async with it.daemon(steps=each) as daemon:
+        for number, each in enumerate(hooks):
+            async with it.daemon(hooks=each) as daemon:
                 if isinstance(each, Recorder):
                     each.daemon = daemon
                 if number == 0:
@@ -81,7 +81,7 @@ async def lives(folder: Path, *steps: Steps) -> None:
 def taped(folder: Path) -> Taped:
     async def story() -> Taped:
         made = Taped(LoopClock())
-        await lives(folder, made.steps)
+        await lives(folder, made.hooks)
         return made
 
     return virtual_time.run(story())
@@ -97,12 +97,12 @@ def recorded(tmp_path: Path) -> Path:
     """Return a folder with the recording of two runs."""
 
     async def story() -> None:
-        folder, steps, tapes = tmp_path / "recording", [], []
+        folder, hooks, tapes = tmp_path / "recording", [], []
         for number in range(2):
             header = Header.fresh(LoopClock(), Random(number))
-            tapes.append(FileTape(Room(folder), header))
-            steps.append(Recorder(LoopClock(), tapes[-1], header))
-        await lives(tmp_path, *steps)
+            tapes.append(RecordingWriter(RecordingLimits(folder), header))
+            hooks.append(Recorder(LoopClock(), tapes[-1], header))
+        await lives(tmp_path, *hooks)
         for tape in tapes:
             tape.close()
 
@@ -147,7 +147,7 @@ def in_several_files(folder: Path) -> Taped:
     async def story() -> Taped:
         made = Taped(LoopClock())
         made.tape.notes_of_a_file = 60
-        await lives(folder, made.steps)
+        await lives(folder, made.hooks)
         return made
 
     tape = virtual_time.run(story())
@@ -173,7 +173,7 @@ def test_each_file_can_be_gone_through_by_itself(tmp_path: Path) -> None:
 
 def into_files(tape: Taped, folder: Path, *what_breaks: tuple[str, object]) -> None:
     """Write the notes to files; a third of the second file is corrupted."""
-    files = FileTape(Room(folder), tape.header)
+    files = RecordingWriter(RecordingLimits(folder), tape.header)
     for number, (begin, end) in enumerate(pairwise([0, *tape.tape.files, None])):
         notes = tape.tape.notes[begin:end]
         state = list(takewhile(lambda note: note[0] in {Note.STATE, Note.OBJECT}, notes))
@@ -190,7 +190,7 @@ def into_files(tape: Taped, folder: Path, *what_breaks: tuple[str, object]) -> N
     files.close()
 
 
-def put(files: FileTape, notes: Iterable[Any]) -> None:
+def put(files: RecordingWriter, notes: Iterable[Any]) -> None:
     for note in notes:
         files.put(note)
     files.flush()
@@ -205,8 +205,10 @@ def disk_is_full(*_: object) -> None:
 @pytest.mark.parametrize(
     "breaks",
     [
-        pytest.param(("scheduler.recording.tape._MOST_WAITING", -1), id="they come too fast"),
-        pytest.param(("scheduler.recording.files.FileWriter.put", disk_is_full), id="the disk is full"),
+        pytest.param(("scheduler.recording.file_writer._MOST_WAITING", -1), id="they come too fast"),
+        pytest.param(
+            ("scheduler.recording.recording_files.FileWriter.put", disk_is_full), id="the disk is full"
+        ),
     ],
 )
 def test_what_follows_notes_that_were_lost_is_gone_through_by_itself(
@@ -242,8 +244,8 @@ def test_every_daemon_of_a_campaign_decides_as_it_did(kind: str, seed: int) -> N
 def test_a_daemon_whose_attempts_at_groups_rest_decides_as_it_did(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_rests, "_UNIT_SECONDS", -1.0)
-    monkeypatch.setattr(group_rests, "_PASS_SECONDS", -1.0)
+    monkeypatch.setattr(group_pauses, "_UNIT_SECONDS", -1.0)
+    monkeypatch.setattr(group_pauses, "_PASS_SECONDS", -1.0)
     assert not run(seed, "groups", is_taped=True).findings
 
 
@@ -309,7 +311,7 @@ def test_a_folder_without_a_recording_is_refused(tmp_path: Path) -> None:
 def test_no_secret_is_in_a_recording(tmp_path: Path) -> None:
     async def story() -> list[Any]:
         made = Taped(LoopClock())
-        async with cluster(tmp_path) as it, it.daemon(steps=made.steps):
+        async with cluster(tmp_path) as it, it.daemon(hooks=made.hooks):
             it.add_nodes(node_object("n1"))
             secret = pod_object("p1")
             secret["spec"]["containers"][0] |= {

@@ -10,22 +10,22 @@ import pytest
 from click.testing import CliRunner
 
 from scheduler.cli.simulate import simulate
-from scheduler.recording.files import Header
+from scheduler.recording.file_writer import RecordingWriter
+from scheduler.recording.limits import RecordingLimits
 from scheduler.recording.recorder import Recorder
-from scheduler.recording.room import Room
-from scheduler.recording.tape import FileTape
+from scheduler.recording.recording_files import Header
 from scheduler.testing.storage import claim, mounted, storage_class
 from scheduler.whatif.simulation.recording_source import read_own_recording
-from tests import virtual_time
-from tests.builders import node_object, pod_object
-from tests.daemon_harness import cluster
-from tests.integration.test_volumes_in_the_daemon import create, local
-from tests.virtual_time import LoopClock
+from tests.integration.plugins.test_volumes import create, local
+from tests.support import virtual_time
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.daemon_harness import Cluster
+    from tests.support.daemon_harness import Cluster
 
 CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -42,7 +42,7 @@ def foreign(name: str) -> dict[str, object]:
 
 async def story(it: Cluster) -> None:
     """Cause all kinds of events, one per second."""
-    steps = [
+    hooks = [
         lambda: it.add_pods(foreign("theirs")),
         lambda: it.server.store.bind("theirs", "n1"),
         lambda: it.add_pods(pod_object("ours", cpu="1")),
@@ -64,7 +64,7 @@ async def story(it: Cluster) -> None:
         lambda: it.add_nodes(node_object("n2")),
         lambda: it.server.store.delete("nodes", "n2"),
     ]
-    for step in steps:
+    for step in hooks:
         step()
         await asyncio.sleep(1.0)
 
@@ -76,8 +76,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     async def record() -> None:
         header = Header.fresh(LoopClock(), Random(1))
-        tape = FileTape(Room(folder / "recording"), header)
-        steps = Recorder(LoopClock(), tape, header)
+        tape = RecordingWriter(RecordingLimits(folder / "recording"), header)
+        hooks = Recorder(LoopClock(), tape, header)
         async with cluster(folder, kubelet=True, controllers=True) as it:
             it.add_nodes(*(node_object(f"n{each}", cpu="4") for each in range(2)))
             create(it, storage_class("local", provisioner="kubernetes.io/no-provisioner"))
@@ -85,8 +85,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for name in ("before-0", "before-1"):
                 it.add_pods(pod_object(name, cpu="1"))
                 it.server.store.bind(name, "n0")
-            async with it.daemon(steps=steps) as daemon:
-                steps.daemon = daemon
+            async with it.daemon(hooks=hooks) as daemon:
+                hooks.daemon = daemon
                 await asyncio.sleep(1.0)
                 await story(it)
         tape.close()

@@ -14,13 +14,13 @@ from scheduler.configuration.load import default
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.recording.state import State, resume, state_notes
 from scheduler.state.pod_states import PodState
-from scheduler.whatif.replay.replay import NoServer
-from tests.builders import node, pod
-from tests.manual_clock import ManualClock
+from scheduler.whatif.replay.replay import RecordedServer
+from tests.support.builders import node, pod
+from tests.support.manual_clock import ManualClock
 
 
 def daemon() -> Daemon:
-    connection: Any = NoServer()
+    connection: Any = RecordedServer()
     configuration = with_leader_election(default(), leader_elect=False)
     return Daemon(connection, configuration, clock=ManualClock(9.0), random=Random(1), no_bind=True)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.state.cache import Cache
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -50,7 +50,7 @@ class EventfulCluster:
 
     Args:
         random: decides everything.
-        spec: fields of the spec of the next pod that is made, as `tests.builders.pod` takes them.
+        spec: fields of the spec of the next pod that is made, as `tests.support.builders.pod` takes them.
 
     Attributes:
         cache: the real one.

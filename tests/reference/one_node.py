@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scheduler.runtime.asking import scores_of
+from scheduler.runtime.adapters import scores_of
 from tests.reference.go import wrap
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
-    from tests.clusters import Cluster
+    from tests.support.clusters import Cluster
 
 
 @dataclass
@@ -58,7 +58,7 @@ def verdicts(outcomes: Outcomes) -> list[Verdict]:
 def filtered(plugin: Plugin, pod: PodInfo, snapshot: Snapshot) -> list[Verdict] | str:
     """Run PreFilter and Filter over all nodes; "Skip", or PreFilter's reasons, where that ends it."""
     from scheduler.framework import CycleState, FilterPlugin, PreFilterPlugin, Status
-    from scheduler.framework.long_work import answered_at_once
+    from scheduler.framework.sliced_work import answer_to_end
 
     state = CycleState()
     if isinstance(plugin, PreFilterPlugin):
@@ -66,7 +66,7 @@ def filtered(plugin: Plugin, pod: PodInfo, snapshot: Snapshot) -> list[Verdict] 
         if isinstance(answer, Status) and not answer.is_success:
             return answer.code.value if not answer.reasons else answer.message
     assert isinstance(plugin, FilterPlugin)
-    return verdicts(answered_at_once(lambda: plugin.filter(state, pod, snapshot, snapshot.all_rows)))
+    return verdicts(answer_to_end(lambda: plugin.filter(state, pod, snapshot, snapshot.all_rows)))
 
 
 def scored(plugin: Plugin, pod: PodInfo, snapshot: Snapshot) -> list[int] | str:

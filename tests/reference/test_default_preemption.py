@@ -23,14 +23,14 @@ from plugins.taint_toleration import TaintToleration
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.cycle.profiles import Profiles
 from scheduler.framework import Code, CycleState, Diagnosis, Outcomes
-from scheduler.framework.long_work import AtOnce
 from scheduler.framework.preemption import REPORT, PreemptionReport
+from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.runtime.dry_run import DryRun
 from scheduler.state.pod_groups import PodGroups
-from tests.builders import node, pod
-from tests.clusters import Cluster
-from tests.puppets import Filter, framework_of
-from tests.unit.plugins.running import made
+from tests.support.builders import node, pod
+from tests.support.clusters import Cluster
+from tests.support.scripted_plugins import Filter, framework_of
+from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -285,7 +285,7 @@ def by_the_plugin(it: World, *more: Plugin) -> tuple[Found, set[str], list[str]]
         dry_run=dry_run,
         review=ExtenderReview(Profiles()),
         preemptions=NoPreemptions(),
-        work=AtOnce(),
+        work=WithoutSlices(),
         members=PodGroups(),
         groups=Profiles(),
     )

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.testing.devices import device_class, resource_claim
-from tests.builders import node
 from tests.reference.dynamic_resources import SELECTS, World
-from tests.snapshots import cache_of
-from tests.unit.plugins.dynamic_resources.structured.searching import Search
+from tests.support.builders import node
+from tests.support.snapshots import cache_of
+from tests.unit.plugins.dynamic_resources.structured.node_search import Search
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 
 from plugins.image_locality import ImageLocality
-from tests.clusters import Cluster, wild_clusters, wild_pods
 from tests.reference.go import divide, to_int64, wrap
 from tests.reference.one_node import scored
+from tests.support.clusters import Cluster, wild_clusters, wild_pods
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

@@ -16,7 +16,7 @@ from tests.reference.cluster_events import HOST, ZONE, EventfulCluster, nothing_
 from tests.reference.inter_pod_affinity import PREFERRED, REQUIRED, SlowInterPodAffinity
 from tests.reference.one_node import verdicts
 from tests.reference.topology_spread import ParseError
-from tests.unit.plugins.running import made
+from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

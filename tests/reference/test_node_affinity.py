@@ -13,11 +13,17 @@ from hypothesis import strategies as st
 from plugins.node_affinity import NodeAffinity, NodeAffinityArgs
 from scheduler.framework import CycleState, PreFilterResult, Status
 from scheduler.snapshot import nodes_required
-from scheduler.testing.fakes import FakeTurnLimit
-from tests.builders import pod
-from tests.clusters import Cluster, many_node_selector_terms, node_affinities, wild_clusters, wild_pods
+from scheduler.testing.fakes import FakeTimeSlice
 from tests.reference.go import default_normalize_score
 from tests.reference.one_node import PASSES, filtered, scored
+from tests.support.builders import pod
+from tests.support.clusters import (
+    Cluster,
+    many_node_selector_terms,
+    node_affinities,
+    wild_clusters,
+    wild_pods,
+)
 
 if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
@@ -165,7 +171,7 @@ def test_the_filter_says_what_the_loop_says(cluster: Cluster, pod: PodInfo, adde
     enforced = (added or {}).get(REQUIRED)
     assume(not list(args.faults()))  # such a configuration is refused
 
-    found = filtered(NodeAffinity(args=args, turn_limit=FakeTurnLimit()), pod, cluster.snapshot())
+    found = filtered(NodeAffinity(args=args, time_slice=FakeTimeSlice()), pod, cluster.snapshot())
 
     if found == "Skip":
         assert REQUIRED not in affinity_of(pod)
@@ -194,7 +200,7 @@ def test_the_filter_says_what_the_loop_says(cluster: Cluster, pod: PodInfo, adde
 
 @given(wild_pods("labels"))
 def test_pre_filter_narrows_to_the_names_the_loop_finds(pod: PodInfo):
-    answer = NodeAffinity(args=NodeAffinityArgs(), turn_limit=FakeTurnLimit()).pre_filter(
+    answer = NodeAffinity(args=NodeAffinityArgs(), time_slice=FakeTimeSlice()).pre_filter(
         CycleState(), pod, Cluster([]).snapshot()
     )
 
@@ -215,7 +221,7 @@ def test_the_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo):
     except ParseError:
         scores = None
 
-    found = scored(NodeAffinity(args=NodeAffinityArgs(), turn_limit=FakeTurnLimit()), pod, cluster.snapshot())
+    found = scored(NodeAffinity(args=NodeAffinityArgs(), time_slice=FakeTimeSlice()), pod, cluster.snapshot())
 
     if not terms:
         assert found == "Skip"
@@ -257,7 +263,7 @@ def test_very_many_preferences_are_worth_what_each_of_them_is(cluster: Cluster, 
     expected = default_normalize_score(scores, reverse=False)
     assert (
         scored(
-            NodeAffinity(args=NodeAffinityArgs(), turn_limit=FakeTurnLimit()), preferring, cluster.snapshot()
+            NodeAffinity(args=NodeAffinityArgs(), time_slice=FakeTimeSlice()), preferring, cluster.snapshot()
         )
         == expected
     )

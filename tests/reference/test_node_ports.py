@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 
 from plugins.node_ports import NodePorts
-from tests.clusters import Cluster, wild_clusters, wild_pods
 from tests.reference.one_node import PASSES, filtered, one_by_one
+from tests.support.clusters import Cluster, wild_clusters, wild_pods
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

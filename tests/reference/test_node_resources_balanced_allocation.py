@@ -12,10 +12,10 @@ from plugins.node_resources.balanced_allocation import (
     NodeResourcesBalancedAllocation,
 )
 from scheduler.objects.resource_names import is_scalar_resource_name
-from tests.clusters import RESOURCES, Cluster, wild_clusters, wild_pods
 from tests.reference.go import divide, to_int64, wrap
 from tests.reference.one_node import OneNode, one_by_one, scored
-from tests.unit.plugins.running import made
+from tests.support.clusters import RESOURCES, Cluster, wild_clusters, wild_pods
+from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.objects.resource_names import is_extended_resource_name, is_scalar_resource_name
-from tests.clusters import RESOURCES, Cluster, wild_clusters, wild_pods
 from tests.reference.go import divide, to_int64, wrap
 from tests.reference.one_node import PASSES, OneNode, Verdict, filtered, one_by_one, scored
-from tests.unit.plugins.running import made
+from tests.support.clusters import RESOURCES, Cluster, wild_clusters, wild_pods
+from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

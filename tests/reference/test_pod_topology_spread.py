@@ -16,7 +16,7 @@ from plugins.pod_topology_spread.args import PodTopologySpreadArgs
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.framework import CycleState
 from scheduler.objects.meta import OwnerReference
-from scheduler.testing.fakes import FakeTurnLimit
+from scheduler.testing.fakes import FakeTimeSlice
 from tests.reference.cluster_events import HOST, ZONE, EventfulCluster, random_labels
 from tests.reference.one_node import verdicts
 from tests.reference.topology_spread import SYSTEM, ParseError, SlowSpread
@@ -104,7 +104,7 @@ class Judge:
         system = defaults is None
         args = {} if system else {"defaultingType": "List", "defaultConstraints": defaults}
         self.fast = PodTopologySpread(
-            args=msgspec.convert(args, PodTopologySpreadArgs), turn_limit=FakeTurnLimit()
+            args=msgspec.convert(args, PodTopologySpreadArgs), time_slice=FakeTimeSlice()
         )
         self.slow = SlowSpread(cluster, SYSTEM if defaults is None else defaults, system)
         self.seen: set[str] = set()

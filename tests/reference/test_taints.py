@@ -9,9 +9,9 @@ from hypothesis import given
 from plugins.node_name import NodeName
 from plugins.node_unschedulable import NodeUnschedulable
 from plugins.taint_toleration import TaintToleration
-from tests.clusters import Cluster, wild_clusters, wild_pods
 from tests.reference.go import default_normalize_score
 from tests.reference.one_node import PASSES, filtered, one_by_one, scored
+from tests.support.clusters import Cluster, wild_clusters, wild_pods
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -76,7 +76,7 @@ def test_the_taint_score_is_what_the_loop_gives(cluster: Cluster, pod: PodInfo):
 
 @given(wild_clusters("taints"))
 def test_a_pod_that_names_its_node_passes_there_only(cluster: Cluster):
-    from tests.builders import pod
+    from tests.support.builders import pod
 
     found = filtered(NodeName(), pod("p", nodeName="node-1"), cluster.snapshot())
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plugins.volume_binding.claims import key_of
-from plugins.volume_binding.judging import NodeVolumes
+from plugins.volume_binding.node_volumes import NodeVolumes
 from plugins.volume_binding.plugin import VolumeBinding, VolumeBindingArgs
 from plugins.volumes.storage import CLAIMS as CLAIM_KIND
 from plugins.volumes.storage import CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES
@@ -28,9 +28,9 @@ from scheduler.testing.storage import (
     volume,
     watch_storage,
 )
-from tests.builders import node, pod
 from tests.reference import volume_binding as loops
 from tests.reference.one_node import PASSES, verdicts
+from tests.support.builders import node, pod
 
 STEPS = 150
 
@@ -71,9 +71,9 @@ class Story:
             objects=TableObjects(self.table),
             writer=fakes.api,
             happenings=fakes.happenings,
-            turns=fakes.turns,
+            locks=fakes.keyed_lock,
             clock=fakes.clock,
-            turn_limit=fakes.turn_limit,
+            time_slice=fakes.time_slice,
         )
         watch_storage(self.table)
         self.under_way: list[CycleState] = []

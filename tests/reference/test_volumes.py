@@ -13,7 +13,7 @@ from plugins.volumes.volume_restrictions import VolumeRestrictions
 from plugins.volumes.volume_zone import VolumeZone
 from scheduler.framework import CycleState
 from scheduler.snapshot import ClusterTable
-from scheduler.testing.fakes import FakeTurnLimit
+from scheduler.testing.fakes import FakeTimeSlice
 from scheduler.testing.storage import (
     claim,
     csi_node,
@@ -22,26 +22,26 @@ from scheduler.testing.storage import (
     volume_attachment,
     watch_storage,
 )
-from tests.builders import node, pod
 from tests.reference import volumes as loops
 from tests.reference.one_node import PASSES, OneNode, filtered, verdicts
+from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
 
 
-def impatient() -> FakeTurnLimit:
+def impatient() -> FakeTimeSlice:
     """Return a limit by which each call and each step is over at once."""
-    limit = FakeTurnLimit()
+    limit = FakeTimeSlice()
     limit.slice_seconds, limit.each_reading = 1.0, 1.0
     return limit
 
 
 LOOPS = (
-    (lambda: VolumeRestrictions(turn_limit=FakeTurnLimit()), loops.restrictions),
-    (lambda: NodeVolumeLimits(turn_limit=FakeTurnLimit()), loops.limits),
-    (lambda: NodeVolumeLimits(turn_limit=impatient()), loops.limits),
+    (lambda: VolumeRestrictions(time_slice=FakeTimeSlice()), loops.restrictions),
+    (lambda: NodeVolumeLimits(time_slice=FakeTimeSlice()), loops.limits),
+    (lambda: NodeVolumeLimits(time_slice=impatient()), loops.limits),
     (VolumeZone, loops.zones),
 )
 STEPS = 200

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tests.builders import node_object, pod_object
+from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.runtime.registry import Registry
-from scheduler.testing import CHECKS, Fakes, FakeWeb, Trial, node, pod, subject
+from scheduler.testing import CHECKS, Fakes, FakeWeb, ProfileSimulation, node, pod, subject
 from scheduler.testing.contract import check_pods_of_one_signature_get_one_verdict
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ HEALTHY_HARDWARE = PLUGINS["healthy_hardware"]
 GPU_PACKING = PLUGINS["gpu_packing"]
 
 
-def scores(trial: Trial, wanted: Any, plugin: type[Plugin]) -> dict[str, int]:
+def scores(trial: ProfileSimulation, wanted: Any, plugin: type[Plugin]) -> dict[str, int]:
     nodes = trial.explain(wanted)["nodes"]
     return {name: verdict["scores"][plugin.name] for name, verdict in nodes.items()}
 
@@ -60,7 +60,7 @@ def licensed(name: str, seats: str) -> Any:
 
 
 def test_a_node_takes_as_many_pods_as_it_has_licences():
-    trial = Trial(licensed("two-seats", "2"), node("none"), plugins=[FREE_LICENCE])
+    trial = ProfileSimulation(licensed("two-seats", "2"), node("none"), plugins=[FREE_LICENCE])
 
     placed = [trial.schedule(pod(name, labels=NEEDY)) for name in ("one", "two", "three")]
 
@@ -68,13 +68,13 @@ def test_a_node_takes_as_many_pods_as_it_has_licences():
 
 
 def test_a_pod_that_needs_no_licence_goes_anywhere():
-    trial = Trial(node("none"), plugins=[FREE_LICENCE])
+    trial = ProfileSimulation(node("none"), plugins=[FREE_LICENCE])
 
     assert trial.schedule(pod("web")) == "none"
 
 
 def test_a_malformed_number_of_licences_refuses_the_node_and_says_why():
-    trial = Trial(licensed("odd", "many"), plugins=[FREE_LICENCE])
+    trial = ProfileSimulation(licensed("odd", "many"), plugins=[FREE_LICENCE])
 
     verdict = trial.explain(pod("web", labels=NEEDY))["nodes"]["odd"]
 
@@ -82,7 +82,7 @@ def test_a_malformed_number_of_licences_refuses_the_node_and_says_why():
 
 
 def test_a_node_without_a_free_licence_tells_who_has_them():
-    trial = Trial(licensed("one-seat", "1"), plugins=[FREE_LICENCE])
+    trial = ProfileSimulation(licensed("one-seat", "1"), plugins=[FREE_LICENCE])
     trial.schedule(pod("holder", labels=NEEDY))
 
     assert trial.explain(pod("web", labels=NEEDY))["nodes"]["one-seat"]["details"] == [
@@ -94,7 +94,7 @@ def test_a_node_without_a_free_licence_tells_who_has_them():
 def test_seats_that_the_licence_server_knows_of_are_taken():
     fakes = Fakes()
     fakes.web = FakeWeb({SERVER: json.dumps({"one-seat": 1}).encode()})
-    trial = Trial(
+    trial = ProfileSimulation(
         licensed("one-seat", "1"),
         plugins=[FREE_LICENCE],
         args={"FreeLicence": {"server": SERVER}},
@@ -133,14 +133,14 @@ def test_the_cheapest_node_has_the_best_score_and_the_dearest_the_worst():
         priced("c", price="1.25"),
         priced("d", "large", "0.5"),
     ]
-    trial = Trial(*nodes, plugins=[CHEAPEST_NODE], only=True, others=PRICES)
+    trial = ProfileSimulation(*nodes, plugins=[CHEAPEST_NODE], only=True, others=PRICES)
 
     assert scores(trial, pod("web"), CHEAPEST_NODE) == {"a": 0, "b": 100, "c": 50, "d": 100}
 
 
 @pytest.mark.parametrize("price", ["-1", "nan", "inf", "free"])
 def test_a_price_that_is_none_counts_as_the_dearest(price: str):
-    trial = Trial(
+    trial = ProfileSimulation(
         priced("a", price=price), priced("b", "small"), plugins=[CHEAPEST_NODE], only=True, others=PRICES
     )
 
@@ -148,7 +148,7 @@ def test_a_price_that_is_none_counts_as_the_dearest(price: str):
 
 
 def test_without_any_price_all_nodes_are_equal():
-    trial = Trial(priced("a", "large"), priced("b"), plugins=[CHEAPEST_NODE], only=True)
+    trial = ProfileSimulation(priced("a", "large"), priced("b"), plugins=[CHEAPEST_NODE], only=True)
 
     assert scores(trial, pod("web"), CHEAPEST_NODE) == {"a": 0, "b": 0}
 
@@ -163,7 +163,7 @@ def troubled(name: str, *conditions: str) -> Any:
 
 def test_a_ready_node_with_degraded_hardware_is_refused():
     marked = node("marked", annotations={"example.com/degraded": "fan 3"})
-    trial = Trial(troubled("gpu", "GpuXidError"), marked, plugins=[HEALTHY_HARDWARE])
+    trial = ProfileSimulation(troubled("gpu", "GpuXidError"), marked, plugins=[HEALTHY_HARDWARE])
 
     explanation = trial.explain(pod("web"))
 
@@ -172,7 +172,7 @@ def test_a_ready_node_with_degraded_hardware_is_refused():
 
 
 def test_a_node_with_lesser_troubles_is_the_second_choice():
-    trial = Trial(
+    trial = ProfileSimulation(
         troubled("a", "CorrectableMemoryErrors"), troubled("b"), plugins=[HEALTHY_HARDWARE], only=True
     )
 
@@ -181,7 +181,7 @@ def test_a_node_with_lesser_troubles_is_the_second_choice():
 
 def test_a_condition_that_does_not_hold_is_no_trouble():
     healthy = node("a", conditions=[{"type": "GpuXidError", "status": "False"}])
-    trial = Trial(healthy, plugins=[HEALTHY_HARDWARE])
+    trial = ProfileSimulation(healthy, plugins=[HEALTHY_HARDWARE])
 
     assert trial.schedule(pod("web")) == "a"
 
@@ -196,7 +196,9 @@ def with_gpus(name: str, count: int) -> Any:
 
 
 def test_pods_with_gpus_fill_one_node_before_the_next():
-    trial = Trial(with_gpus("a", 4), with_gpus("b", 4), plugins=[GPU_PACKING], weights={"GpuPacking": 10})
+    trial = ProfileSimulation(
+        with_gpus("a", 4), with_gpus("b", 4), plugins=[GPU_PACKING], weights={"GpuPacking": 10}
+    )
 
     small = [trial.schedule(pod(f"small-{number}", requests={GPU: 1})) for number in range(4)]
 
@@ -205,7 +207,7 @@ def test_pods_with_gpus_fill_one_node_before_the_next():
 
 
 def test_a_pod_without_gpus_stays_off_gpu_nodes():
-    trial = Trial(with_gpus("a", 4), node("b"), plugins=[GPU_PACKING], only=True)
+    trial = ProfileSimulation(with_gpus("a", 4), node("b"), plugins=[GPU_PACKING], only=True)
 
     assert scores(trial, pod("web"), GPU_PACKING) == {"a": 0, "b": 100}
 
@@ -215,7 +217,7 @@ def test_a_pod_without_gpus_stays_off_gpu_nodes():
 
 @pytest.mark.parametrize(("tier", "where"), [("gold", "own"), ("bronze", "a-spot")])
 def test_only_gold_pods_stay_off_spot_nodes(tier: str, where: str):
-    trial = Trial(
+    trial = ProfileSimulation(
         node("a-spot", labels={"example.com/spot": "yes"}), node("own"), plugins=[PLUGINS["keep_off_spot"]]
     )
 

@@ -13,10 +13,10 @@ import pytest
 from scheduler.framework.status import Status
 from scheduler.logs import LogFormat, configure_logging, level_of
 from scheduler.logs.repetitions import Repetitions
-from tests.builders import pod
-from tests.puppets import NodeFilter
+from tests.support.builders import pod
+from tests.support.scripted_plugins import NodeFilter
+from tests.support.virtual_time_test import virtually
 from tests.unit.cycle.cluster import Cluster
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

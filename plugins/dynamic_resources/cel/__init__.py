@@ -8,7 +8,7 @@ Source:
     staging/src/k8s.io/apiserver/pkg/cel, environment and library.
 """
 
-from plugins.dynamic_resources.cel.facts import Fact, is_clear, values_of
-from plugins.dynamic_resources.cel.selector import CELError, Selector, Subject, selector
+from plugins.dynamic_resources.cel.inputs import DeviceInput, is_clear, values_of
+from plugins.dynamic_resources.cel.selector import CelDevice, CELError, CelSelector, selector
 
-__all__ = ["CELError", "Fact", "Selector", "Subject", "is_clear", "selector", "values_of"]
+__all__ = ["CELError", "CelDevice", "CelSelector", "DeviceInput", "is_clear", "selector", "values_of"]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from plugins.dynamic_resources.cel.cost import RefusedError, check_cost, check_text
 from plugins.dynamic_resources.cel.environment import environment
-from plugins.dynamic_resources.cel.facts import facts_of
+from plugins.dynamic_resources.cel.error_text import compile_error, conversion_error, evaluation_error
+from plugins.dynamic_resources.cel.inputs import inputs_of
 from plugins.dynamic_resources.cel.opaque import quantity_to_bytes, to_bytes
 from plugins.dynamic_resources.cel.semver import parse_version
-from plugins.dynamic_resources.cel.wording import compile_error, conversion_error, evaluation_error
 from scheduler.errors import SchedulerError
 from scheduler.objects.remembered import Remembered
 
@@ -35,7 +35,7 @@ class CELError(SchedulerError):
     """An invalid expression, or one that fails for a device; the message is upstream's text after `selector #0: `."""
 
 
-class Subject:
+class CelDevice:
     """A device of a driver in the form for expressions.
 
     Raises:
@@ -57,7 +57,7 @@ class Subject:
             self.capacity.setdefault(domain, {})[key] = quantity_to_bytes(amount.value)
 
 
-class Selector:
+class CelSelector:
     """An expression about devices.
 
     Attributes:
@@ -87,10 +87,10 @@ class Selector:
                 f"CEL compile error: must evaluate to bool or the unknown type, not {result.lower()}"
             )
         self._rewritten = rewritten
-        self.facts = facts_of(expression)
+        self.facts = inputs_of(expression)
         self.said: dict[Hashable, bool | CELError] = {}
 
-    def matches(self, subject: Subject) -> bool:
+    def matches(self, subject: CelDevice) -> bool:
         """Return whether the expression selects a device.
 
         Raises:
@@ -116,7 +116,7 @@ class Selector:
         raise CELError(f"CEL runtime error: {said}")
 
 
-_VARIABLES: dict[str, Callable[[Subject, Mapping[str, Any]], Any]] = {
+_VARIABLES: dict[str, Callable[[CelDevice, Mapping[str, Any]], Any]] = {
     "device": lambda subject, _: {
         "driver": subject.driver,
         "allowMultipleAllocations": subject.allow_multiple_allocations,
@@ -133,10 +133,10 @@ _VARIABLES: dict[str, Callable[[Subject, Mapping[str, Any]], Any]] = {
 
 
 @lru_cache(maxsize=_KEPT)
-def selector(expression: str) -> Selector | CELError:
+def selector(expression: str) -> CelSelector | CELError:
     """Return an expression, compiled once, or its compilation error."""
     try:
-        return Selector(expression)
+        return CelSelector(expression)
     except CELError as error:
         return error
 

@@ -10,9 +10,9 @@ from plugins.dynamic_resources.structured.allocator import Allocator
 from plugins.dynamic_resources.structured.errors import (
     AllocationError,
     Alternatives,
+    DeviceRefusal,
     InvalidPoolsError,
     OutOfTimeError,
-    Refusal,
     Verdict,
 )
 from plugins.dynamic_resources.structured.inventory import Inventory
@@ -23,9 +23,9 @@ __all__ = [
     "Allocator",
     "Alternatives",
     "DeviceID",
+    "DeviceRefusal",
     "InvalidPoolsError",
     "Inventory",
     "OutOfTimeError",
-    "Refusal",
     "Verdict",
 ]

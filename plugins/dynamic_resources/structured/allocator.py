@@ -12,25 +12,25 @@ from plugins.dynamic_resources.structured.errors import (
     INVALID_POOLS,
     AllocationError,
     Alternatives,
+    DeviceRefusal,
     InvalidPoolsError,
     OutOfTimeError,
-    Refusal,
 )
+from plugins.dynamic_resources.structured.node_results import OUT_OF_TIME
 from plugins.dynamic_resources.structured.results import allocation_result
-from plugins.dynamic_resources.structured.search import Given, Search
-from plugins.dynamic_resources.structured.verdicts import OUT_OF_TIME
-from plugins.work_in_steps import UNLIMITED, Work
+from plugins.dynamic_resources.structured.search import AllocatedRequest, DeviceSearch
+from plugins.pod_work import UNLIMITED, PluginWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Sequence
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices
     from plugins.dynamic_resources.structured.errors import Verdict
-    from plugins.dynamic_resources.structured.inventory import Inventory, Node
+    from plugins.dynamic_resources.structured.inventory import Inventory, InventoryNode
+    from plugins.dynamic_resources.structured.node_results import OutOfTime
     from plugins.dynamic_resources.structured.pools import Pools
     from plugins.dynamic_resources.structured.requests import Question
-    from plugins.dynamic_resources.structured.verdicts import OutOfTime
-    from scheduler.framework import TurnLimit
+    from scheduler.framework import TimeSlice
     from scheduler.objects.dynamic_resources import AllocationResult, DeviceClass, ResourceClaim
     from scheduler.snapshot import Rows, Snapshot, UInt16s
 
@@ -53,7 +53,7 @@ class Allocator:
 
     Attributes:
         allocated: the allocated devices.
-        steps: how many steps all searches made, see `Search`.
+        steps: how many steps all searches made, see `DeviceSearch`.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Allocator:
         allocated: AllocatedDevices,
         device_class: Callable[[str], DeviceClass | None],
         *,
-        work: Work | None = None,
-        limit: TurnLimit = UNLIMITED,
+        work: PluginWork | None = None,
+        limit: TimeSlice = UNLIMITED,
         seconds: float = 0.0,
         new_share_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
@@ -71,14 +71,16 @@ class Allocator:
         self._inventory = inventory
         self.allocated = allocated
         self._device_class = device_class
-        self._work = Work() if work is None else work
+        self._work = PluginWork() if work is None else work
         self._limit = limit
         self._seconds = seconds
         self._new_share_id = new_share_id
         self._counters = AvailableCounters(allocated)
         self._asked: Question | None = None
 
-    def allocate(self, node: Node, claims: Sequence[ResourceClaim]) -> tuple[AllocationResult, ...] | None:
+    def allocate(
+        self, node: InventoryNode, claims: Sequence[ResourceClaim]
+    ) -> tuple[AllocationResult, ...] | None:
         """Return the allocation of each claim on a node, in their order; None if not all claims can be satisfied.
 
         The same node, claims and state give the same devices; only the ids of shares differ.
@@ -125,7 +127,10 @@ class Allocator:
         try:
             question = self._work.done(self._question(claims))
         except AllocationError as error:
-            return np.ones(snapshot.n_nodes, dtype=np.uint16), (None, Refusal(str(error), is_error=True))
+            return np.ones(snapshot.n_nodes, dtype=np.uint16), (
+                None,
+                DeviceRefusal(str(error), is_error=True),
+            )
         self._work.done(self._inventory.looks(snapshot, rows))
         verdicts, all_views = question.verdicts, self._inventory.views_of_all(snapshot)
         n_nodes = snapshot.n_nodes
@@ -142,10 +147,10 @@ class Allocator:
             self._work.done(steps, self._goes_on)
             index, table = verdicts.some(views, n_nodes, question, snapshot.name_of)
         for said in table:
-            if said is not None and isinstance(said, Refusal) and said.claim is not None:
+            if said is not None and isinstance(said, DeviceRefusal) and said.claim is not None:
                 names = [claim.key for claim in claims]
                 return index, tuple(
-                    each.named(names) if isinstance(each, Refusal) else each for each in table
+                    each.named(names) if isinstance(each, DeviceRefusal) else each for each in table
                 )
         return index, table
 
@@ -166,8 +171,8 @@ class Allocator:
         return self._inventory.is_current
 
     def _found(
-        self, node: Node, claims: Sequence[ResourceClaim]
-    ) -> Generator[None, None, tuple[Question, Pools, Search | None]]:
+        self, node: InventoryNode, claims: Sequence[ResourceClaim]
+    ) -> Generator[None, None, tuple[Question, Pools, DeviceSearch | None]]:
         """Return the question, the relevant pools of a node, and the search there; None if it takes too long."""
         question = yield from self._question(claims)
         seen = self._inventory.view_of(node)
@@ -179,7 +184,7 @@ class Allocator:
 
     def searched(
         self, question: Question, pools: Pools
-    ) -> Generator[None, None, tuple[Search | None, Hashable | None]]:
+    ) -> Generator[None, None, tuple[DeviceSearch | None, Hashable | None]]:
         """Search pools to the end; return None if that takes too long, and the key of the result, see `likeness`.
 
         An interrupted search is continued, also one in equivalent pools. It restarts when devices of its pools are allocated
@@ -194,7 +199,7 @@ class Allocator:
             if search is not None and search.has_ended:
                 return search, likeness
             if search is None:
-                search = Search(question, pools, allocated, self._counters)
+                search = DeviceSearch(question, pools, allocated, self._counters)
                 search.seconds = seconds
                 begun += 1
             changes = allocated.changes
@@ -208,7 +213,7 @@ class Allocator:
                         question.keep_search(key, search)
                     return search, likeness
                 question.keep_search(key, search)
-                if self._seconds and limit.observed(search.seconds > self._seconds, "search"):
+                if self._seconds and limit.branch(search.seconds > self._seconds, "search"):
                     search.seconds = 0.0  # the next attempt continues, for the same time
                     return None, None
                 yield
@@ -216,7 +221,7 @@ class Allocator:
         return None, None
 
     @staticmethod
-    def _given(question: Question, search: Search, pools: Pools) -> list[list[Given]]:
+    def _given(question: Question, search: DeviceSearch, pools: Pools) -> list[list[AllocatedRequest]]:
         """Return what claims are given in pools by a search there, or in equivalent pools."""
         assert search.solution is not None, "it found something"
         devices = search.solution.devices
@@ -229,7 +234,7 @@ class Allocator:
         }
         return [
             [
-                Given(each.wanted, each.wanted.candidate(*counterparts[each.candidate.device]))
+                AllocatedRequest(each.wanted, each.wanted.candidate(*counterparts[each.candidate.device]))
                 for each in given
             ]
             for given in devices

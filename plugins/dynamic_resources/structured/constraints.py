@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from plugins.dynamic_resources.structured.pools import PoolDevice
-    from plugins.dynamic_resources.structured.requests import Wanted
+    from plugins.dynamic_resources.structured.requests import WantedDevices
     from scheduler.objects.dynamic_resources import DeviceAttribute, DeviceConstraint
 
 Value = tuple[str, str | int | bool] | None
@@ -26,19 +26,19 @@ class Constraint(ABC):
         self._requests = frozenset(requests)
         self._attribute = attribute
 
-    def add(self, wanted: Wanted, device: PoolDevice) -> bool:
+    def add(self, wanted: WantedDevices, device: PoolDevice) -> bool:
         """Count a device that is allocated for a request; return False, and count nothing, if it violates the constraint."""
         if not self._concerns(wanted):
             return True
         attribute = attribute_of(device, self._attribute)
         return attribute is not None and self._add(wanted.base_name, value_of(attribute))
 
-    def remove(self, wanted: Wanted) -> None:
+    def remove(self, wanted: WantedDevices) -> None:
         """Remove the last device that was counted for a request."""
         if self._concerns(wanted):
             self._remove(wanted.base_name)
 
-    def _concerns(self, wanted: Wanted) -> bool:
+    def _concerns(self, wanted: WantedDevices) -> bool:
         return not self._requests or not self._requests.isdisjoint(wanted.names)
 
     @abstractmethod
@@ -95,7 +95,7 @@ def constraint_of(written: DeviceConstraint) -> Constraint | None:
     return None
 
 
-def concerns(written: DeviceConstraint, wanted: Wanted) -> bool:
+def concerns(written: DeviceConstraint, wanted: WantedDevices) -> bool:
     """Return whether a constraint applies to the devices for a request."""
     return not written.requests or not wanted.names.isdisjoint(written.requests)
 

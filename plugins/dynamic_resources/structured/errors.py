@@ -22,7 +22,7 @@ class OutOfTimeError(SchedulerError):
     """The search took too long."""
 
 
-class Refusal(NamedTuple):
+class DeviceRefusal(NamedTuple):
     """Why devices cannot be allocated to claims on a node.
 
     Attributes:
@@ -35,11 +35,11 @@ class Refusal(NamedTuple):
     is_error: bool = False
     claim: int | None = None
 
-    def named(self, names: Sequence[str]) -> Refusal:
+    def named(self, names: Sequence[str]) -> DeviceRefusal:
         """Return the refusal with the name of the claim in its message; `names` are those of all claims."""
         if self.claim is None:
             return self
-        return Refusal(f"claim {names[self.claim]}{self.words}", self.is_error)
+        return DeviceRefusal(f"claim {names[self.claim]}{self.words}", self.is_error)
 
 
 class Alternatives(NamedTuple):
@@ -52,8 +52,8 @@ class Alternatives(NamedTuple):
     chosen: tuple[int, ...]
 
 
-Verdict = Refusal | Alternatives | None
+Verdict = DeviceRefusal | Alternatives | None
 """The result of a node: None means yes, without a choice between alternatives."""
 
-NOT_ALL: Final = Refusal("cannot allocate all claims")
-INVALID_POOLS: Final = Refusal("invalid resource pools were encountered")
+NOT_ALL: Final = DeviceRefusal("cannot allocate all claims")
+INVALID_POOLS: Final = DeviceRefusal("invalid resource pools were encountered")

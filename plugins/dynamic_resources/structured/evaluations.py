@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from plugins.dynamic_resources.cel import CELError, Selector, Subject, values_of
+from plugins.dynamic_resources.cel import CelDevice, CELError, CelSelector, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -30,7 +30,7 @@ class Evaluations:
         self._kept = 0
         self._filled: list[dict[Any, bool | CELError]] = []
 
-    def verdict(self, device: PoolDevice, compiled: Selector | CELError) -> bool | CELError:
+    def verdict(self, device: PoolDevice, compiled: CelSelector | CELError) -> bool | CELError:
         """Return whether an expression selects a device; it is evaluated once for all devices that it cannot distinguish."""
         if isinstance(compiled, CELError):
             return compiled
@@ -49,7 +49,7 @@ class Evaluations:
     def _evaluated(
         self,
         device: PoolDevice,
-        compiled: Selector,
+        compiled: CelSelector,
         said: dict[Any, bool | CELError],
         key: Hashable,
         size: int,
@@ -73,9 +73,9 @@ class Evaluations:
 
 
 @lru_cache(maxsize=1)
-def _subject(device: PoolDevice) -> Subject:
+def _subject(device: PoolDevice) -> CelDevice:
     """Return a device in the form for expressions; the next expression usually needs the same one."""
-    return Subject(device.id.driver, device.device)
+    return CelDevice(device.id.driver, device.device)
 
 
 evaluations: Final = Evaluations()

@@ -12,7 +12,7 @@ import numpy as np
 from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, PublishedSlice, Seen, gather_pool
 from plugins.dynamic_resources.structured.requests import Questions
 from scheduler.errors import ObjectError
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.dynamic_resources import ResourceSlice
 from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, parse_node_term
 from scheduler.snapshot.rule_index import RuleIndex
@@ -36,7 +36,7 @@ V = TypeVar("V")
 W = TypeVar("W")
 
 
-class Node(Protocol):
+class InventoryNode(Protocol):
     """The fields of a node that are read; NodeObject and NodeInfo have them."""
 
     @property
@@ -77,7 +77,9 @@ class AllViews:
             for row in rows.tolist():
                 self.by_row[row] = view
 
-    def follow(self, snapshot: Snapshot, names: Iterable[str], view_of: Callable[[Node], Pools]) -> bool:
+    def follow(
+        self, snapshot: Snapshot, names: Iterable[str], view_of: Callable[[InventoryNode], Pools]
+    ) -> bool:
         """Update the views of nodes that changed and of the named nodes; return False if all nodes have to be read."""
         log, nodes, n_nodes = self._log, snapshot.nodes, len(self.by_row)
         if snapshot.node_changes is not log or snapshot.n_nodes != n_nodes:
@@ -157,7 +159,7 @@ class Inventory:
 
     def refresh(self) -> None:
         """Read all changes of the store."""
-        at_once(self.refreshing())
+        run_to_end(self.refreshing())
 
     def refreshing(self) -> Generator[None, None, None]:
         """Read the changes of the store, slice by slice; an interrupted update is continued."""
@@ -237,7 +239,7 @@ class Inventory:
                 if not self.is_current:
                     return
 
-    def view_of(self, node: Node) -> Pools:
+    def view_of(self, node: InventoryNode) -> Pools:
         """Return the pools that a node sees."""
         name, labels = node.name, node.labels
         known = self._views.get(name)
@@ -285,7 +287,7 @@ class Inventory:
             if row is not None and (wanted is None or row in wanted):
                 yield row
 
-    def _choices_for(self, node: Node) -> Iterator[_Choice]:
+    def _choices_for(self, node: InventoryNode) -> Iterator[_Choice]:
         name, labels = node.name, node.labels
         yield from self._by_name.get(name, ())
         for choice in self._by_label.candidates(labels):

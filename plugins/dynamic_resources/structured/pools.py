@@ -17,7 +17,7 @@ from plugins.dynamic_resources.structured.amounts import amount_of
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-    from plugins.dynamic_resources.cel import CELError, Selector
+    from plugins.dynamic_resources.cel import CELError, CelSelector
     from scheduler.objects.dynamic_resources import Device, ResourceSlice, ResourceSliceSpec
 
 Counters = dict[tuple[str, str], int]
@@ -45,7 +45,7 @@ class PoolDevice:
     takes: Counters
     is_clear: bool
     kind: Hashable
-    verdicts: dict[Selector, bool | CELError] = field(default_factory=dict)
+    verdicts: dict[CelSelector, bool | CELError] = field(default_factory=dict)
 
 
 class PublishedSlice:

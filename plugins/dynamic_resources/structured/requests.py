@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from plugins.dynamic_resources.cel import CELError, Selector, selector
+from plugins.dynamic_resources.cel import CELError, CelSelector, selector
 from plugins.dynamic_resources.structured.capacity import Consumption, consumption
 from plugins.dynamic_resources.structured.evaluations import EVALUATIONS_OF_A_STEP, evaluations
-from plugins.dynamic_resources.structured.likeness import Likeness, Numbers, likeness_of
-from plugins.dynamic_resources.structured.verdicts import Verdicts
+from plugins.dynamic_resources.structured.node_results import NodeResults
+from plugins.dynamic_resources.structured.pool_equivalence import Likeness, Numbers, likeness_of
 from scheduler.objects.dynamic_resources import ExactDeviceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 
-    from plugins.dynamic_resources.cel import Fact
+    from plugins.dynamic_resources.cel import DeviceInput
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices
     from plugins.dynamic_resources.structured.errors import Verdict
-    from plugins.dynamic_resources.structured.likeness import Selection
+    from plugins.dynamic_resources.structured.pool_equivalence import Selection
     from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
-    from plugins.dynamic_resources.structured.search import Search
+    from plugins.dynamic_resources.structured.search import DeviceSearch
     from scheduler.objects.dynamic_resources import (
         DeviceClass,
         DeviceConstraint,
@@ -48,11 +48,11 @@ _LARGE_SPEC = 16_384
 _KEPT_DIGESTS = 4096
 _DEVICES_OF_A_STEP = 64
 
-Compiled = Mapping[str, "Selector | CELError"]
+Compiled = Mapping[str, "CelSelector | CELError"]
 """Expression -> its compiled form, or the compilation error."""
 
 
-class Candidate:
+class DeviceCandidate:
     """A device that a request selects, or whose evaluation failed.
 
     Attributes:
@@ -81,7 +81,7 @@ class Candidate:
         self.says_class = says_class
 
 
-class Candidates:
+class DeviceCandidates:
     """The devices of a pool that a request selects, in the order of allocation; evaluated on demand.
 
     Attributes:
@@ -91,8 +91,8 @@ class Candidates:
 
     __slots__ = ("_looked", "_pool", "_wanted", "found", "is_complete")
 
-    def __init__(self, wanted: Wanted, pool: Pool) -> None:
-        self.found: list[Candidate] = []
+    def __init__(self, wanted: WantedDevices, pool: Pool) -> None:
+        self.found: list[DeviceCandidate] = []
         self.is_complete = not pool.devices
         self._wanted = wanted
         self._pool = pool
@@ -106,7 +106,9 @@ class Candidates:
             self._looked += 1
             selects = wanted.selects(pool, device)
             if isinstance(selects, Failure):
-                self.found.append(Candidate(pool, device, {}, selects.words, says_class=selects.is_of_class))
+                self.found.append(
+                    DeviceCandidate(pool, device, {}, selects.words, says_class=selects.is_of_class)
+                )
             elif selects:
                 self.found.append(wanted.candidate(pool, device))
             if evaluations.count >= most:
@@ -127,7 +129,7 @@ class Failure(NamedTuple):
     is_of_class: bool
 
 
-class Wanted:
+class WantedDevices:
     """A request, or one of its alternatives.
 
     Attributes:
@@ -180,9 +182,9 @@ class Wanted:
         """How many expressions may have to be evaluated for a device."""
         return len(self._class_selectors) + len(self._selectors)
 
-    def candidate(self, pool: Pool, device: PoolDevice) -> Candidate:
+    def candidate(self, pool: Pool, device: PoolDevice) -> DeviceCandidate:
         """Return a selected device as a candidate."""
-        return Candidate(pool, device, self.consumption_of(device) or {})
+        return DeviceCandidate(pool, device, self.consumption_of(device) or {})
 
     def selects(self, pool: Pool, device: PoolDevice) -> bool | Failure:
         """Return whether the request may get a device of a pool, or the failure of a selector.
@@ -279,23 +281,23 @@ class Question:
         ]
         self.constraints: list[tuple[DeviceConstraint, ...]] = [spec.devices.constraints for spec in specs]
         self.wants_all = any(wanted.all_devices for wanted in self.wanted())
-        self.verdicts = Verdicts()
+        self.verdicts = NodeResults()
         self.found: dict[Hashable, Verdict] = {}
-        self.searches: dict[Hashable, Search] = {}
+        self.searches: dict[Hashable, DeviceSearch] = {}
         self.n_candidates = 0
         compared = [each.match_attribute or each.distinct_attribute for each in chain(*self.constraints)]
         attributes = tuple(dict.fromkeys(name for name in compared if name))
         self._likeness = Likeness(self.wanted(), self._facts(), attributes, shapes)
         self._selections: dict[Pool, Selection] = {}
-        self._candidates: dict[tuple[Wanted, Pool], Candidates] = {}
+        self._candidates: dict[tuple[WantedDevices, Pool], DeviceCandidates] = {}
         self._matter: dict[Pools, Pools] = {}
         self._seen_dropped = 0
 
-    def candidates(self, wanted: Wanted, pool: Pool) -> Candidates:
+    def candidates(self, wanted: WantedDevices, pool: Pool) -> DeviceCandidates:
         """Return the devices of a pool that a request selects."""
         known = self._candidates.get((wanted, pool))
         if known is None:
-            known = self._candidates[wanted, pool] = Candidates(wanted, pool)
+            known = self._candidates[wanted, pool] = DeviceCandidates(wanted, pool)
         return known
 
     def likeness(self, pools: Pools, allocated: AllocatedDevices) -> Hashable | None:
@@ -309,7 +311,7 @@ class Question:
         """Return the indexes of the devices that requests select in a pool with a kind."""
         return self._selections[pool].places
 
-    def begun(self, key: Hashable, pools: Pools, *, is_alike: bool) -> Search | None:
+    def begun(self, key: Hashable, pools: Pools, *, is_alike: bool) -> DeviceSearch | None:
         """Return a search that was begun, or ended; None if there is none, or if its input has changed.
 
         Args:
@@ -326,7 +328,7 @@ class Question:
         del self.searches[key]
         return None
 
-    def keep_search(self, key: Hashable, search: Search) -> None:
+    def keep_search(self, key: Hashable, search: DeviceSearch) -> None:
         """Keep a search as the last to be dropped; short searches are dropped first."""
         searches = self.searches
         searches.pop(key, None)
@@ -390,16 +392,16 @@ class Question:
         self._candidates.clear()
         self.n_candidates = 0
 
-    def _facts(self) -> tuple[Fact, ...] | None:
+    def _facts(self) -> tuple[DeviceInput, ...] | None:
         """Return what all selectors read, in a fixed order; None if that is unknown, or too much."""
-        found: set[Fact] = set()
+        found: set[DeviceInput] = set()
         for wanted in self.wanted():
             if wanted.facts is None:
                 return None
             found |= wanted.facts
         return tuple(sorted(found, key=repr)) if len(found) <= _MOST_FACTS else None
 
-    def wanted(self) -> Iterator[Wanted]:
+    def wanted(self) -> Iterator[WantedDevices]:
         """Yield all requests of all claims, and their alternatives."""
         for requests in self.claims:
             for alternatives in requests:
@@ -442,7 +444,7 @@ class Questions:
         key = tuple(digests)
         known = self._known.get(key)
         if known is None or known[0] != classes:
-            compiled: dict[str, Selector | CELError] = {}
+            compiled: dict[str, CelSelector | CELError] = {}
             for expression in _written(specs, classes):
                 if expression not in compiled:
                     compiled[expression] = selector(expression)
@@ -513,26 +515,26 @@ def _written(specs: Sequence[ResourceClaimSpec], classes: Sequence[DeviceClass |
 
 def _alternatives(
     claim: int, request: DeviceRequest, classes: Iterator[DeviceClass | None], compiled: Compiled
-) -> list[Wanted]:
+) -> list[WantedDevices]:
     if request.first_available:
         return [
-            Wanted(claim, each, (request.name, each.name), next(classes), compiled)
+            WantedDevices(claim, each, (request.name, each.name), next(classes), compiled)
             for each in request.first_available
         ]
     exactly = request.exactly or ExactDeviceRequest()
-    return [Wanted(claim, exactly, (request.name,), next(classes), compiled)]
+    return [WantedDevices(claim, exactly, (request.name,), next(classes), compiled)]
 
 
 def _expressions(
     selectors: Sequence[DeviceSelector], compiled: Compiled
-) -> tuple[tuple[str, Selector | CELError], ...]:
+) -> tuple[tuple[str, CelSelector | CELError], ...]:
     """Return expressions as text and in compiled form."""
     written = [each.cel.expression for each in selectors if each.cel is not None]
     return tuple((expression, compiled[expression]) for expression in written)
 
 
-def _facts_of(expressions: Iterable[Selector | CELError]) -> frozenset[Fact] | None:
-    found: set[Fact] = set()
+def _facts_of(expressions: Iterable[CelSelector | CELError]) -> frozenset[DeviceInput] | None:
+    found: set[DeviceInput] = set()
     for each in expressions:
         if isinstance(each, CELError):
             continue  # its result is the same for all devices

@@ -21,15 +21,15 @@ from scheduler.objects.selectors import METADATA_NAME, NodeSelector, NodeSelecto
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from plugins.dynamic_resources.structured.requests import Wanted
-    from plugins.dynamic_resources.structured.search import Given
+    from plugins.dynamic_resources.structured.requests import WantedDevices
+    from plugins.dynamic_resources.structured.search import AllocatedRequest
     from scheduler.objects.dynamic_resources import OpaqueDeviceConfiguration, ResourceClaim
 
 
 def allocation_result(
     claim: ResourceClaim,
-    given: Sequence[Given],
-    chosen: Sequence[Wanted],
+    given: Sequence[AllocatedRequest],
+    chosen: Sequence[WantedDevices],
     node_name: str,
     new_share_id: Callable[[], str],
 ) -> AllocationResult:
@@ -55,7 +55,7 @@ def allocation_result(
     return AllocationResult(DeviceAllocationResult(results, config), selector)
 
 
-def _result(given: Given, new_share_id: Callable[[], str]) -> DeviceRequestAllocationResult:
+def _result(given: AllocatedRequest, new_share_id: Callable[[], str]) -> DeviceRequestAllocationResult:
     wanted, device, (driver, pool, name) = given.wanted, given.device, given.candidate.device.id
     return DeviceRequestAllocationResult(
         request=wanted.name,
@@ -71,7 +71,7 @@ def _result(given: Given, new_share_id: Callable[[], str]) -> DeviceRequestAlloc
     )
 
 
-def _class_configuration(chosen: Sequence[Wanted]) -> Iterator[DeviceAllocationConfiguration]:
+def _class_configuration(chosen: Sequence[WantedDevices]) -> Iterator[DeviceAllocationConfiguration]:
     """Yield the configuration of each class once, for all requests of the class."""
     requests: dict[str, list[str]] = {}  # class -> names of requests
     configurations: dict[str, tuple[OpaqueDeviceConfiguration | None, ...]] = {}
@@ -87,7 +87,7 @@ def _class_configuration(chosen: Sequence[Wanted]) -> Iterator[DeviceAllocationC
 
 
 def _claim_configuration(
-    claim: ResourceClaim, chosen: Sequence[Wanted]
+    claim: ResourceClaim, chosen: Sequence[WantedDevices]
 ) -> Iterator[DeviceAllocationConfiguration]:
     """Yield the configurations of a claim for all requests, or for one: once for each request."""
     for config in claim.spec.devices.config:
@@ -98,7 +98,7 @@ def _claim_configuration(
             yield DeviceAllocationConfiguration("FromClaim", config.requests, config.opaque)
 
 
-def _node_selector(given: Sequence[Given], node_name: str) -> NodeSelector | None:
+def _node_selector(given: Sequence[AllocatedRequest], node_name: str) -> NodeSelector | None:
     """Return the selector of the nodes that can use all devices together; None for all nodes.
 
     Raises:

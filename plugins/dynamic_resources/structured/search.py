@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from plugins.dynamic_resources.structured.capacity import fits
 from plugins.dynamic_resources.structured.constraints import constraint_of
 from plugins.dynamic_resources.structured.counters import TakenCounters
-from plugins.dynamic_resources.structured.errors import INVALID_POOLS, NOT_ALL, Refusal
+from plugins.dynamic_resources.structured.errors import INVALID_POOLS, NOT_ALL, DeviceRefusal
 from plugins.dynamic_resources.structured.evaluations import evaluations
-from plugins.dynamic_resources.structured.hopeless import is_hopeless
 from plugins.dynamic_resources.structured.taints import is_tainted
+from plugins.dynamic_resources.structured.unsatisfiable import is_unsatisfiable
 from scheduler.objects.dynamic_resources import MAX_RESULTS
 
 if TYPE_CHECKING:
@@ -30,7 +30,12 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.structured.constraints import Constraint
     from plugins.dynamic_resources.structured.counters import AvailableCounters
     from plugins.dynamic_resources.structured.pools import Pool, Pools
-    from plugins.dynamic_resources.structured.requests import Candidate, Candidates, Question, Wanted
+    from plugins.dynamic_resources.structured.requests import (
+        DeviceCandidate,
+        DeviceCandidates,
+        Question,
+        WantedDevices,
+    )
     from scheduler.objects.dynamic_resources import Device
 
 _NOBODY: AbstractSet[int] = frozenset()
@@ -60,7 +65,7 @@ So the depth of the search is limited by the number of devices, not by Python's 
 """
 
 
-class Given(NamedTuple):
+class AllocatedRequest(NamedTuple):
     """A device that is allocated to a claim.
 
     Attributes:
@@ -68,8 +73,8 @@ class Given(NamedTuple):
         candidate: the device.
     """
 
-    wanted: Wanted
-    candidate: Candidate
+    wanted: WantedDevices
+    candidate: DeviceCandidate
 
     @property
     def device(self) -> Device:
@@ -89,7 +94,7 @@ class Solution(NamedTuple):
         chosen: (claim, request) -> the index of the chosen alternative, if there are any.
     """
 
-    devices: list[list[Given]]
+    devices: list[list[AllocatedRequest]]
     chosen: dict[tuple[int, int], int]
 
 
@@ -102,12 +107,12 @@ class _Stream:
 
     __slots__ = ("_question", "_rest", "_source", "_taken", "_wanted", "found")
 
-    def __init__(self, question: Question, wanted: Wanted, pools: Sequence[Pool]) -> None:
-        self.found: list[Candidate] = []
+    def __init__(self, question: Question, wanted: WantedDevices, pools: Sequence[Pool]) -> None:
+        self.found: list[DeviceCandidate] = []
         self._question = question
         self._wanted = wanted
         self._rest = [pool for pool in reversed(pools) if pool.gives]
-        self._source: Candidates | None = None
+        self._source: DeviceCandidates | None = None
         self._taken = 0  # number of candidates taken from the current pool
 
     def more(self) -> bool:
@@ -127,7 +132,7 @@ class _Stream:
         return True
 
 
-class Search:
+class DeviceSearch:
     """One search, made in steps.
 
     Args:
@@ -155,19 +160,19 @@ class Search:
         self.steps = 0
         self.seconds = 0.0
         self.solution: Solution | None = None
-        self.refusal: Refusal | None = None
+        self.refusal: DeviceRefusal | None = None
         self._question = question
         self._allocated = allocated
         self._seen = allocated.changes
         self._available = counters
         self._counters = TakenCounters(counters)
-        self._candidates: dict[Wanted, _Stream] = {}
-        self._all: dict[Wanted, list[Candidate]] = {}  # of requests for all devices
-        self._counts: dict[Wanted, int] = {}
+        self._candidates: dict[WantedDevices, _Stream] = {}
+        self._all: dict[WantedDevices, list[DeviceCandidate]] = {}  # of requests for all devices
+        self._counts: dict[WantedDevices, int] = {}
         self._constraints: list[list[Constraint]] = []
         self._taken: dict[DeviceID, set[int]] = {}  # the claims that got a device
         self._consumed: dict[DeviceID, dict[str, int]] = {}  # capacity -> amount that these claims consume
-        self._given: list[list[Given]] = [[] for _ in question.claims]
+        self._given: list[list[AllocatedRequest]] = [[] for _ in question.claims]
         self._chosen: dict[tuple[int, int], int] = {}
         self._left = _WORK_OF_A_PAUSE
         self._run = self._steps()
@@ -241,7 +246,7 @@ class Search:
             constraints.append(constraint)
         self._constraints.append(constraints)
 
-    def _count(self, wanted: Wanted) -> Generator[None, None, int]:
+    def _count(self, wanted: WantedDevices) -> Generator[None, None, int]:
         """Find all devices for a request for all, and return how many there are."""
         found = self._all[wanted] = []
         for pool in self.pools:
@@ -295,7 +300,7 @@ class Search:
                 yield
         candidates = {wanted: stream.found for wanted, stream in streams.items()} | self._all
         return (
-            yield from is_hopeless(
+            yield from is_unsatisfiable(
                 self._question, self.pools, candidates, self._counts, self._allocated, self._available
             )
         )
@@ -321,7 +326,7 @@ class Search:
             all_too_many &= found is _Found.TOO_MANY
         return _Found.TOO_MANY if all_too_many else _Found.NOTHING
 
-    def _devices(self, request: int, wanted: Wanted, number: int, start: int) -> _Steps:
+    def _devices(self, request: int, wanted: WantedDevices, number: int, start: int) -> _Steps:
         """Find one more device for a request that has `number` devices, among the candidates from `start` on."""
         if wanted.all_devices and not self._all[wanted]:
             return _Found.NOTHING
@@ -333,7 +338,7 @@ class Search:
             return (yield self._next_of_all(request, wanted, number))
         return (yield from self._next_of_some(request, wanted, number, start))
 
-    def _next_of_some(self, request: int, wanted: Wanted, number: int, place: int) -> _Steps:
+    def _next_of_some(self, request: int, wanted: WantedDevices, number: int, place: int) -> _Steps:
         """Allocate one of the candidates from an index on, and everything that follows it."""
         stream = self._candidates[wanted]
         candidates = stream.found
@@ -358,7 +363,7 @@ class Search:
             if found is not _Found.NOTHING:
                 return found
 
-    def _next_free(self, wanted: Wanted, candidates: Sequence[Candidate], place: int) -> int:
+    def _next_free(self, wanted: WantedDevices, candidates: Sequence[DeviceCandidate], place: int) -> int:
         """Return the index of the next free candidate; it stops after a limited amount of work."""
         begin, end = place, min(len(candidates), place + self._left)
         if not wanted.admin_access:
@@ -371,7 +376,7 @@ class Search:
         self._left -= place - begin
         return place
 
-    def _next_of_all(self, request: int, wanted: Wanted, number: int) -> _Steps:
+    def _next_of_all(self, request: int, wanted: WantedDevices, number: int) -> _Steps:
         """Allocate the next of all devices; if that fails, no other device can replace it."""
         if not self._give(wanted, self._all[wanted][number], must=True):
             return _Found.NOTHING
@@ -380,7 +385,7 @@ class Search:
             self._take_back(wanted.claim)
         return found
 
-    def _try(self, wanted: Wanted, candidate: Candidate) -> bool:
+    def _try(self, wanted: WantedDevices, candidate: DeviceCandidate) -> bool:
         """Allocate a device if it is free; only then it is evaluated."""
         self._left -= 2
         if self._is_taken(wanted, candidate):
@@ -390,14 +395,14 @@ class Search:
 
     # One device.
 
-    def _is_taken(self, wanted: Wanted, candidate: Candidate) -> bool:
+    def _is_taken(self, wanted: WantedDevices, candidate: DeviceCandidate) -> bool:
         device = candidate.device.id
         taken = self._taken.get(device, _NOBODY)
         if wanted.admin_access:
             return wanted.claim in taken
         return device in self._allocated.whole or bool(taken)
 
-    def _look_at(self, candidate: Candidate, wanted: Wanted) -> None:
+    def _look_at(self, candidate: DeviceCandidate, wanted: WantedDevices) -> None:
         """Raise an error if the evaluation of the device failed."""
         if candidate.failure:
             of = wanted.device_class if candidate.says_class else None
@@ -405,20 +410,20 @@ class Search:
                 raise _ProblemError(f": {candidate.failure}", wanted.claim)
             raise _ProblemError(f"class {of.metadata.name}: {candidate.failure}")
 
-    def _has_room(self, candidate: Candidate) -> bool:
+    def _has_room(self, candidate: DeviceCandidate) -> bool:
         """Return whether the device has the capacities that the request would consume."""
         consumed, device = candidate.consumed, candidate.device.id
         return not consumed or fits(
             consumed, self._allocated.consumed.get(device, {}), self._consumed.get(device, {})
         )
 
-    def _give(self, wanted: Wanted, candidate: Candidate, *, must: bool) -> bool:
+    def _give(self, wanted: WantedDevices, candidate: DeviceCandidate, *, must: bool) -> bool:
         """Allocate a device if it satisfies all conditions.
 
         Raises:
             _ProblemError: the device is required, and a constraint excludes it.
         """
-        given = Given(wanted, candidate)
+        given = AllocatedRequest(wanted, candidate)
         shared = given.device.allow_multiple_allocations
         device = candidate.device.id
         if not (shared and wanted.admin_access) and self._is_taken(wanted, candidate):
@@ -442,7 +447,7 @@ class Search:
         self._given[wanted.claim].append(given)
         return True
 
-    def _satisfies_constraints(self, given: Given, *, must: bool) -> bool:
+    def _satisfies_constraints(self, given: AllocatedRequest, *, must: bool) -> bool:
         wanted, device = given.wanted, given.candidate.device
         counted: list[Constraint] = []
         for constraint in self._constraints[wanted.claim]:
@@ -472,7 +477,7 @@ class Search:
         if device.takes:
             self._counters.give_back(given.candidate.pool, device)
 
-    def _take_back_shares(self, given: Given) -> None:
+    def _take_back_shares(self, given: AllocatedRequest) -> None:
         device = given.candidate.device.id
         if not given.consumed or device not in self._consumed:
             return
@@ -488,8 +493,8 @@ class _ProblemError(Exception):
 
     def __init__(self, words: str, claim: int | None = None) -> None:
         super().__init__(words)
-        self.refusal = Refusal(words, is_error=True, claim=claim)
+        self.refusal = DeviceRefusal(words, is_error=True, claim=claim)
 
 
-def _error(wanted: Wanted, problem: str) -> _ProblemError:
+def _error(wanted: WantedDevices, problem: str) -> _ProblemError:
     return _ProblemError(f", request {wanted.own_name}: {problem}", wanted.claim)

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.app.consistency.dump import log_dump
-from scheduler.app.consistency.findings import Finding, What
-from scheduler.app.consistency.server_look import look_at_server
-from scheduler.app.consistency.state_look import WHOLE_TURN, StateLook
+from scheduler.app.consistency.findings import Discrepancy, Finding
+from scheduler.app.consistency.server_check import check_server
+from scheduler.app.consistency.state_check import WHOLE_TURN, StateCheck
 from scheduler.client.resources import NODES, PODS
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from scheduler.app.assembly import Cycles, Parts
-    from scheduler.app.consistency.server_look import ServerLook
+    from scheduler.app.consistency.server_check import ServerCheck
     from scheduler.app.watches import Watches
     from scheduler.metrics.consistency import ConsistencyMetrics
 
@@ -37,13 +37,13 @@ CHECK_SECONDS = 600.0
 """The interval of checks without a request; lengthened by up to half at random, so that replicas do not check at once.
 The versions of 30,000 pods cost the API server a fraction of a list, and an error that stays unnoticed for ten minutes
 is seldom urgent."""
-SECOND_LOOK_SECONDS = 2.0
+SECOND_CHECK_SECONDS = 2.0
 """The longest time until the watch has shown a change that a list has shown."""
 SETTLE_SECONDS = 3.0
 """The time between the end of an outage and the check: by then the watches continue, or have listed again."""
 _SHOWN = 20
 
-MENDED = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "CacheMended")
+REPAIRED = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "CacheRepaired")
 """The error may have kept any pod from being scheduled, and no other event would requeue it."""
 RESTORED = ClusterEvent(EventResource.WILDCARD, ActionType.ALL, "ClusterRestored")
 """The restored cluster has lost the results of pods and the events that they waited for."""
@@ -57,13 +57,13 @@ class Report:
         findings: the differences; empty if there are none.
         compared: kind -> number of objects of the kind in the API server.
         unread: kind -> why it could not be compared with the API server.
-        is_mended: whether the differences were repaired.
+        is_repaired: whether the differences were repaired.
     """
 
     findings: Sequence[Finding] = ()
     compared: Mapping[str, int] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
-    is_mended: bool = False
+    is_repaired: bool = False
 
     @property
     def result(self) -> str:
@@ -84,26 +84,26 @@ class ConsistencyChecker:
         self._parts, self._watches = parts, watches
         self._metrics = metrics
         self._random = random
-        self._state = StateLook(parts, cycles, watches, random)
+        self._state = StateCheck(parts, cycles, watches, random)
         self._checking = asyncio.Lock()
         self._asked = asyncio.Event()
         self._is_dump_wanted = False
         self._is_restored = False
-        metrics.may_find(what.value for what in What)
+        metrics.may_find(what.value for what in Discrepancy)
 
     def ask(self) -> None:
         """Request a check soon, and a dump of the cache and the queue to the log."""
         self._is_dump_wanted = True
         self._asked.set()
 
-    def look_soon(self) -> None:
+    def check_soon(self) -> None:
         """Request a check after the watches have settled."""
         asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._asked.set)
 
-    def look_soon_and_wake(self) -> None:
+    def check_soon_and_wake(self) -> None:
         """Request a check after the watches have settled, and requeue all waiting pods, because the cluster was restored."""
         self._is_restored = True
-        self.look_soon()
+        self.check_soon()
 
     async def run(self) -> NoReturn:
         """Check periodically and on request, until cancelled."""
@@ -117,10 +117,10 @@ class ConsistencyChecker:
             is_dump_wanted, self._is_dump_wanted = self._is_dump_wanted, False
             self._asked.clear()
             try:
-                report = await self.check(mend=True)
+                report = await self.check(repair=True)
                 if self._is_restored:
                     self._is_restored = False
-                    self._parts.steps.mended("restored")
+                    self._parts.hooks.repaired("restored")
                     self._parts.bus.happened(RESTORED, None, None)
                 if is_dump_wanted:
                     logger.info("Cache was compared", extra={"result": report.result, **report.compared})
@@ -129,54 +129,54 @@ class ConsistencyChecker:
                 # A bug of the checker must not end the scheduler.
                 logger.exception("Cache could not be compared")
 
-    async def check(self, *, mend: bool) -> Report:
-        """Compare, and repair the differences if `mend` is set; one check at a time."""
+    async def check(self, *, repair: bool) -> Report:
+        """Compare, and repair the differences if `repair` is set; one check at a time."""
         async with self._checking:
-            report = await self._check(mend=mend)
-        if mend:
+            report = await self._check(repair=repair)
+        if repair:
             at = self._parts.clock.utc_now().timestamp()
             self._metrics.checked(report.result, (each.what.value for each in report.findings), at)
         self._tell(report)
         return report
 
-    async def _check(self, *, mend: bool) -> Report:
-        server = await look_at_server(list(self._watches))
+    async def _check(self, *, repair: bool) -> Report:
+        server = await check_server(list(self._watches))
         state = await self.look(())
         if not server.findings and not state:
             return Report((), server.compared, server.unread)
-        await asyncio.sleep(SECOND_LOOK_SECONDS)
+        await asyncio.sleep(SECOND_CHECK_SECONDS)
         # All kinds again: whether a pod is bound must be known before its capacity is evaluated.
-        again = await look_at_server(list(self._watches))
+        again = await check_server(list(self._watches))
         missed = [finding for finding in again.findings if finding in server.findings]
         unclear = _Unclear(again)
-        if state and mend:
-            self._parts.steps.mended("put right")
-        derived = await self.look(unclear, found_before=state, mend=mend) if state else []
-        if mend:
+        if state and repair:
+            self._parts.hooks.repaired("put right")
+        derived = await self.look(unclear, found_before=state, repair=repair) if state else []
+        if repair:
             for reflector in dict.fromkeys(again.of[finding] for finding in missed):
                 await self._watches.read_again(reflector)
             if derived:
-                self._parts.bus.happened(MENDED, None, None)
-        return Report([*missed, *derived], again.compared, again.unread, is_mended=mend)
+                self._parts.bus.happened(REPAIRED, None, None)
+        return Report([*missed, *derived], again.compared, again.unread, is_repaired=repair)
 
     async def look(
         self,
         unclear: Container[str],
         *,
         found_before: Collection[Finding] | None = None,
-        mend: bool = False,
+        repair: bool = False,
     ) -> list[Finding]:
         """Compare everything that derives from the watches.
 
         Args:
-            unclear: as for `StateLook.steps`.
+            unclear: as for `StateCheck.checks`.
             found_before: if given, only findings in it are reported.
-            mend: repair each finding within the same time slice in which it was found.
+            repair: repair each finding within the same time slice in which it was found.
         """
         findings: list[Finding] = []
         work = 0
         await self._parts.freeze.wait_over()
-        for cost, step in self._state.steps(unclear):
+        for cost, step in self._state.checks(unclear):
             work += cost
             if work > WHOLE_TURN:
                 work = cost
@@ -184,8 +184,8 @@ class ConsistencyChecker:
                 await self._parts.freeze.wait_over()
             found = [each for each in step() if found_before is None or each in found_before]
             findings += found
-            if mend:
-                for put_right in {each.mend for each in found if each.mend is not None}:
+            if repair:
+                for put_right in {each.repair for each in found if each.repair is not None}:
                     put_right()
         return findings
 
@@ -202,7 +202,7 @@ class ConsistencyChecker:
             extra={
                 "found": dict(counts),
                 "some": [str(finding) for finding in report.findings[:_SHOWN]],
-                "mended": report.is_mended,
+                "repaired": report.is_repaired,
             },
         )
 
@@ -210,7 +210,7 @@ class ConsistencyChecker:
 class _Unclear:
     """The objects of unknown state: the given ones, and all of a kind that could not be read."""
 
-    def __init__(self, look: ServerLook) -> None:
+    def __init__(self, look: ServerCheck) -> None:
         self._keys = {finding.key for finding in look.findings}
         self._unread = look.unread
 

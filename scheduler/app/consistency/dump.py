@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from scheduler.queue.places import Place
+from scheduler.queue.pod_places import Place
 from scheduler.state.pod_states import PodState
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def nodes(parts: Parts) -> Iterator[dict[str, Any]]:
                 "allocatable": dict(table.nodes[row].allocatable),
                 **_pods_of(parts, name, table.pods_on(row).values()),
             }
-    for name, pods in parts.cache.homeless().items():
+    for name, pods in parts.cache.pods_of_unknown_nodes().items():
         yield {
             "name": name,
             "deleted": True,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class What(Enum):
+class Discrepancy(Enum):
     """The kind of a difference; the values are labels of a metric."""
 
     WATCHED = "watched"
@@ -45,13 +45,13 @@ class Finding:
         what: the kind.
         key: `namespace/name` or a name of the object; for watched objects after the kind.
         problem: a description that stays the same as long as the difference does.
-        mend: repairs it; must be called in the time slice in which it was found. None if the repair takes longer.
+        repair: repairs it; must be called in the time slice in which it was found. None if the repair takes longer.
     """
 
-    what: What
+    what: Discrepancy
     key: str
     problem: str
-    mend: Callable[[], object] | None = field(default=None, compare=False, repr=False)
+    repair: Callable[[], object] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.what.value} {self.key}: {self.problem}"

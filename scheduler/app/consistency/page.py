@@ -8,38 +8,38 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.app.consistency import dump
-from scheduler.server.messages import JSON, Answer, Page
+from scheduler.server.messages import JSON, Page, ServerResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scheduler.app.assembly import Parts
     from scheduler.app.consistency.checker import ConsistencyChecker, Report
-    from scheduler.server.messages import Request
+    from scheduler.server.messages import ServerRequest
 
 PATH = "/debug/cache"
 _MOST_SHOWN = 1000
 
 
-def cache_page(checker: ConsistencyChecker, parts: Parts, *, may_mend: bool) -> Page:
+def cache_page(checker: ConsistencyChecker, parts: Parts, *, may_repair: bool) -> Page:
     """Return the endpoint: GET compares and reports; POST, if allowed, also repairs.
 
     The output is JSON, or kube-scheduler's text format with `?output=text`.
     """
 
-    async def answer(request: Request) -> Answer:
-        report = await checker.check(mend=request.method == "POST")
+    async def answer(request: ServerRequest) -> ServerResponse:
+        report = await checker.check(repair=request.method == "POST")
         if request.query.get("output") == ["text"]:
-            return Answer(_text(report, parts))
-        return Answer(_json(report, parts), content_type=JSON)
+            return ServerResponse(_text(report, parts))
+        return ServerResponse(_json(report, parts), content_type=JSON)
 
-    return Page(PATH, answer, ("GET", "POST") if may_mend else ("GET",))
+    return Page(PATH, answer, ("GET", "POST") if may_repair else ("GET",))
 
 
 def _comparison(report: Report) -> dict[str, Any]:
     return {
         "result": report.result,
-        "mended": report.is_mended,
+        "repaired": report.is_repaired,
         "compared": report.compared,
         "unread": report.unread,
         "found": len(report.findings),
@@ -69,7 +69,7 @@ def _listed(items: Iterable[Any]) -> Iterator[bytes]:
 
 def _text(report: Report, parts: Parts) -> Iterator[bytes]:
     told = _comparison(report)
-    yield f"Comparison: {told['result']}, {told['found']} found{', put right' if told['mended'] else ''}\n".encode()
+    yield f"Comparison: {told['result']}, {told['found']} found{', put right' if told['repaired'] else ''}\n".encode()
     for kind, number in report.compared.items():
         yield f"compared {kind}: {number}\n".encode()
     for kind, why in report.unread.items():

@@ -12,19 +12,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scheduler.cycle.binding import may_be_bound
-from scheduler.cycle.turns import answered_in_turns
+from scheduler.cycle.time_slices import answer_in_slices
 from scheduler.errors import ApiError, SchedulerError
-from scheduler.framework.long_work import NeedsTime
+from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.state.pod_states import PodState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.app.extender.verdicts import Verdicts
+    from scheduler.app.extender.verb_results import VerbResults
     from scheduler.cycle.binding import PodGet
     from scheduler.cycle.shared import Shared
-    from scheduler.extenders.serving import BindingRequest
+    from scheduler.extenders.serving_wire import BindingRequest
     from scheduler.framework.cycle_state import CycleState
     from scheduler.objects.pod import PodInfo
     from scheduler.runtime.framework import Framework
@@ -42,7 +42,7 @@ class ExtenderBinding:
     def __init__(
         self,
         shared: Shared,
-        verdicts: Verdicts,
+        verdicts: VerbResults,
         reader: PodGet,
         framework_of: Callable[[PodInfo], Framework],
     ) -> None:
@@ -67,8 +67,8 @@ class ExtenderBinding:
         if self._cache.state_of(pod.uid) is not PodState.OUTSIDE:
             raise SchedulerError(f"pod {pod.key} is being bound already")
         framework = self._framework_of(pod)
-        look = partial(self._budget.stretch, self._verdicts.last_look, framework, pod, request.node_name)
-        refusal, state = await answered_in_turns(look)
+        look = partial(self._budget.run_slice, self._verdicts.last_look, framework, pod, request.node_name)
+        refusal, state = await answer_in_slices(look)
         if refusal:
             raise SchedulerError(f"node {request.node_name} cannot run pod {pod.key} any more: {refusal}")
         placed = self._cache.assume(pod, request.node_name)
@@ -97,7 +97,7 @@ class ExtenderBinding:
         self, framework: Framework, state: CycleState, pod: PodInfo, node_name: str
     ) -> Status:
         """Run Reserve, PreBind, Bind and PostBind of the profile; undo the reservation on failure."""
-        status = await answered_in_turns(partial(_reserve, framework, state, pod, node_name))
+        status = await answer_in_slices(partial(_reserve, framework, state, pod, node_name))
         try:
             if status.is_success:
                 status = await self._bind(framework, state, pod, node_name)

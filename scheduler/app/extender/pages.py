@@ -201,5 +201,5 @@ def extender_application(
         ready=readiness(stop, lambda: service.has_synced),
         more=routes if verbs else (),
         longest_request_bytes=LONGEST_REQUEST_BYTES,
-        turned_away=service.metrics.turned_away,
+        connection_rejected=service.metrics.connection_rejected,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from scheduler.app.api_access import ApiAccess
 from scheduler.app.assembly import Parts, limited
 from scheduler.app.extender.binding import ExtenderBinding
-from scheduler.app.extender.verdicts import Verdicts, best_total
+from scheduler.app.extender.verb_results import VerbResults, best_total
 from scheduler.app.gauges import show_state
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.watches import Watches
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scheduler.client.connection import ApiConnection
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
-    from scheduler.extenders.serving import BindingRequest, NodesRequest, PreemptionRequest
+    from scheduler.extenders.serving_wire import BindingRequest, NodesRequest, PreemptionRequest
     from scheduler.extenders.wire import FilterAnswer, MetaVictims
     from scheduler.framework.interface import Plugin
     from scheduler.objects.pod import PodInfo
@@ -90,7 +90,7 @@ class ExtenderService:
             random=random,
             needs=self._generation.needs,
         )
-        self._verdicts = Verdicts(
+        self._verdicts = VerbResults(
             self.parts.cache,
             self.parts.nominator,
             best_total(self.judging),
@@ -148,19 +148,19 @@ class ExtenderService:
     def filter(self, request: NodesRequest) -> FilterAnswer:
         self._check_synced()
         framework = self.framework_of(request.pod)
-        return self.parts.budget.stretch(self._verdicts.filter, framework, request.pod, request.node_names)
+        return self.parts.budget.run_slice(self._verdicts.filter, framework, request.pod, request.node_names)
 
     def prioritize(self, request: NodesRequest) -> Sequence[tuple[str, int]]:
         self._check_synced()
         framework = self.framework_of(request.pod)
-        return self.parts.budget.stretch(
+        return self.parts.budget.run_slice(
             self._verdicts.prioritize, framework, request.pod, request.node_names
         )
 
     def preempt(self, request: PreemptionRequest) -> Mapping[str, MetaVictims]:
         self._check_synced()
         framework = self.framework_of(request.pod)
-        return self.parts.budget.stretch(self._verdicts.preempt, framework, request.pod, request.victims)
+        return self.parts.budget.run_slice(self._verdicts.preempt, framework, request.pod, request.victims)
 
     async def bind(self, request: BindingRequest) -> None:
         self._check_synced()

@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from scheduler.app.extender.certificates import client_pair_in
-from scheduler.app.extender.verdicts import weight_of
+from scheduler.app.extender.verb_results import weight_of
 from scheduler.configuration.yaml_syntax import write
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework.points import ExtensionPoint

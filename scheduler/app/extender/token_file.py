@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from scheduler.aside import in_a_thread
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.files import read_regular
+from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,9 +7,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from scheduler.app.profile_objects.choosing import Known, choose
 from scheduler.app.profile_objects.status import message_of
-from scheduler.client.recorded_event import ObjectReference
+from scheduler.app.profile_objects.version_selection import KnownProfile, choose
+from scheduler.client.event_series import ObjectReference
 from scheduler.client.resources import SCHEDULER_PROFILES
 from scheduler.configuration.more_profiles import faults_of_added, read_profile, with_more_profiles
 from scheduler.errors import ConfigurationError, FieldError, SchedulerError, UnreadError
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from scheduler.app.daemon import Daemon
-    from scheduler.app.profile_objects.choosing import Choice, Refusals
+    from scheduler.app.profile_objects.version_selection import Choice, Refusals
     from scheduler.client.events import EventRecorder
     from scheduler.configuration.load import Configuration
-    from scheduler.controllers.scheduler_profile import SchedulerProfile, Version
+    from scheduler.controllers.scheduler_profile import ProfileVersion, SchedulerProfile
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +44,8 @@ class ClusterProfiles:
     Args:
         daemon: the daemon; its current configuration is the one without objects.
         recorder: recorder of events about objects.
-        try_out: runs a configuration's code in a separate process; raises ConfigurationError.
-        told: called when the status of objects may have to change.
+        dry_run_plugins: runs a configuration's code in a separate process; raises ConfigurationError.
+        on_change: called when the status of objects may have to change.
 
     Attributes:
         choices: uid -> the choice for an object.
@@ -57,15 +57,15 @@ class ClusterProfiles:
         *,
         recorder: EventRecorder,
         try_out: Callable[[Configuration], Awaitable[None]] | None = None,
-        told: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self.choices: dict[str, Choice] = {}
         self._daemon = daemon
         self._recorder = recorder
         self._try_out = try_out
-        self._told = told
+        self._on_change = on_change
         self._base = self._merged = daemon.configuration
-        self._known: dict[str, Known] = {}  # name -> object
+        self._known: dict[str, KnownProfile] = {}  # name -> object
         self._are_changed = asyncio.Event()
         self._putting = asyncio.Lock()
         self._has_unread = False  # a version was rejected only because a needed kind could not be read
@@ -75,7 +75,7 @@ class ClusterProfiles:
         """Store a version of an object."""
         known = self._known.get(obj.name)
         if known is None or known.object.uid != obj.uid:
-            self._known[obj.name] = Known(obj)
+            self._known[obj.name] = KnownProfile(obj)
             self._are_changed.set()
             return
         is_new = known.object.now.generation != obj.now.generation
@@ -83,7 +83,7 @@ class ClusterProfiles:
         if is_new:
             self._are_changed.set()
         else:
-            self._told()  # another client may have written its status
+            self._on_change()  # another client may have written its status
 
     def deleted(self, name: str) -> None:
         """Remove a deleted object."""
@@ -129,7 +129,7 @@ class ClusterProfiles:
                 try:
                     await self._take()
                 except Exception:
-                    logger.exception("Profiles cannot be put in force; what is in force stays")
+                    logger.exception("Profiles cannot be activated; the active ones stay")
                     self._are_changed.set()
             self._say()
             if self._are_changed.is_set():
@@ -155,7 +155,7 @@ class ClusterProfiles:
         refused: Refusals = {}
         self._has_unread = False
         try:
-            await self._put(self._base, Known.versions, refused)
+            await self._put(self._base, KnownProfile.versions, refused)
         except SchedulerError as error:
             self._has_unread = isinstance(error, UnreadError)
             logger.info("Profiles are tried one by one", extra={"error": str(error)})
@@ -168,7 +168,7 @@ class ClusterProfiles:
         """Find the object that cannot be activated: the error does not name it."""
         tried: set[str] = set()
 
-        def versions_of(known: Known) -> Sequence[Version]:
+        def versions_of(known: KnownProfile) -> Sequence[ProfileVersion]:
             return known.versions() if known.object.uid in tried else _as_they_are(known)
 
         for known in sorted(self._known.values(), key=lambda each: each.age):
@@ -187,7 +187,10 @@ class ClusterProfiles:
         await self._put(self._base, versions_of, refused)
 
     async def _put(
-        self, base: Configuration, versions_of: Callable[[Known], Sequence[Version]], refused: Refusals
+        self,
+        base: Configuration,
+        versions_of: Callable[[KnownProfile], Sequence[ProfileVersion]],
+        refused: Refusals,
     ) -> Sequence[str]:
         """Activate a configuration and objects; objects with an error are excluded and recorded in `refused`.
 
@@ -216,7 +219,7 @@ class ClusterProfiles:
                     left = await self._daemon.reload(merged)
                     self._merged = merged
                     names = sorted(self._daemon.frameworks)
-                    logger.info("Profiles in force", extra={"profiles": names})
+                    logger.info("Active profiles", extra={"profiles": names})
             except ConfigurationError as error:
                 faults = faults_of_added(error.errors, len(own), profiles)
                 if not faults:
@@ -230,7 +233,7 @@ class ClusterProfiles:
 
     def _note(self, choices: Iterable[Choice]) -> None:
         for choice in choices:
-            choice.known.in_force = choice.version
+            choice.known.active = choice.version
             if choice.version is not None:
                 choice.known.good = choice.version
         here = {known.object.uid for known in self._known.values()}
@@ -248,12 +251,12 @@ class ClusterProfiles:
             if choice.errors:
                 logger.error("Profile rejected", extra={**fields, "error": message})
                 version = choice.version
-                stays = f"; generation {version.generation} stays in force" if version is not None else ""
+                stays = f"; generation {version.generation} stays active" if version is not None else ""
                 self._record(obj, "Warning", REJECTED_EVENT, f"{message}{stays}")
             else:
-                logger.info("Profile in force", extra=fields)
-                self._record(obj, "Normal", ACCEPTED_EVENT, "In force now")
-        self._told()
+                logger.info("Profile activated", extra=fields)
+                self._record(obj, "Normal", ACCEPTED_EVENT, "Active now")
+        self._on_change()
 
     def _record(self, obj: SchedulerProfile, type_: str, reason: str, note: str) -> None:
         about = ObjectReference(
@@ -267,13 +270,13 @@ class ClusterProfiles:
         self._recorder.record(about, type_=type_, reason=reason, action=_ACTION, note=note, is_unique=True)
 
 
-def _as_they_are(known: Known) -> Sequence[Version]:
-    return [] if known.in_force is None else [known.in_force]
+def _as_they_are(known: KnownProfile) -> Sequence[ProfileVersion]:
+    return [] if known.active is None else [known.active]
 
 
 def _whole(error: Exception) -> tuple[FieldError, ...]:
     """Return errors without a field as errors of the whole object."""
     if isinstance(error, ConfigurationError):
         return tuple(FieldError("spec", fault.problem) for fault in error.errors)
-    told = str(error) if isinstance(error, SchedulerError) else f"{type(error).__name__}: {error}"
-    return (FieldError("spec", told),)
+    on_change = str(error) if isinstance(error, SchedulerError) else f"{type(error).__name__}: {error}"
+    return (FieldError("spec", on_change),)

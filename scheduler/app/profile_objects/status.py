@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.controllers.scheduler_profile import ACCEPTED, ACTIVE
 
 if TYPE_CHECKING:
-    from scheduler.app.profile_objects.choosing import Choice
+    from scheduler.app.profile_objects.version_selection import Choice
 
 
 def status_of(choice: Choice, now: str) -> dict[str, Any]:
@@ -18,10 +18,10 @@ def status_of(choice: Choice, now: str) -> dict[str, Any]:
         now: RFC 3339.
     """
     obj = choice.known.object
-    active, reason, told = _active(choice)
+    active, reason, message = _active(choice)
     conditions = [
         _condition(ACCEPTED, not choice.errors, choice.reason, message_of(choice)),
-        _condition(ACTIVE, active, reason, told),
+        _condition(ACTIVE, active, reason, message),
     ]
     for condition in conditions:
         before = obj.condition(condition["type"])
@@ -42,10 +42,10 @@ def message_of(choice: Choice) -> str:
 
 def _active(choice: Choice) -> tuple[bool, str, str]:
     if choice.version is None:
-        return False, "NotAccepted", "no version of it is in force"
+        return False, "NotAccepted", "no version of it is active"
     if choice.errors:
-        return True, "LastGood", f"generation {choice.version.generation} stays in force"
-    return True, "InForce", f"generation {choice.version.generation} is in force"
+        return True, "LastGood", f"generation {choice.version.generation} stays active"
+    return True, "CurrentGeneration", f"generation {choice.version.generation} is active"
 
 
 def _condition(type_: str, holds: bool, reason: str, message: str) -> dict[str, Any]:

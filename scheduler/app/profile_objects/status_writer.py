@@ -18,7 +18,7 @@ from scheduler.errors import ApiError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from scheduler.app.profile_objects.choosing import Choice
+    from scheduler.app.profile_objects.version_selection import Choice
     from scheduler.client.requests import Requests
     from scheduler.clock import Clock
 
@@ -28,7 +28,7 @@ _AGAIN_SECONDS: Final = 5.0
 """The interval of checks whether this replica leads, and of retries."""
 
 
-class StatusWriter:
+class ProfileStatusWriter:
     """Keeps the status of objects up to date.
 
     Args:

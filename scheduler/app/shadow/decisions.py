@@ -11,7 +11,7 @@ from scheduler.objects.pod import PodInfo
 _UNSCHEDULABLE: Final = "Unschedulable"
 
 
-class Decided(Enum):
+class ShadowedOutcome(Enum):
     """A kind of decision about a pod."""
 
     PLACED = "placed"
@@ -20,7 +20,7 @@ class Decided(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ShadowedDecision:
     """A decision of another scheduler.
 
     Attributes:
@@ -29,25 +29,25 @@ class Decision:
         node_name: the chosen or nominated node; "" if the pod waits.
     """
 
-    what: Decided
+    what: ShadowedOutcome
     pod: PodInfo
     node_name: str = ""
 
 
-def decision_in(old: Any, new: Any, scheduler_name: str) -> Decision | None:
+def decision_in(old: Any, new: Any, scheduler_name: str) -> ShadowedDecision | None:
     """Return the decision of a scheduler in a change of a pod; None if there is none."""
     if not (isinstance(old, PodInfo) and isinstance(new, PodInfo)):
         return None
     if new.scheduler_name != scheduler_name or old.node_name or new.is_terminal:
         return None
     if new.node_name:
-        return Decision(Decided.PLACED, old, new.node_name)
+        return ShadowedDecision(ShadowedOutcome.PLACED, old, new.node_name)
     nominated = new.pod.status.nominated_node_name
     if nominated and nominated != old.pod.status.nominated_node_name:
-        return Decision(Decided.PREEMPTS, old, nominated)
+        return ShadowedDecision(ShadowedOutcome.PREEMPTS, old, nominated)
     said = _unschedulable(new)
     if said and said != _unschedulable(old):
-        return Decision(Decided.WAITS, old)
+        return ShadowedDecision(ShadowedOutcome.WAITS, old)
     return None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from scheduler.app.shadow.verdicts import AGREEMENT, CAUSES, UNKNOWN
+from scheduler.app.shadow.comparison import AGREEMENT, CAUSES, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,12 +60,14 @@ class Findings:
         self.counts[profile, cause, how] += 1
         self._decisions[profile, cause, how].add()
 
-    def keep(self, key: str, told: Mapping[str, Any]) -> None:
+    def keep(self, key: str, details: Mapping[str, Any]) -> None:
         """Log a disagreement about a pod (`namespace/name`); it contains the profile, and both choices if there are two."""
-        plugin = _tipped_by(told.get("theirs", {}).get("scores", {}), told.get("ours", {}).get("scores", {}))
+        plugin = _tipped_by(
+            details.get("theirs", {}).get("scores", {}), details.get("ours", {}).get("scores", {})
+        )
         if plugin:
-            self.tipped[told["profile"], plugin] += 1
-        written = msgspec.json.encode(told)
+            self.tipped[details["profile"], plugin] += 1
+        written = msgspec.json.encode(details)
         self._number += 1
         self._log[key, self._number] = written
         self._of_pod.setdefault(key, []).append(self._number)
@@ -125,13 +127,13 @@ def lines(summary: Mapping[str, Any]) -> Iterator[str]:
     """Yield a service's summary as lines for people."""
     if summary["notSearched"]:
         yield f"{summary['notSearched']} decisions got no search for an order that explains them: there were too many"
-    for profile, told in summary["profiles"].items():
-        total, agree, unknown = told["decisions"], told["agree"], told["unknown"]
+    for profile, details in summary["profiles"].items():
+        total, agree, unknown = details["decisions"], details["agree"], details["unknown"]
         share = f"{100 * agree / total:.2f} %" if total else "none"
         yield f"{profile}: {total} decisions, {agree} agree ({share}), {unknown} cannot be known"
-        for cause, numbers in told["causes"].items():
+        for cause, numbers in details["causes"].items():
             moved = numbers.get(BY_ORDER, 0)
             order = f", {moved} of them in another order than seen" if moved else ""
             yield f"  {sum(numbers.values()):>7}  {cause}: {CAUSES[cause]}{order}"
-        for plugin, number in told["tippedBy"].items():
+        for plugin, number in details["tippedBy"].items():
             yield f"  {number:>7}  tipped by {plugin}"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.app.live_explain import attempt_as_told, known_of
+from scheduler.app.live_explain import attempt_json, known_of
 from scheduler.app.pages import listen, readiness
 from scheduler.app.shadow.findings import lines
 from scheduler.server.access import Access
 from scheduler.server.http_server import application
-from scheduler.server.messages import JSON, Answer, Page
+from scheduler.server.messages import JSON, Page, ServerResponse
 from scheduler.server.tls import tls_context
 from scheduler.server.zpages import Process
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scheduler.client.connection import ApiConnection
     from scheduler.clock import Clock
     from scheduler.server.http_server import Application, Guard
-    from scheduler.server.messages import Request
+    from scheduler.server.messages import ServerRequest
 
 PATH = "/debug/shadow"
 _MOST_SHOWN = 1000
@@ -48,7 +48,7 @@ def shadow_application(
         explain=lambda key: shadow_explanation(service, key, clock),
         process=process,
         access=access,
-        turned_away=service.metrics.turned_away,
+        connection_rejected=service.metrics.connection_rejected,
         more=[_page(service)],
     )
 
@@ -65,10 +65,10 @@ def shadow_explanation(service: ShadowService, key: str, clock: Clock) -> dict[s
         "pod": key,
         "node": pod.node_name or None,
         "place": "outside",
-        "story": [],
+        "history": [],
         "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
         "group": None,
-        "attempt": attempted and attempt_as_told(service.parts, pod, attempted, clock),
+        "attempt": attempted and attempt_json(service.parts, pod, attempted, clock),
         "now": None,
         "shadow": service.findings.of(key),
     }
@@ -104,11 +104,11 @@ async def serving_shadow(
 def _page(service: ShadowService) -> Page:
     """Return /debug/shadow: the summary and the last disagreements, as JSON; as text with `?output=text`."""
 
-    async def answer(request: Request) -> Answer:
+    async def answer(request: ServerRequest) -> ServerResponse:
         summary = service.summary()
         if request.query.get("output") == ["text"]:
-            return Answer("".join(f"{line}\n" for line in lines(summary)).encode())
+            return ServerResponse("".join(f"{line}\n" for line in lines(summary)).encode())
         found = {**summary, "disagreements": service.findings.latest(_MOST_SHOWN)}
-        return Answer(msgspec.json.encode(found), content_type=JSON)
+        return ServerResponse(msgspec.json.encode(found), content_type=JSON)
 
     return Page(PATH, answer)

@@ -1,7 +1,7 @@
 """Decides for the pods of another scheduler beside it, and compares the decisions; writes nothing.
 
 It is the daemon without queue, cycles and lease, with the same parts, watches and decisions. Changes from the watches pass
-through `Arrivals`, which orders them, to `History`, which applies them and evaluates the decisions.
+through `HeldChanges`, which orders them, to `DecisionOrder`, which applies them and evaluates the decisions.
 """
 
 from __future__ import annotations
@@ -19,12 +19,19 @@ from scheduler.app.assembly import Parts
 from scheduler.app.gauges import show_state
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import together
-from scheduler.app.shadow.arrivals import Arrivals
+from scheduler.app.shadow.comparison import (
+    AGREEMENT,
+    EQUIVALENT_VICTIMS,
+    OTHER_VICTIMS,
+    PREEMPTS,
+    UNKNOWN,
+    ShadowEvaluator,
+)
+from scheduler.app.shadow.decision_order import DecisionOrder
 from scheduler.app.shadow.findings import Findings
-from scheduler.app.shadow.history import History
-from scheduler.app.shadow.verdicts import AGREEMENT, OTHER_VICTIMS, PREEMPTS, UNKNOWN, VICTIMS_ALIKE, Judge
+from scheduler.app.shadow.held_changes import HeldChanges
 from scheduler.app.watches import Watches
-from scheduler.client.requests import Rehearsal
+from scheduler.client.requests import DryRunRequests
 from scheduler.clock import rfc3339_micro
 from scheduler.configuration.load import Configuration, parse
 from scheduler.cycle.attempt_log import AttemptLog
@@ -36,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from random import Random
 
-    from scheduler.app.shadow.entries import Entry
-    from scheduler.app.shadow.verdicts import Verdict
+    from scheduler.app.shadow.comparison import ShadowVerdict
+    from scheduler.app.shadow.observed_changes import ObservedChange
     from scheduler.client.connection import ApiConnection
     from scheduler.clock import Clock
     from scheduler.framework.interface import Plugin
@@ -113,7 +120,7 @@ class ShadowService:
         self.metrics = Metrics()
         connection.observer = self.metrics.rest_client
         self.parts = Parts(clock, self.metrics, in_tree)
-        access = ApiAccess(self.parts, connection, Rehearsal(), metrics=self.metrics, random=random)
+        access = ApiAccess(self.parts, connection, DryRunRequests(), metrics=self.metrics, random=random)
         self._tasks = access.tasks
         configurations = {DEFAULT: default_of(scheduler_name)}
         if candidate is not None:
@@ -124,13 +131,13 @@ class ShadowService:
         self.parts.budget.seconds = self.configuration.settings.attempt_budget.seconds
         self.parts.profiles.swap(last.frameworks)
         self._judges = [
-            Judge(name, self.parts, each.frameworks[scheduler_name], sampling)
+            ShadowEvaluator(name, self.parts, each.frameworks[scheduler_name], sampling)
             for name, each in self._generations.items()
         ]
         self.findings = Findings(self.metrics.families)
         self.attempts = AttemptLog()
-        self.arrivals = Arrivals(scheduler_name, clock)
-        self.history = History(self._judges, clock=clock, done=self._note)
+        self.arrivals = HeldChanges(scheduler_name, clock)
+        self.history = DecisionOrder(self._judges, clock=clock, done=self._note)
         self.watches = Watches(
             connection,
             self.parts,
@@ -138,7 +145,7 @@ class ShadowService:
             metrics=self.metrics,
             random=random,
             needs=together(each.needs for each in self._generations.values()),
-            told=self.arrivals.held,
+            wrap_handler=self.arrivals.held,
         )
         show_state(self.metrics, self.parts, lambda: last)
 
@@ -225,7 +232,7 @@ class ShadowService:
 
     # Results.
 
-    def _note(self, entry: Entry, around: Sequence[Entry]) -> None:
+    def _note(self, entry: ObservedChange, around: Sequence[ObservedChange]) -> None:
         theirs = entry.decision
         assert theirs is not None
         for judge, verdict in zip(self._judges, entry.verdicts, strict=True):
@@ -234,22 +241,24 @@ class ShadowService:
             self.findings.note(judge.name, verdict.cause, was_moved=entry.was_moved)
             if verdict.cause in AGREEMENT or verdict.cause in UNKNOWN:
                 continue
-            told = {
+            details = {
                 "pod": theirs.pod.key,
                 "at": rfc3339_micro(self._clock.utc_now()),
                 "profile": judge.name,
                 "decision": theirs.what.value,
                 "cause": verdict.cause,
-                **verdict.told,
+                **verdict.details,
             }
-            self.findings.keep(theirs.pod.key, told)
-            ours = verdict.told.get("ours", {}).get("node", "")
-            extra = {key: told[key] for key in ("pod", "profile", "decision", "cause")}
+            self.findings.keep(theirs.pod.key, details)
+            ours = verdict.details.get("ours", {}).get("node", "")
+            extra = {key: details[key] for key in ("pod", "profile", "decision", "cause")}
             logger.info("Decision differs", extra={**extra, "node": theirs.node_name, "ours": ours})
         last = entry.verdicts[-1]
         self.attempts.note(last.decision, last.snapshot, number=1, at=self._clock.utc_now())
 
-    def _compare_victims(self, entry: Entry, verdict: Verdict, around: Sequence[Entry]) -> None:
+    def _compare_victims(
+        self, entry: ObservedChange, verdict: ShadowVerdict, around: Sequence[ObservedChange]
+    ) -> None:
         """Compare the preempted pods of a node with the victims that this scheduler would choose.
 
         The pod for which a victim was preempted is not recorded. If several pods preempt on a node, only the preemption of this
@@ -274,8 +283,8 @@ class ShadowService:
             return
         instead = [pod for key, pod in left.items() if key not in verdict.victims]
         alike = {_importance(pod) for pod in staying} & {_importance(pod) for pod in instead}
-        verdict.cause = VICTIMS_ALIKE if alike else OTHER_VICTIMS
-        verdict.told = {
+        verdict.cause = EQUIVALENT_VICTIMS if alike else OTHER_VICTIMS
+        verdict.details = {
             "theirs": {"node": node_name, "victims": sorted(left)},
             "ours": {"node": node_name, "victims": sorted(verdict.victims)},
         }

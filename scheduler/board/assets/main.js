@@ -2,7 +2,7 @@
 import { html, render, useEffect, useRef, useState } from "./dom.js";
 import { Charts } from "./charts.js";
 import { Decisions } from "./decisions.js";
-import { Force } from "./force.js";
+import { Force } from "./configuration.js";
 import { pathOf } from "./format.js";
 import { ClusterMap, Legend, Numbers } from "./map.js";
 import { Node } from "./node.js";
@@ -37,7 +37,7 @@ function Board() {
     scrollTo(0, 0);
   }, [place]);
   const pod = place.match(/^\/pods\/([^/]+)\/([^/]+)$/);
-  const view = pod ? html`<${Pod} pod=${`${decodeURIComponent(pod[1])}/${decodeURIComponent(pod[2])}`} />` : place === "/force" ? html`<${Force} />` : html`<${Overview} />`;
+  const view = pod ? html`<${Pod} pod=${`${decodeURIComponent(pod[1])}/${decodeURIComponent(pod[2])}`} />` : place === "/configuration" ? html`<${Force} />` : html`<${Overview} />`;
   return html`<${Top} place=${place} skip=${() => main.current.focus()} /><main ref=${main} tabindex="-1">${view}</main>`;
 }
 
@@ -46,7 +46,7 @@ function Top({ place, skip }) {
   const last = samples[samples.length - 1];
   return html`<header class="top"><a class="skip" href="#/" onClick=${(event) => { event.preventDefault(); skip(); }}>Skip to content</a>
     <h1>custom-scheduler</h1>
-    <nav aria-label="Views"><a href="#/" aria-current=${place === "/" ? "page" : undefined}>Cluster</a><a href="#/force" aria-current=${place === "/force" ? "page" : undefined}>Configuration</a></nav>
+    <nav aria-label="Views"><a href="#/" aria-current=${place === "/" ? "page" : undefined}>Cluster</a><a href="#/configuration" aria-current=${place === "/configuration" ? "page" : undefined}>Configuration</a></nav>
     <${Find} />
     <span class="state"><span class="dim">${KINDS[kind] ?? ""} ${version}</span>
       ${last && kind === "daemon" && html`<span>${last.leading ? "leader" : "standby"}</span>`}

@@ -29,16 +29,16 @@ export function Usage({ resources, tile }) {
 
 export function Node({ name, close }) {
   const { nodes, resources } = useTopic("nodes");
-  const [told, setTold] = useState(null);
+  const [details, setDetails] = useState(null);
   const heading = useRef(null);
   const tile = nodes.get(name);
   useEffect(() => {
     let isHere = true;
     const look = async () => {
       const answer = await ask(`nodes/${encodeURIComponent(name)}`);
-      if (isHere) setTold(answer);
+      if (isHere) setDetails(answer);
     };
-    setTold(null);
+    setDetails(null);
     look();
     const timer = setInterval(look, AGAIN_MS);
     return () => {
@@ -51,15 +51,15 @@ export function Node({ name, close }) {
     ${!tile && html`<p>This node was deleted.</p>`}
     ${tile && html`<p>${tile[1] || "no zone"}${states(tile).map((state) => html`, <span class="warn">${state}</span>`)}</p>
       <${Usage} resources=${resources} tile=${tile} />`}
-    ${told?.rests && html`<p class="warn">Paused: ${told.rests}</p>`}
-    ${told?.taints?.length > 0 && html`<p>Taints: ${told.taints.map((taint) => html`<code>${taint.key}${taint.value && "="}${taint.value}:${taint.effect}</code> `)}</p>`}
-    ${told?.problem && html`<p class="warn">${told.problem}</p>`}
-    ${told?.pods && html`<div class="scroll low"><table><caption>${many(told.pods.length, "pod")} by priority</caption>
+    ${details?.rests && html`<p class="warn">Paused: ${details.rests}</p>`}
+    ${details?.taints?.length > 0 && html`<p>Taints: ${details.taints.map((taint) => html`<code>${taint.key}${taint.value && "="}${taint.value}:${taint.effect}</code> `)}</p>`}
+    ${details?.problem && html`<p class="warn">${details.problem}</p>`}
+    ${details?.pods && html`<div class="scroll low"><table><caption>${many(details.pods.length, "pod")} by priority</caption>
       <thead><tr><th scope="col">pod</th><th scope="col" class="n">priority</th><th scope="col">requests</th></tr></thead>
-      <tbody>${told.pods.slice(0, 300).map((pod) => html`<tr key=${pod.pod}><td><${PodLink} pod=${pod.pod} /></td><td class="n">${pod.priority}</td>
+      <tbody>${details.pods.slice(0, 300).map((pod) => html`<tr key=${pod.pod}><td><${PodLink} pod=${pod.pod} /></td><td class="n">${pod.priority}</td>
         <td>${asked(pod.requests)}</td></tr>`)}</tbody></table></div>`}
-    ${told?.labels && html`<details><summary>${many(Object.keys(told.labels).length, "label")}</summary>
-      <ul class="labels">${Object.entries(told.labels).map(([key, value]) => html`<li><code>${key}=${value}</code></li>`)}</ul></details>`}
+    ${details?.labels && html`<details><summary>${many(Object.keys(details.labels).length, "label")}</summary>
+      <ul class="labels">${Object.entries(details.labels).map(([key, value]) => html`<li><code>${key}=${value}</code></li>`)}</ul></details>`}
   </section>`;
 }
 

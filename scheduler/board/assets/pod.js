@@ -7,15 +7,15 @@ import { ask, listen } from "./store.js";
 import { Column, Paged } from "./table.js";
 
 export function Pod({ pod }) {
-  const [told, setTold] = useState(null);
+  const [details, setDetails] = useState(null);
   const [number, setNumber] = useState(null); // number of the attempt; null for the last one
   useEffect(() => {
     let isHere = true;
     const look = async () => {
       const answer = await ask(`${pathOf(pod)}${number === null ? "" : `?attempt=${number}`}`);
-      if (isHere) setTold(answer);
+      if (isHere) setDetails(answer);
     };
-    setTold(null);
+    setDetails(null);
     look();
     // Loaded again after each decision about it; for another scheduler, after a new message in its status.
     const end = listen("fresh", (keys) => keys.has(pod) && look());
@@ -24,63 +24,63 @@ export function Pod({ pod }) {
       end();
     };
   }, [pod, number]);
-  if (told === null) return html`<p class="dim">Loading…</p>`;
-  if (told.problem) return html`<section class="panel"><h2>${pod}</h2><p class="warn">${told.problem}</p></section>`;
-  return html`<${Facts} told=${told} />
-    ${told.attempt && html`<${Verdicts} key=${`${pod} ${told.attempt.number} ${told.attempt.at}`} told=${told} />`}
-    <div class="beside"><${Attempts} told=${told} setNumber=${setNumber} /><${Story} told=${told} />
-      ${told.events && html`<${Events} events=${told.events} />`}</div>`;
+  if (details === null) return html`<p class="dim">Loading…</p>`;
+  if (details.problem) return html`<section class="panel"><h2>${pod}</h2><p class="warn">${details.problem}</p></section>`;
+  return html`<${Facts} details=${details} />
+    ${details.attempt && html`<${Verdicts} key=${`${pod} ${details.attempt.number} ${details.attempt.at}`} details=${details} />`}
+    <div class="beside"><${Attempts} details=${details} setNumber=${setNumber} /><${History} details=${details} />
+      ${details.events && html`<${Events} events=${details.events} />`}</div>`;
 }
 
-function Facts({ told }) {
-  const { attempt } = told;
-  const message = attempt?.message ?? told.said[0]?.message;
-  return html`<section class="panel" aria-label=${`Pod ${told.pod}`}>
-    <header><h2>${told.pod}</h2><a href="#/">Back to the map</a></header>
-    <dl><dt>state</dt><dd>${told.node ? html`on <strong>${told.node}</strong>` : html`<strong>${told.place === "outside" || (told.judged && told.place === "active") ? "pending" : told.place}</strong>`}${told.nominated ? `, nominated to ${told.nominated}` : ""}</dd>
-      <dt>requests</dt><dd>${asked(told.requests)}</dd>
-      <dt>priority</dt><dd>${told.priority}</dd>
-      <dt>scheduler</dt><dd>${told.scheduler}</dd>
-      <dt>created</dt><dd>${told.since ? `${age(told.since)} ago` : "unknown"}</dd></dl>
-    ${!told.node && message && html`<p class="message">${message}</p>`}
-    ${told.attempt?.number === 0 && html`<p class="dim">Another scheduler places this pod. This is an evaluation in the current state of the cluster.</p>`}
+function Facts({ details }) {
+  const { attempt } = details;
+  const message = attempt?.message ?? details.said[0]?.message;
+  return html`<section class="panel" aria-label=${`Pod ${details.pod}`}>
+    <header><h2>${details.pod}</h2><a href="#/">Back to the map</a></header>
+    <dl><dt>state</dt><dd>${details.node ? html`on <strong>${details.node}</strong>` : html`<strong>${details.place === "outside" || (details.judged && details.place === "active") ? "pending" : details.place}</strong>`}${details.nominated ? `, nominated to ${details.nominated}` : ""}</dd>
+      <dt>requests</dt><dd>${asked(details.requests)}</dd>
+      <dt>priority</dt><dd>${details.priority}</dd>
+      <dt>scheduler</dt><dd>${details.scheduler}</dd>
+      <dt>created</dt><dd>${details.since ? `${age(details.since)} ago` : "unknown"}</dd></dl>
+    ${!details.node && message && html`<p class="message">${message}</p>`}
+    ${details.attempt?.number === 0 && html`<p class="dim">Another scheduler places this pod. This is an evaluation in the current state of the cluster.</p>`}
   </section>`;
 }
 
-function Attempts({ told, setNumber }) {
-  const current = told.attempt?.at;
+function Attempts({ details, setNumber }) {
+  const current = details.attempt?.at;
   return html`<section class="panel" aria-label="Attempts"><header><h2>Attempts</h2></header>
-    ${!told.attempts.length && html`<p class="dim">None in memory.</p>`}
-    ${told.attempts.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Attempts in memory, newest first</caption>
+    ${!details.attempts.length && html`<p class="dim">None in memory.</p>`}
+    ${details.attempts.length > 0 && html`<div class="scroll low"><table><caption class="unseen">Attempts in memory, newest first</caption>
       <thead><tr><${Column} n>attempt<//><${Column}>time<//><${Column} n>duration<//><${Column}>result<//></tr></thead>
-      <tbody>${told.attempts.map((each) => html`<tr class=${each.at === current ? "chosen" : ""}><td class="n"><button class="plain" aria-pressed=${each.at === current} onClick=${() => setNumber(each.number)}>${each.number || "now"}</button></td>
+      <tbody>${details.attempts.map((each) => html`<tr class=${each.at === current ? "chosen" : ""}><td class="n"><button class="plain" aria-pressed=${each.at === current} onClick=${() => setNumber(each.number)}>${each.number || "now"}</button></td>
         <td class="w">${time(each.at)}</td><td class="n">${seconds(each.seconds)}</td><td>${each.chosen ? html`<span class="good">→ ${each.chosen}</span>` : each.message}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 
-function Story({ told }) {
+function History({ details }) {
   return html`<section class="panel" aria-label="Queue history"><header><h2>Queue history</h2></header>
-    ${!told.story.length && html`<p class="dim">None in memory.</p>`}
-    ${told.story.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Queue history as a table"><table><caption class="unseen">Moves between queues, newest first</caption>
+    ${!details.history.length && html`<p class="dim">None in memory.</p>`}
+    ${details.history.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Queue history as a table"><table><caption class="unseen">Moves between queues, newest first</caption>
       <thead><tr><${Column}>time<//><${Column}>from<//><${Column}>to<//><${Column}>reason<//></tr></thead>
-      <tbody>${[...told.story].reverse().map((move) => html`<tr><td class="w">${time(move.at)}</td><td class="w">${move.from}</td><td class="w">${move.to}</td><td>${move.why}</td></tr>`)}</tbody></table></div>`}
+      <tbody>${[...details.history].reverse().map((move) => html`<tr><td class="w">${time(move.at)}</td><td class="w">${move.from}</td><td class="w">${move.to}</td><td>${move.why}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 
-function Events({ events: { told, problem } }) {
+function Events({ events: { events, problem } }) {
   return html`<section class="panel" aria-label="Events"><header><h2>Events</h2></header>
     ${problem && html`<p class="warn">Cannot read events: ${problem}</p>`}
-    ${told?.length === 0 && html`<p class="dim">No recent events.</p>`}
-    ${told?.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Events as a table"><table><caption class="unseen">Events about the pod, newest first</caption>
+    ${details?.length === 0 && html`<p class="dim">No recent events.</p>`}
+    ${events?.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Events as a table"><table><caption class="unseen">Events about the pod, newest first</caption>
       <thead><tr><${Column}>time<//><${Column} n>count<//><${Column}>reason<//><${Column}>message<//><${Column}>from<//></tr></thead>
-      <tbody>${told.map((each) => html`<tr><td class="w">${time(each.at)}</td><td class="n">${count(each.times)}</td><td class="w">${each.reason}</td><td>${each.note}</td><td class="dim">${each.by}</td></tr>`)}</tbody></table></div>`}
+      <tbody>${events.map((each) => html`<tr><td class="w">${time(each.at)}</td><td class="n">${count(each.times)}</td><td class="w">${each.reason}</td><td>${each.note}</td><td class="dim">${each.by}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }
 
 // The result of every node.
 
-function Verdicts({ told }) {
-  const { attempt, weights } = told;
+function Verdicts({ details }) {
+  const { attempt, weights } = details;
   const [words, setWords] = useState("");
   const [verdict, setVerdict] = useState("");
   const [pair, setPair] = useState([]);

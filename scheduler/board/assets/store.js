@@ -14,7 +14,7 @@ export const store = {
   waiting: [],
   decisions: [], // newest first
   samples: [],
-  force: null,
+  configuration: null,
 };
 
 const listeners = new Map(); // topic -> Set of functions
@@ -51,8 +51,8 @@ export function useTopic(...topics) {
 
 const told = {
   hello({ kind, version }) {
-    Object.assign(store, { kind, version, link: "live", waiting: [], decisions: [], samples: [], force: null });
-    for (const topic of ["link", "waiting", "decisions", "rates", "force"]) changed(topic);
+    Object.assign(store, { kind, version, link: "live", waiting: [], decisions: [], samples: [], configuration: null });
+    for (const topic of ["link", "waiting", "decisions", "rates", "configuration"]) changed(topic);
   },
   nodes({ resources, all, changed: tiles, gone }) {
     if (all) {
@@ -77,9 +77,9 @@ const told = {
     store.samples = [...store.samples, ...samples].slice(-SAMPLES);
     changed("rates");
   },
-  force(force) {
-    store.force = force;
-    changed("force");
+  configuration(configuration) {
+    store.configuration = configuration;
+    changed("configuration");
   },
 };
 

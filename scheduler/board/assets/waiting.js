@@ -61,17 +61,17 @@ function nodes(cause, all) {
 }
 
 function Pods({ group }) {
-  const [told, setTold] = useState({ pods: group.pods.map((pod) => ({ pod })), start: 0, count: group.count });
+  const [details, setDetails] = useState({ pods: group.pods.map((pod) => ({ pod })), start: 0, count: group.count });
   const [start, setStart] = useState(0);
   useEffect(() => {
     let isHere = true;
-    ask(`waiting/${group.name}?start=${start}`).then((answer) => isHere && setTold(answer));
+    ask(`waiting/${group.name}?start=${start}`).then((answer) => isHere && setDetails(answer));
     return () => { isHere = false; };
   }, [group.name, start]);
-  if (told.problem) return html`<p>${told.problem}</p>`;
-  const end = told.start + told.pods.length;
-  return html`<ul class="pods">${told.pods.map(({ pod, since }) => html`<li key=${pod}><${PodLink} pod=${pod} /> <span class="dim">${since ? age(since) : ""}</span></li>`)}</ul>
-    ${told.count > told.pods.length && html`<p class="pages"><button disabled=${!told.start} onClick=${() => setStart(Math.max(0, told.start - 200))}>Previous</button>
-      <span>${count(told.start + 1)} to ${count(end)} of ${count(told.count)}, oldest first</span>
-      <button disabled=${end >= told.count} onClick=${() => setStart(end)}>Next</button></p>`}`;
+  if (details.problem) return html`<p>${details.problem}</p>`;
+  const end = details.start + details.pods.length;
+  return html`<ul class="pods">${details.pods.map(({ pod, since }) => html`<li key=${pod}><${PodLink} pod=${pod} /> <span class="dim">${since ? age(since) : ""}</span></li>`)}</ul>
+    ${details.count > details.pods.length && html`<p class="pages"><button disabled=${!details.start} onClick=${() => setStart(Math.max(0, details.start - 200))}>Previous</button>
+      <span>${count(details.start + 1)} to ${count(end)} of ${count(details.count)}, oldest first</span>
+      <button disabled=${end >= details.count} onClick=${() => setStart(end)}>Next</button></p>`}`;
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from scheduler.configuration.notes import Note
+from scheduler.configuration.notes import ConfigurationNote
 from scheduler.errors import FieldError
 from scheduler.objects.wording import child, entry, was
 
@@ -30,7 +30,7 @@ class Conversion:
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.errors: list[FieldError] = []
-        self.notes: list[Note] = []
+        self.notes: list[ConfigurationNote] = []
         self._places: dict[int, str] = {}  # id of a mapping or list -> its path in the file
         self._alive: list[Any] = []  # an id is valid only while its object exists
         self.result: dict[str, Any] = self._copied(document, "")
@@ -41,7 +41,7 @@ class Conversion:
 
     def note(self, within: Any, relative: str, text: str) -> None:
         """Record a setting without an effect."""
-        self.notes.append(Note(self.place(within, relative), text))
+        self.notes.append(ConfigurationNote(self.place(within, relative), text))
 
     def place(self, within: Any, relative: str) -> str:
         """Return the path in the file for a path below a mapping."""

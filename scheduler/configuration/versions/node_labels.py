@@ -42,8 +42,8 @@ def move_node_labels(profile: Profile) -> None:
     present, absent = (_texts(given.get(key)) for key in ("presentLabels", "absentLabels"))
     if filters and (present or absent):
         if args.get("addedAffinity"):
-            told = "add the checks of NodeLabel here: the plugin was removed"
-            profile.conversion.fault(args, "addedAffinity", told)
+            message = "add the checks of NodeLabel here: the plugin was removed"
+            profile.conversion.fault(args, "addedAffinity", message)
         else:
             args = {**args, "addedAffinity": required_labels(present, absent)}
             profile.put_args(_AFFINITY, args, instead_of=_LABEL)

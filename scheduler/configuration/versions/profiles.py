@@ -126,8 +126,8 @@ class Profile:
             if fate is None:
                 kept.append(plugin)
             elif not fate.by:
-                told = f"{quoted(name_of(plugin))} was removed, {fate.advice}"
-                self.conversion.fault(plugin, "name", told)
+                message = f"{quoted(name_of(plugin))} was removed, {fate.advice}"
+                self.conversion.fault(plugin, "name", message)
             elif fate.by not in names:
                 names.add(fate.by)
                 plugin["name"] = fate.by

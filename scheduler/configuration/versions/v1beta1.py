@@ -60,8 +60,8 @@ def _choose_strategy(profile: Profile) -> None:
     scorer = _DEFAULT if is_default else name_of(chosen[0]) if chosen else ""
     way_out = f"disable {scorer}" if is_default else f"leave out {scorer}"
     for extra in chosen[0 if is_default else 1 :]:
-        told = f"{quoted(name_of(extra))} cannot score beside {scorer}: one strategy scores resources now, {way_out}"
-        profile.conversion.fault(extra, "name", told)
+        message = f"{quoted(name_of(extra))} cannot score beside {scorer}: one strategy scores resources now, {way_out}"
+        profile.conversion.fault(extra, "name", message)
     left = [plugin for plugin in enabled if not any(plugin is extra for extra in chosen[1:])]
     profile.list_at("score", "enabled", left)
     for plugin in chosen[:1]:

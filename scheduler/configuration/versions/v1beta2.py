@@ -32,8 +32,8 @@ def convert(fields: dict[str, Any], conversion: Conversion) -> None:
     if lock in _OLD_LOCKS:
         # Only Leases are supported, as in later versions of kube-scheduler; old locks were objects of other
         # kinds.
-        told = f"has no effect: a Lease is the lock, {quoted(lock)} is not supported any more"
-        conversion.note(election, "resourceLock", told)
+        message = f"has no effect: a Lease is the lock, {quoted(lock)} is not supported any more"
+        conversion.note(election, "resourceLock", message)
         election["resourceLock"] = "leases"
     for profile in profiles_of(fields, conversion):
         if "multiPoint" in profile.plugins:

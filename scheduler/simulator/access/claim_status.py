@@ -52,8 +52,10 @@ class ClaimStatusGuard:
             problem = self._problem(user, deed)
             if problem:
                 what = "status.allocation or status.reservedFor"
-                told = f'changing {what} requires resource="resourceclaims/binding", verb="{verb}" permission'
-                yield forbidden_field("status.allocation", f"{told}: {problem}")
+                message = (
+                    f'changing {what} requires resource="resourceclaims/binding", verb="{verb}" permission'
+                )
+                yield forbidden_field("status.allocation", f"{message}: {problem}")
         if "allocation" not in status:
             return
         for driver in sorted(_changed_drivers(status, before)):
@@ -61,10 +63,10 @@ class ClaimStatusGuard:
             deed = Attributes(f"arbitrary-node:{verb}", _GROUP, _CLAIMS, "driver", namespace, driver)
             problem = self._problem(user, deed)
             if problem:
-                told = (
+                message = (
                     f'changing status.devices requires resource="resourceclaims/driver", verb="[{deed.verb}]"'
                 )
-                yield forbidden_field("status.devices", f"{told} permission: {problem}")
+                yield forbidden_field("status.devices", f"{message} permission: {problem}")
 
     def _problem(self, user: User, deed: Attributes) -> str:
         decision = self._authorizer.decide(user, deed)

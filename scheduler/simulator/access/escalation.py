@@ -82,11 +82,11 @@ class EscalationGuard:
         if not lacking:
             return ""
         shown = sorted({described(rule) for rule in compact(lacking)})
-        told = (
+        message = (
             f'user "{user.name}" (groups={quoted(user.groups)}) is attempting to grant RBAC permissions not '
             "currently held:\n" + "\n".join(shown)
         )
-        return f"{told}; resolution errors: [{', '.join(problems)}]" if problems else told
+        return f"{message}; resolution errors: [{', '.join(problems)}]" if problems else message
 
     def _refused(self, user: User, deed: Attributes, resource: str, name: str, problem: str) -> StatusError:
         details = {"name": name, "group": GROUP, "kind": resource}

@@ -48,7 +48,7 @@ class BoundRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AccessDecision:
     """The result of authorization.
 
     Attributes:
@@ -65,7 +65,7 @@ class Decision:
 class Authorizer(Protocol):
     """Decides about requests."""
 
-    def decide(self, user: User, deed: Attributes) -> Decision:
+    def decide(self, user: User, deed: Attributes) -> AccessDecision:
         """Return whether a user may do something."""
         ...
 
@@ -77,8 +77,8 @@ class Authorizer(Protocol):
 class AllowKnown:
     """Allows everything to authenticated users, and the public paths to all others."""
 
-    def decide(self, user: User, deed: Attributes) -> Decision:
-        return Decision(user != NOBODY or deed.path.rstrip("/") in _PUBLIC)
+    def decide(self, user: User, deed: Attributes) -> AccessDecision:
+        return AccessDecision(user != NOBODY or deed.path.rstrip("/") in _PUBLIC)
 
     def rules(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
         return list(EVERYTHING), []
@@ -90,14 +90,14 @@ class Rbac:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def decide(self, user: User, deed: Attributes) -> Decision:
+    def decide(self, user: User, deed: Attributes) -> AccessDecision:
         if MASTERS in user.groups:
-            return Decision(allowed=True)
+            return AccessDecision(allowed=True)
         bound, problems = self.bound_rules(user, deed.namespace)
         serving = tuple(one for one in bound if allows(one.rule, deed))
         if serving:
-            return Decision(True, f"RBAC: allowed by {serving[0].source}", serving)
-        return Decision(False, f"RBAC: {_together(problems)}" if problems else "")
+            return AccessDecision(True, f"RBAC: allowed by {serving[0].source}", serving)
+        return AccessDecision(False, f"RBAC: {_together(problems)}" if problems else "")
 
     def rules(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
         if MASTERS in user.groups:

@@ -31,7 +31,7 @@ _CONTINUE_EXPIRED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListChunk:
     """One page of a list.
 
     Attributes:
@@ -98,7 +98,7 @@ def refuse_list_options(causes: list[Cause]) -> None:
         raise invalid("meta.k8s.io", "ListOptions", "", causes)
 
 
-def list_page(registry: Registry, kind: Kind, selector: Selector, query: Mapping[str, str]) -> Page:
+def list_page(registry: Registry, kind: Kind, selector: Selector, query: Mapping[str, str]) -> ListChunk:
     """List the selected objects.
 
     Raises:
@@ -130,7 +130,7 @@ def list_page(registry: Registry, kind: Kind, selector: Selector, query: Mapping
         if not selector.has_predicates:
             metadata["remainingItemCount"] = len(entries) - limit
         entries = entries[:limit]
-    return Page(entries, metadata)
+    return ListChunk(entries, metadata)
 
 
 def _limit(query: Mapping[str, str]) -> int:

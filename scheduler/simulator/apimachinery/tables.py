@@ -14,7 +14,7 @@ Cells = Callable[[Object, datetime], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PrinterColumn:
     """One column.
 
     Attributes:
@@ -54,7 +54,7 @@ class Printer:
         row: returns all cells of an object; None to ask each column.
     """
 
-    columns: Sequence[Column]
+    columns: Sequence[PrinterColumn]
     row: Cells | None = None
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
@@ -91,10 +91,10 @@ def at(path: str, default: Any = "") -> Cell:
     return cell
 
 
-NAME: Final = Column(
+NAME: Final = PrinterColumn(
     "Name", ("V1ObjectMeta", "name"), format="name", cell=lambda obj, _: obj["metadata"]["name"]
 )
-AGE: Final = Column("Age", ("V1ObjectMeta", "creationTimestamp"), cell=created)
+AGE: Final = PrinterColumn("Age", ("V1ObjectMeta", "creationTimestamp"), cell=created)
 
 
 def age(timestamp: str | None, now: datetime) -> str:

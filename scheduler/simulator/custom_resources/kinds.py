@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scheduler.simulator.apimachinery.kinds import Kind
 from scheduler.simulator.apimachinery.objects import clone, json_text, restore
 from scheduler.simulator.apimachinery.strategy import ScalePaths, Strategy
-from scheduler.simulator.apimachinery.tables import AGE, NAME, Column, Printer, age
+from scheduler.simulator.apimachinery.tables import AGE, NAME, Printer, PrinterColumn, age
 from scheduler.simulator.custom_resources.jsonpaths import found_at
 from scheduler.simulator.custom_resources.schema_rules import violations
 from scheduler.simulator.custom_resources.schemas import fill_in, prune
@@ -157,7 +157,7 @@ def _printer(columns: Sequence[Object] | None) -> Printer:
     if not columns:
         return Printer((NAME, AGE))
     shown = [
-        Column(
+        PrinterColumn(
             one["name"],
             one.get("description")
             or f"Custom resource definition column (in JSONPath format): {one['jsonPath']}",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FIRST_CHECKED: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 
 
-class Refusal(NamedTuple):
+class AdmissionRejection(NamedTuple):
     """Why a pod is not admitted.
 
     Attributes:
@@ -39,7 +39,7 @@ def refusal(
     node: NodeObject,
     others: Iterable[PodInfo],
     used: Mapping[str, int],
-) -> Refusal | None:
+) -> AdmissionRejection | None:
     """Return why a node's kubelet rejects a pod; None if it admits it.
 
     Args:
@@ -55,7 +55,7 @@ def refusal(
             f"Node didn't have enough resource: {lacking}, requested: {requests[lacking]}, "
             f"used: {used.get(lacking, 0)}, capacity: {node.allocatable.get(lacking, 0)}"
         )
-        return Refusal(f"OutOf{lacking}", problem)
+        return AdmissionRejection(f"OutOf{lacking}", problem)
     affinity = required_node_affinity(pod.pod.spec.node_selector, pod.node_affinity)
     if not affinity.matches(node.name, node.labels):
         return _failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
@@ -78,5 +78,5 @@ def _lacking(requests: Mapping[str, int], capacity: Mapping[str, int], used: Map
     return ""
 
 
-def _failed(predicate: str, problem: str) -> Refusal:
-    return Refusal(predicate, f"Predicate {predicate} failed: {problem}")
+def _failed(predicate: str, problem: str) -> AdmissionRejection:
+    return AdmissionRejection(predicate, f"Predicate {predicate} failed: {problem}")

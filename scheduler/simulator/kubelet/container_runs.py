@@ -29,7 +29,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _SIGNS: Final = frozenset({";", "&&", "||"})
 
 
-class Run(NamedTuple):
+class ContainerRun(NamedTuple):
     """One run of a container.
 
     Attributes:
@@ -41,10 +41,10 @@ class Run(NamedTuple):
     exit_code: int
 
 
-ENDLESS: Final = Run(math.inf, 0)
+ENDLESS: Final = ContainerRun(math.inf, 0)
 
 
-def runs_of(pod: Object, job_seconds: float) -> list[Run]:
+def runs_of(pod: Object, job_seconds: float) -> list[ContainerRun]:
     """Return the run of each container of a pod, in the order of its spec.
 
     Args:
@@ -57,15 +57,15 @@ def runs_of(pod: Object, job_seconds: float) -> list[Run]:
         return [ENDLESS] * len(containers)
     if RUN_SECONDS in annotations or EXIT_CODE in annotations:
         seconds = _number(annotations.get(RUN_SECONDS, ""), job_seconds)
-        return [Run(seconds, int(_number(annotations.get(EXIT_CODE, ""), 0)))] * len(containers)
-    unknown = Run(job_seconds, 0) if controller_of(pod).get("kind") == "Job" else ENDLESS
+        return [ContainerRun(seconds, int(_number(annotations.get(EXIT_CODE, ""), 0)))] * len(containers)
+    unknown = ContainerRun(job_seconds, 0) if controller_of(pod).get("kind") == "Job" else ENDLESS
     return [
         run_of_command([*container.get("command", ()), *container.get("args", ())]) or unknown
         for container in containers
     ]
 
 
-def run_of_command(command: Sequence[str]) -> Run | None:
+def run_of_command(command: Sequence[str]) -> ContainerRun | None:
     """Return the run of a command; None if unknown."""
     if not command:
         return None
@@ -75,7 +75,7 @@ def run_of_command(command: Sequence[str]) -> Run | None:
     return _run_of_simple([program, *command[1:]])
 
 
-def _run_of_script(script: str) -> Run | None:
+def _run_of_script(script: str) -> ContainerRun | None:
     """Add up the commands of a one-line script; the command after `&&` is skipped after a failure."""
     try:
         lexer = shlex.shlex(script.replace("\n", ";"), posix=True, punctuation_chars=True)
@@ -94,7 +94,7 @@ def _run_of_script(script: str) -> Run | None:
         seconds, code = seconds + run.seconds, run.exit_code
         if command[0] == "exit":
             break
-    return Run(seconds, code)
+    return ContainerRun(seconds, code)
 
 
 def _commands(words: Sequence[str]) -> list[tuple[str, list[str]]]:
@@ -108,16 +108,16 @@ def _commands(words: Sequence[str]) -> list[tuple[str, list[str]]]:
     return found
 
 
-def _run_of_simple(command: Sequence[str]) -> Run | None:
+def _run_of_simple(command: Sequence[str]) -> ContainerRun | None:
     program, arguments = command[0], command[1:]
     if program == "sleep" and arguments:
         seconds = [_seconds(argument) for argument in arguments]
-        return None if None in seconds else Run(sum(one for one in seconds if one is not None), 0)
+        return None if None in seconds else ContainerRun(sum(one for one in seconds if one is not None), 0)
     if program == "exit":
-        return Run(0.0, int(_number(arguments[0], 0)) if arguments else 0)
+        return ContainerRun(0.0, int(_number(arguments[0], 0)) if arguments else 0)
     if program == "false":
-        return Run(0.0, 1)
-    return Run(0.0, 0) if program in _AT_ONCE else None
+        return ContainerRun(0.0, 1)
+    return ContainerRun(0.0, 0) if program in _AT_ONCE else None
 
 
 def _seconds(text: str) -> float | None:

@@ -19,7 +19,7 @@ from scheduler.simulator.controllers.controller import QueueController
 from scheduler.simulator.controllers.recorded_events import record_event
 from scheduler.simulator.controllers.resource_claims import CLAIMS
 from scheduler.simulator.kinds.pods import has_ended
-from scheduler.simulator.kubelet.admission import Refusal, refusal
+from scheduler.simulator.kubelet.admission import AdmissionRejection, refusal
 from scheduler.simulator.kubelet.container_runs import runs_of
 from scheduler.simulator.kubelet.pod_claims import missing
 from scheduler.simulator.kubelet.pod_status import (
@@ -161,7 +161,7 @@ class Kubelet(QueueController):
             used[name] = used.get(name, 0) + amount
         self._admitted[uid] = _Admitted(pod, requests)
 
-    def _reject(self, pod: Object, why: Refusal) -> None:
+    def _reject(self, pod: Object, why: AdmissionRejection) -> None:
         status = {"phase": "Failed", "reason": why.reason, "message": f"Pod was rejected: {why.message}"}
         self.store.change(pod, {"status": status}, "status")
         self._tell(pod, why)
@@ -186,7 +186,7 @@ class Kubelet(QueueController):
             self._tell(pod, lack)
         return True
 
-    def _tell(self, pod: Object, why: Refusal) -> None:
+    def _tell(self, pod: Object, why: AdmissionRejection) -> None:
         node = pod["spec"]["nodeName"]
         record_event(self.store, pod, why.reason, why.message, component="kubelet", host=node, warning=True)
 

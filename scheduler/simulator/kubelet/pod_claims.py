@@ -15,7 +15,7 @@ from scheduler.objects.selectors import NodeAffinity, NodeSelector, required_nod
 from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of
 from scheduler.simulator.controllers.resource_claims import CLAIMS, claims_of_pod, is_reserved_for
 from scheduler.simulator.kinds.persistent_volume_claims import PROTECTION
-from scheduler.simulator.kubelet.admission import Refusal
+from scheduler.simulator.kubelet.admission import AdmissionRejection
 
 if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.registry.store import Store
 
 
-def missing(store: Store, pod: Object, node: NodeObject) -> Refusal | None:
+def missing(store: Store, pod: Object, node: NodeObject) -> AdmissionRejection | None:
     """Return what a pod still waits for; None if it can start."""
     for volume in pod["spec"].get("volumes", ()):
         problem = _volume_problem(store, pod, volume)
@@ -33,12 +33,12 @@ def missing(store: Store, pod: Object, node: NodeObject) -> Refusal | None:
                 f"Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[], failed to "
                 f"process volumes=[{name}]: {problem}"
             )
-            return Refusal("FailedMount", message)
+            return AdmissionRejection("FailedMount", message)
     for name in claims_of_pod(pod).values():
         problem = _claim_problem(store, pod, name, node)
         if problem:
             message = f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}"
-            return Refusal("FailedPrepareDynamicResources", message)
+            return AdmissionRejection("FailedPrepareDynamicResources", message)
     return None
 
 

@@ -13,8 +13,8 @@ from scheduler.simulator.apimachinery.tables import (
     AGE,
     NAME,
     Cell,
-    Column,
     Printer,
+    PrinterColumn,
     age,
     at,
     created,
@@ -154,48 +154,52 @@ def _parameter_name(binding: Object, _: datetime) -> str:
     return f"{reference.get('namespace', '*')}/{reference.get('name', '')}"
 
 
-def _template(path: str, priority: int = 0) -> tuple[Column, Column]:
+def _template(path: str, priority: int = 0) -> tuple[PrinterColumn, PrinterColumn]:
     names, images = _containers("name", path), _containers("image", path)
     return (
-        Column("Containers", "Names of each container in the template.", priority=priority, cell=names),
-        Column(
+        PrinterColumn(
+            "Containers", "Names of each container in the template.", priority=priority, cell=names
+        ),
+        PrinterColumn(
             "Images", "Images referenced by each container in the template.", priority=priority, cell=images
         ),
     )
 
 
 OTHER_PRINTERS: Final[Mapping[str, Printer]] = {
-    "endpoints": Printer((NAME, Column("Endpoints", ("V1Endpoints", "subsets"), cell=_endpoints), AGE)),
+    "endpoints": Printer(
+        (NAME, PrinterColumn("Endpoints", ("V1Endpoints", "subsets"), cell=_endpoints), AGE)
+    ),
     "endpointslices.discovery.k8s.io": Printer(
         (
             NAME,
-            Column("AddressType", ("V1EndpointSlice", "addressType"), cell=at("addressType")),
-            Column("Ports", ("V1EndpointSlice", "ports"), cell=_slice_ports),
-            Column("Endpoints", ("V1EndpointSlice", "endpoints"), cell=_slice_endpoints),
+            PrinterColumn("AddressType", ("V1EndpointSlice", "addressType"), cell=at("addressType")),
+            PrinterColumn("Ports", ("V1EndpointSlice", "ports"), cell=_slice_ports),
+            PrinterColumn("Endpoints", ("V1EndpointSlice", "endpoints"), cell=_slice_endpoints),
             AGE,
         )
     ),
     "cronjobs.batch": Printer(
         (
             NAME,
-            Column("Schedule", ("V1CronJobSpec", "schedule"), cell=at("spec.schedule")),
-            Column("Timezone", ("V1CronJobSpec", "timeZone"), cell=at("spec.timeZone", "<none>")),
-            Column(
+            PrinterColumn("Schedule", ("V1CronJobSpec", "schedule"), cell=at("spec.schedule")),
+            PrinterColumn("Timezone", ("V1CronJobSpec", "timeZone"), cell=at("spec.timeZone", "<none>")),
+            PrinterColumn(
                 "Suspend",
                 ("V1CronJobSpec", "suspend"),
                 "boolean",
                 cell=lambda job, _: str(job["spec"]["suspend"]),
             ),
-            Column(
+            PrinterColumn(
                 "Active",
                 ("V1CronJobStatus", "active"),
                 "integer",
                 cell=lambda job, _: len(job["status"].get("active", ())),
             ),
-            Column("Last Schedule", ("V1CronJobStatus", "lastScheduleTime"), cell=_last_schedule),
+            PrinterColumn("Last Schedule", ("V1CronJobStatus", "lastScheduleTime"), cell=_last_schedule),
             AGE,
             *_template("spec.jobTemplate.spec.template.spec.containers", priority=1),
-            Column(
+            PrinterColumn(
                 "Selector",
                 "A label query over pods that should match the pod count.",
                 priority=1,
@@ -208,17 +212,19 @@ OTHER_PRINTERS: Final[Mapping[str, Printer]] = {
     "horizontalpodautoscalers.autoscaling": Printer(
         (
             NAME,
-            Column("Reference", "scaleTargetRef points to the target resource to scale.", cell=_target),
-            Column("Targets", ("V2HorizontalPodAutoscalerSpec", "metrics"), cell=_metrics),
-            Column(
+            PrinterColumn(
+                "Reference", "scaleTargetRef points to the target resource to scale.", cell=_target
+            ),
+            PrinterColumn("Targets", ("V2HorizontalPodAutoscalerSpec", "metrics"), cell=_metrics),
+            PrinterColumn(
                 "MinPods",
                 ("V2HorizontalPodAutoscalerSpec", "minReplicas"),
                 cell=lambda autoscaler, _: str(autoscaler["spec"]["minReplicas"]),
             ),
-            Column(
+            PrinterColumn(
                 "MaxPods", ("V2HorizontalPodAutoscalerSpec", "maxReplicas"), cell=at("spec.maxReplicas", 0)
             ),
-            Column(
+            PrinterColumn(
                 "Replicas",
                 ("V2HorizontalPodAutoscalerStatus", "currentReplicas"),
                 cell=at("status.currentReplicas", 0),
@@ -229,12 +235,12 @@ OTHER_PRINTERS: Final[Mapping[str, Printer]] = {
     "resourcequotas": Printer(
         (
             NAME,
-            Column(
+            PrinterColumn(
                 "Request",
                 "Request represents a minimum amount of cpu/memory that a container may consume.",
                 cell=_quota(limits=False),
             ),
-            Column(
+            PrinterColumn(
                 "Limit",
                 "Limits control the maximum amount of cpu/memory that a container may use independent of contention "
                 "on the node.",
@@ -247,25 +253,29 @@ OTHER_PRINTERS: Final[Mapping[str, Printer]] = {
         (
             NAME,
             AGE,
-            Column(
+            PrinterColumn(
                 "SignerName",
                 ("V1CertificateSigningRequestSpec", "signerName"),
                 cell=at("spec.signerName", "<none>"),
             ),
-            Column("Requestor", ("V1CertificateSigningRequestSpec", "request"), cell=at("spec.username")),
-            Column(
+            PrinterColumn(
+                "Requestor", ("V1CertificateSigningRequestSpec", "request"), cell=at("spec.username")
+            ),
+            PrinterColumn(
                 "RequestedDuration",
                 ("V1CertificateSigningRequestSpec", "expirationSeconds"),
                 cell=_requested_duration,
             ),
-            Column("Condition", ("V1CertificateSigningRequestStatus", "conditions"), cell=_request_state),
+            PrinterColumn(
+                "Condition", ("V1CertificateSigningRequestStatus", "conditions"), cell=_request_state
+            ),
         )
     ),
-    "runtimeclasses.node.k8s.io": Printer((NAME, Column("Handler", "", cell=at("handler")), AGE)),
+    "runtimeclasses.node.k8s.io": Printer((NAME, PrinterColumn("Handler", "", cell=at("handler")), AGE)),
     "servicecidrs.networking.k8s.io": Printer(
         (
             NAME,
-            Column(
+            PrinterColumn(
                 "CIDRs",
                 ("V1ServiceCIDRSpec", "cidrs"),
                 cell=lambda range_, _: ",".join(range_["spec"].get("cidrs", ())),
@@ -274,28 +284,31 @@ OTHER_PRINTERS: Final[Mapping[str, Printer]] = {
         )
     ),
     "ipaddresses.networking.k8s.io": Printer(
-        (NAME, Column("ParentRef", "ParentRef references the resource that an IPAddress is attached to.")),
+        (
+            NAME,
+            PrinterColumn("ParentRef", "ParentRef references the resource that an IPAddress is attached to."),
+        ),
         lambda obj, now: [obj["metadata"]["name"], _parent(obj), created(obj, now)],  # one more than columns
     ),
     "ingresses.networking.k8s.io": Printer(
         (
             NAME,
-            Column(
+            PrinterColumn(
                 "Class",
                 "The name of the IngressClass resource that should be used for additional configuration",
                 cell=at("spec.ingressClassName", "<none>"),
             ),
-            Column(
+            PrinterColumn(
                 "Hosts",
                 "Hosts that incoming requests are matched against before the ingress rule",
                 cell=_hosts,
             ),
-            Column(
+            PrinterColumn(
                 "Address",
                 "Address is a list containing ingress points for the load-balancer",
                 cell=_addresses,
             ),
-            Column(
+            PrinterColumn(
                 "Ports",
                 "Ports of TLS configurations that open",
                 cell=lambda ingress, _: "80, 443" if ingress["spec"].get("tls") else "80",
@@ -306,12 +319,14 @@ OTHER_PRINTERS: Final[Mapping[str, Printer]] = {
     "ingressclasses.networking.k8s.io": Printer(
         (
             NAME,
-            Column(
+            PrinterColumn(
                 "Controller",
                 "Controller that is responsible for handling this class",
                 cell=at("spec.controller"),
             ),
-            Column("Parameters", "A reference to a resource with additional parameters", cell=_parameters),
+            PrinterColumn(
+                "Parameters", "A reference to a resource with additional parameters", cell=_parameters
+            ),
             AGE,
         )
     ),
@@ -319,7 +334,7 @@ OTHER_PRINTERS: Final[Mapping[str, Printer]] = {
         (
             NAME,
             *_template("template.spec.containers"),
-            Column(
+            PrinterColumn(
                 "Pod Labels",
                 "The labels for the pod template.",
                 cell=lambda obj, _: pairs_text(obj["template"]["metadata"].get("labels", {})),
@@ -329,13 +344,13 @@ OTHER_PRINTERS: Final[Mapping[str, Printer]] = {
     "validatingadmissionpolicies.admissionregistration.k8s.io": Printer(
         (
             NAME,
-            Column(
+            PrinterColumn(
                 "Validations",
                 "Validations indicates the number of validation rules defined in this configuration",
                 "integer",
                 cell=lambda policy, _: len(policy["spec"].get("validations", ())),
             ),
-            Column(
+            PrinterColumn(
                 "ParamKind",
                 "ParamKind specifies the kind of resources used to parameterize this policy",
                 cell=_parameter_kind,
@@ -346,12 +361,12 @@ OTHER_PRINTERS: Final[Mapping[str, Printer]] = {
     "validatingadmissionpolicybindings.admissionregistration.k8s.io": Printer(
         (
             NAME,
-            Column(
+            PrinterColumn(
                 "PolicyName",
                 "PolicyName indicates the policy definition which the policy binding binded to",
                 cell=at("spec.policyName"),
             ),
-            Column(
+            PrinterColumn(
                 "ParamRef",
                 "ParamRef indicates the param resource which sets the configuration param",
                 cell=_parameter_name,

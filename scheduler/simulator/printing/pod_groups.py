@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import condition_of
-from scheduler.simulator.apimachinery.tables import AGE, NAME, Column, Printer, at
+from scheduler.simulator.apimachinery.tables import AGE, NAME, Printer, PrinterColumn, at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,13 +38,15 @@ POD_GROUP_PRINTERS: Final[Mapping[str, Printer]] = {
     "podgroups.scheduling.k8s.io": Printer(
         (
             NAME,
-            Column("Policy", "Whether its pods are placed all together or each by itself.", cell=_policy),
-            Column(
+            PrinterColumn(
+                "Policy", "Whether its pods are placed all together or each by itself.", cell=_policy
+            ),
+            PrinterColumn(
                 "Workload",
                 "Name of the referenced Workload object",
                 cell=at("spec.podGroupTemplateRef.workload.workloadName", "<none>"),
             ),
-            Column("Status", "Status of the PodGroup", cell=_status),
+            PrinterColumn("Status", "Status of the PodGroup", cell=_status),
             AGE,
         )
     ),

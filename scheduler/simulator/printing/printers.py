@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.apimachinery.objects import condition_of, labels_of
 from scheduler.simulator.apimachinery.selectors import selector_text
-from scheduler.simulator.apimachinery.tables import AGE, NAME, Column, Printer, age, at, created, pairs_text
+from scheduler.simulator.apimachinery.tables import (
+    AGE,
+    NAME,
+    Printer,
+    PrinterColumn,
+    age,
+    at,
+    created,
+    pairs_text,
+)
 from scheduler.simulator.printing.others import OTHER_PRINTERS
 from scheduler.simulator.printing.pod_groups import POD_GROUP_PRINTERS
 from scheduler.simulator.printing.pods import pod_cells
@@ -119,7 +128,7 @@ def _chosen_pods(policy: Object, _: datetime) -> str:
 _ANYTHING: Final = Printer(
     (
         NAME,
-        Column(
+        PrinterColumn(
             "Created At",
             ("V1ObjectMeta", "creationTimestamp"),
             "date",
@@ -135,89 +144,93 @@ _PRINTERS: Final[Mapping[str, Printer]] = {
     "pods": Printer(
         (
             NAME,
-            Column("Ready", "The aggregate readiness state of this pod for accepting traffic."),
-            Column("Status", "The aggregate status of the containers in this pod."),
-            Column(
+            PrinterColumn("Ready", "The aggregate readiness state of this pod for accepting traffic."),
+            PrinterColumn("Status", "The aggregate status of the containers in this pod."),
+            PrinterColumn(
                 "Restarts",
                 "The number of times the containers in this pod have been restarted and when the last container in "
                 "this pod has restarted.",
             ),
             AGE,
-            Column("IP", ("V1PodStatus", "podIP"), priority=1),
-            Column("Node", ("V1PodSpec", "nodeName"), priority=1),
-            Column("Nominated Node", ("V1PodStatus", "nominatedNodeName"), priority=1),
-            Column("Readiness Gates", ("V1PodSpec", "readinessGates"), priority=1),
+            PrinterColumn("IP", ("V1PodStatus", "podIP"), priority=1),
+            PrinterColumn("Node", ("V1PodSpec", "nodeName"), priority=1),
+            PrinterColumn("Nominated Node", ("V1PodStatus", "nominatedNodeName"), priority=1),
+            PrinterColumn("Readiness Gates", ("V1PodSpec", "readinessGates"), priority=1),
         ),
         pod_cells,
     ),
     "nodes": Printer(
         (
             NAME,
-            Column("Status", "The status of the node"),
-            Column("Roles", "The roles of the node"),
+            PrinterColumn("Status", "The status of the node"),
+            PrinterColumn("Roles", "The roles of the node"),
             AGE,
-            Column("Version", ("V1NodeSystemInfo", "kubeletVersion")),
-            Column("Internal-IP", ("V1NodeStatus", "addresses"), priority=1),
-            Column("External-IP", ("V1NodeStatus", "addresses"), priority=1),
-            Column("OS-Image", ("V1NodeSystemInfo", "osImage"), priority=1),
-            Column("Kernel-Version", ("V1NodeSystemInfo", "kernelVersion"), priority=1),
-            Column("Container-Runtime", ("V1NodeSystemInfo", "containerRuntimeVersion"), priority=1),
+            PrinterColumn("Version", ("V1NodeSystemInfo", "kubeletVersion")),
+            PrinterColumn("Internal-IP", ("V1NodeStatus", "addresses"), priority=1),
+            PrinterColumn("External-IP", ("V1NodeStatus", "addresses"), priority=1),
+            PrinterColumn("OS-Image", ("V1NodeSystemInfo", "osImage"), priority=1),
+            PrinterColumn("Kernel-Version", ("V1NodeSystemInfo", "kernelVersion"), priority=1),
+            PrinterColumn("Container-Runtime", ("V1NodeSystemInfo", "containerRuntimeVersion"), priority=1),
         ),
         _node_cells,
     ),
     "events": Printer(
         (
-            Column("Last Seen", ("CoreV1Event", "lastTimestamp")),
-            Column("Type", ("CoreV1Event", "type")),
-            Column("Reason", ("CoreV1Event", "reason")),
-            Column("Object", "The object that this event is about."),
-            Column("Subobject", ("V1ObjectReference", "fieldPath"), priority=1),
-            Column("Source", "The component reporting this event.", priority=1),
-            Column("Message", ("CoreV1Event", "message")),
-            Column("First Seen", ("CoreV1Event", "firstTimestamp"), priority=1),
-            Column("Count", ("CoreV1Event", "count"), priority=1),
-            Column("Name", ("V1ObjectMeta", "name"), priority=1, format="name"),
+            PrinterColumn("Last Seen", ("CoreV1Event", "lastTimestamp")),
+            PrinterColumn("Type", ("CoreV1Event", "type")),
+            PrinterColumn("Reason", ("CoreV1Event", "reason")),
+            PrinterColumn("Object", "The object that this event is about."),
+            PrinterColumn("Subobject", ("V1ObjectReference", "fieldPath"), priority=1),
+            PrinterColumn("Source", "The component reporting this event.", priority=1),
+            PrinterColumn("Message", ("CoreV1Event", "message")),
+            PrinterColumn("First Seen", ("CoreV1Event", "firstTimestamp"), priority=1),
+            PrinterColumn("Count", ("CoreV1Event", "count"), priority=1),
+            PrinterColumn("Name", ("V1ObjectMeta", "name"), priority=1, format="name"),
         ),
         _event_cells,
     ),
     "namespaces": Printer(
-        (NAME, Column("Status", "The status of the namespace", cell=at("status.phase", "")), AGE)
+        (NAME, PrinterColumn("Status", "The status of the namespace", cell=at("status.phase", "")), AGE)
     ),
     "networkpolicies.networking.k8s.io": Printer(
-        (NAME, Column("Pod-Selector", "Which pods it is about, by their labels.", cell=_chosen_pods), AGE)
+        (
+            NAME,
+            PrinterColumn("Pod-Selector", "Which pods it is about, by their labels.", cell=_chosen_pods),
+            AGE,
+        )
     ),
     "services": Printer(
         (
             NAME,
-            Column("Type", ("V1ServiceSpec", "type")),
-            Column("Cluster-IP", ("V1ServiceSpec", "clusterIP")),
-            Column("External-IP", ("V1ServiceSpec", "externalIPs")),
-            Column("Port(s)", ("V1ServiceSpec", "ports")),
+            PrinterColumn("Type", ("V1ServiceSpec", "type")),
+            PrinterColumn("Cluster-IP", ("V1ServiceSpec", "clusterIP")),
+            PrinterColumn("External-IP", ("V1ServiceSpec", "externalIPs")),
+            PrinterColumn("Port(s)", ("V1ServiceSpec", "ports")),
             AGE,
-            Column("Selector", ("V1ServiceSpec", "selector"), priority=1),
+            PrinterColumn("Selector", ("V1ServiceSpec", "selector"), priority=1),
         ),
         _service_cells,
     ),
-    "configmaps": Printer((NAME, Column("Data", ("V1ConfigMap", "data"), cell=_entries), AGE)),
+    "configmaps": Printer((NAME, PrinterColumn("Data", ("V1ConfigMap", "data"), cell=_entries), AGE)),
     "leases.coordination.k8s.io": Printer(
         (
             NAME,
-            Column("Holder", ("V1LeaseSpec", "holderIdentity"), cell=at("spec.holderIdentity", "")),
+            PrinterColumn("Holder", ("V1LeaseSpec", "holderIdentity"), cell=at("spec.holderIdentity", "")),
             AGE,
         )
     ),
     "priorityclasses.scheduling.k8s.io": Printer(
         (
             NAME,
-            Column("Value", ("V1PriorityClass", "value"), "integer", cell=at("value", 0)),
-            Column(
+            PrinterColumn("Value", ("V1PriorityClass", "value"), "integer", cell=at("value", 0)),
+            PrinterColumn(
                 "Global-Default",
                 ("V1PriorityClass", "globalDefault"),
                 "boolean",
                 cell=at("globalDefault", False),
             ),
             AGE,
-            Column(
+            PrinterColumn(
                 "PreemptionPolicy",
                 ("V1PriorityClass", "preemptionPolicy"),
                 cell=at("preemptionPolicy", "PreemptLowerPriority"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.apimachinery.objects import is_terminating
-from scheduler.simulator.apimachinery.tables import AGE, NAME, Cell, Column, Printer, at
+from scheduler.simulator.apimachinery.tables import AGE, NAME, Cell, Printer, PrinterColumn, at
 from scheduler.simulator.kinds.persistent_volume_claims import class_of, is_default_class
 
 if TYPE_CHECKING:
@@ -76,56 +76,64 @@ STORAGE_PRINTERS: Final[Mapping[str, Printer]] = {
     "persistentvolumes": Printer(
         (
             NAME,
-            Column("Capacity", ("V1PersistentVolumeSpec", "capacity"), cell=at("spec.capacity.storage", "0")),
-            Column(
+            PrinterColumn(
+                "Capacity", ("V1PersistentVolumeSpec", "capacity"), cell=at("spec.capacity.storage", "0")
+            ),
+            PrinterColumn(
                 "Access Modes",
                 ("V1PersistentVolumeSpec", "accessModes"),
                 cell=lambda volume, _: _modes(volume["spec"]),
             ),
-            Column(
+            PrinterColumn(
                 "Reclaim Policy",
                 ("V1PersistentVolumeSpec", "persistentVolumeReclaimPolicy"),
                 cell=at("spec.persistentVolumeReclaimPolicy"),
             ),
-            Column("Status", ("V1PersistentVolumeStatus", "phase"), cell=_phase),
-            Column(
+            PrinterColumn("Status", ("V1PersistentVolumeStatus", "phase"), cell=_phase),
+            PrinterColumn(
                 "Claim",
                 "claimRef is part of a bi-directional binding between PersistentVolume and PersistentVolumeClaim.",
                 cell=_claim,
             ),
-            Column("StorageClass", "StorageClass of the pv", cell=_class),
-            Column("VolumeAttributesClass", "VolumeAttributesClass of the pv", cell=_ATTRIBUTES),
-            Column("Reason", ("V1PersistentVolumeStatus", "reason"), cell=at("status.reason")),
+            PrinterColumn("StorageClass", "StorageClass of the pv", cell=_class),
+            PrinterColumn("VolumeAttributesClass", "VolumeAttributesClass of the pv", cell=_ATTRIBUTES),
+            PrinterColumn("Reason", ("V1PersistentVolumeStatus", "reason"), cell=at("status.reason")),
             AGE,
-            Column("VolumeMode", ("V1PersistentVolumeSpec", "volumeMode"), priority=1, cell=_MODE),
+            PrinterColumn("VolumeMode", ("V1PersistentVolumeSpec", "volumeMode"), priority=1, cell=_MODE),
         )
     ),
     "persistentvolumeclaims": Printer(
         (
             NAME,
-            Column("Status", ("V1PersistentVolumeClaimStatus", "phase"), cell=_phase),
-            Column("Volume", ("V1PersistentVolumeClaimSpec", "volumeName"), cell=at("spec.volumeName")),
-            Column(
+            PrinterColumn("Status", ("V1PersistentVolumeClaimStatus", "phase"), cell=_phase),
+            PrinterColumn(
+                "Volume", ("V1PersistentVolumeClaimSpec", "volumeName"), cell=at("spec.volumeName")
+            ),
+            PrinterColumn(
                 "Capacity",
                 ("V1PersistentVolumeClaimStatus", "capacity"),
                 cell=_of_volume(lambda status: status.get("capacity", {}).get("storage", "0")),
             ),
-            Column("Access Modes", ("V1PersistentVolumeClaimStatus", "accessModes"), cell=_of_volume(_modes)),
-            Column("StorageClass", "StorageClass of the pvc", cell=_class),
-            Column("VolumeAttributesClass", "VolumeAttributesClass of the pvc", cell=_ATTRIBUTES),
+            PrinterColumn(
+                "Access Modes", ("V1PersistentVolumeClaimStatus", "accessModes"), cell=_of_volume(_modes)
+            ),
+            PrinterColumn("StorageClass", "StorageClass of the pvc", cell=_class),
+            PrinterColumn("VolumeAttributesClass", "VolumeAttributesClass of the pvc", cell=_ATTRIBUTES),
             AGE,
-            Column("VolumeMode", ("V1PersistentVolumeClaimSpec", "volumeMode"), priority=1, cell=_MODE),
+            PrinterColumn(
+                "VolumeMode", ("V1PersistentVolumeClaimSpec", "volumeMode"), priority=1, cell=_MODE
+            ),
         )
     ),
     "storageclasses.storage.k8s.io": Printer(
         (
-            Column("Name", ("V1ObjectMeta", "name"), format="name", cell=_default_name),
-            Column("Provisioner", ("V1StorageClass", "provisioner"), cell=at("provisioner")),
-            Column("ReclaimPolicy", ("V1StorageClass", "reclaimPolicy"), cell=at("reclaimPolicy")),
-            Column(
+            PrinterColumn("Name", ("V1ObjectMeta", "name"), format="name", cell=_default_name),
+            PrinterColumn("Provisioner", ("V1StorageClass", "provisioner"), cell=at("provisioner")),
+            PrinterColumn("ReclaimPolicy", ("V1StorageClass", "reclaimPolicy"), cell=at("reclaimPolicy")),
+            PrinterColumn(
                 "VolumeBindingMode", ("V1StorageClass", "volumeBindingMode"), cell=at("volumeBindingMode")
             ),
-            Column(
+            PrinterColumn(
                 "AllowVolumeExpansion",
                 ("V1StorageClass", "allowVolumeExpansion"),
                 cell=at("allowVolumeExpansion", False),
@@ -134,12 +142,16 @@ STORAGE_PRINTERS: Final[Mapping[str, Printer]] = {
         )
     ),
     "volumeattributesclasses.storage.k8s.io": Printer(
-        (NAME, Column("DriverName", ("V1VolumeAttributesClass", "driverName"), cell=at("driverName")), AGE)
+        (
+            NAME,
+            PrinterColumn("DriverName", ("V1VolumeAttributesClass", "driverName"), cell=at("driverName")),
+            AGE,
+        )
     ),
     "csinodes.storage.k8s.io": Printer(
         (
             NAME,
-            Column(
+            PrinterColumn(
                 "Drivers",
                 "Drivers indicates the number of CSI drivers registered on the node",
                 "integer",
@@ -152,7 +164,7 @@ STORAGE_PRINTERS: Final[Mapping[str, Printer]] = {
         (
             NAME,
             *(
-                Column(
+                PrinterColumn(
                     field[0].upper() + field[1:],
                     ("V1CSIDriverSpec", field),
                     "boolean",
@@ -160,14 +172,14 @@ STORAGE_PRINTERS: Final[Mapping[str, Printer]] = {
                 )
                 for field in ("attachRequired", "podInfoOnMount", "storageCapacity")
             ),
-            Column("TokenRequests", ("V1CSIDriverSpec", "tokenRequests"), cell=_audiences),
-            Column(
+            PrinterColumn("TokenRequests", ("V1CSIDriverSpec", "tokenRequests"), cell=_audiences),
+            PrinterColumn(
                 "RequiresRepublish",
                 ("V1CSIDriverSpec", "requiresRepublish"),
                 "boolean",
                 cell=at("spec.requiresRepublish", False),
             ),
-            Column(
+            PrinterColumn(
                 "Modes",
                 ("V1CSIDriverSpec", "volumeLifecycleModes"),
                 cell=lambda driver, _: ",".join(driver["spec"]["volumeLifecycleModes"]),
@@ -178,16 +190,16 @@ STORAGE_PRINTERS: Final[Mapping[str, Printer]] = {
     "volumeattachments.storage.k8s.io": Printer(
         (
             NAME,
-            Column(
+            PrinterColumn(
                 "Attacher", ("V1VolumeAttachmentSpec", "attacher"), format="name", cell=at("spec.attacher")
             ),
-            Column(
+            PrinterColumn(
                 "PV",
                 ("V1VolumeAttachmentSource", "persistentVolumeName"),
                 cell=at("spec.source.persistentVolumeName"),
             ),
-            Column("Node", ("V1VolumeAttachmentSpec", "nodeName"), cell=at("spec.nodeName")),
-            Column(
+            PrinterColumn("Node", ("V1VolumeAttachmentSpec", "nodeName"), cell=at("spec.nodeName")),
+            PrinterColumn(
                 "Attached",
                 ("V1VolumeAttachmentStatus", "attached"),
                 "boolean",
@@ -199,7 +211,7 @@ STORAGE_PRINTERS: Final[Mapping[str, Printer]] = {
     "resourceclaims.resource.k8s.io": Printer(
         (
             NAME,
-            Column(
+            PrinterColumn(
                 "State",
                 "A summary of the current state (allocated, pending, reserved, etc.).",
                 cell=_state,
@@ -212,9 +224,9 @@ STORAGE_PRINTERS: Final[Mapping[str, Printer]] = {
     "resourceslices.resource.k8s.io": Printer(
         (
             NAME,
-            Column("Node", ("V1ResourceSliceSpec", "nodeName"), cell=at("spec.nodeName")),
-            Column("Driver", ("V1ResourceSliceSpec", "driver"), cell=at("spec.driver")),
-            Column("Pool", ("V1ResourcePool", "name"), cell=at("spec.pool.name")),
+            PrinterColumn("Node", ("V1ResourceSliceSpec", "nodeName"), cell=at("spec.nodeName")),
+            PrinterColumn("Driver", ("V1ResourceSliceSpec", "driver"), cell=at("spec.driver")),
+            PrinterColumn("Pool", ("V1ResourcePool", "name"), cell=at("spec.pool.name")),
             AGE,
         )
     ),

@@ -15,8 +15,8 @@ from scheduler.simulator.apimachinery.tables import (
     AGE,
     NAME,
     Cell,
-    Column,
     Printer,
+    PrinterColumn,
     human_duration,
     pairs_text,
 )
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
 
 
-def _count(heading: str, model: str, field: str, type_: str = "integer") -> Column:
+def _count(heading: str, model: str, field: str, type_: str = "integer") -> PrinterColumn:
     """Return a column with a number from the spec or the status, described by the field of the API model."""
     part = "spec" if model.endswith("Spec") else "status"
-    return Column(heading, (model, field), type_, cell=lambda obj, _: obj.get(part, {}).get(field, 0))
+    return PrinterColumn(heading, (model, field), type_, cell=lambda obj, _: obj.get(part, {}).get(field, 0))
 
 
 def _of_containers(field: str) -> Cell:
@@ -84,16 +84,18 @@ def _bound(field: str) -> Cell:
     return lambda budget, _: str(budget.get("spec", {}).get(field, "N/A"))
 
 
-_READY: Final = Column("Ready", "Number of the pod with ready state", cell=_ready)
+_READY: Final = PrinterColumn("Ready", "Number of the pod with ready state", cell=_ready)
 _TEMPLATE: Final = (
-    Column("Containers", "Names of each container in the template.", priority=1, cell=_of_containers("name")),
-    Column(
+    PrinterColumn(
+        "Containers", "Names of each container in the template.", priority=1, cell=_of_containers("name")
+    ),
+    PrinterColumn(
         "Images",
         "Images referenced by each container in the template.",
         priority=1,
         cell=_of_containers("image"),
     ),
-    Column("Selector", "Which pods are its own, by their labels.", priority=1, cell=_selector),
+    PrinterColumn("Selector", "Which pods are its own, by their labels.", priority=1, cell=_selector),
 )
 
 WORKLOAD_PRINTERS: Final[Mapping[str, Printer]] = {
@@ -125,7 +127,7 @@ WORKLOAD_PRINTERS: Final[Mapping[str, Printer]] = {
             _count("Ready", "V1DaemonSetStatus", "numberReady"),
             _count("Up-to-date", "V1DaemonSetStatus", "updatedNumberScheduled"),
             _count("Available", "V1DaemonSetStatus", "numberAvailable"),
-            Column("Node Selector", ("V1PodSpec", "nodeSelector"), cell=_node_selector),
+            PrinterColumn("Node Selector", ("V1PodSpec", "nodeSelector"), cell=_node_selector),
             AGE,
             *_TEMPLATE,
         )
@@ -134,9 +136,9 @@ WORKLOAD_PRINTERS: Final[Mapping[str, Printer]] = {
     "jobs.batch": Printer(
         (
             NAME,
-            Column("Status", "Status of the job.", cell=_job_state),
-            Column("Completions", ("V1JobStatus", "succeeded"), cell=_completions),
-            Column("Duration", "Time required to complete the job.", cell=_duration),
+            PrinterColumn("Status", "Status of the job.", cell=_job_state),
+            PrinterColumn("Completions", ("V1JobStatus", "succeeded"), cell=_completions),
+            PrinterColumn("Duration", "Time required to complete the job.", cell=_duration),
             AGE,
             *_TEMPLATE,
         )
@@ -144,17 +146,17 @@ WORKLOAD_PRINTERS: Final[Mapping[str, Printer]] = {
     "poddisruptionbudgets.policy": Printer(
         (
             NAME,
-            Column(
+            PrinterColumn(
                 "Min Available",
                 "The minimum number of pods that must be available.",
                 cell=_bound("minAvailable"),
             ),
-            Column(
+            PrinterColumn(
                 "Max Unavailable",
                 "The maximum number of pods that may be unavailable.",
                 cell=_bound("maxUnavailable"),
             ),
-            Column(
+            PrinterColumn(
                 "Allowed Disruptions",
                 "Calculated number of pods that may be disrupted now.",
                 "integer",

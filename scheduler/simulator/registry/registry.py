@@ -310,8 +310,8 @@ class Registry:
             raise not_found(self.kinds.named("namespaces"), name)
         if "deletionTimestamp" in namespace["metadata"]:
             problem = f"unable to create new content in namespace {name} because it is being terminated"
-            told = f"namespace {name} is being terminated"
-            cause = Cause("NamespaceTerminating", "metadata.namespace", told)
+            message = f"namespace {name} is being terminated"
+            cause = Cause("NamespaceTerminating", "metadata.namespace", message)
             raise forbidden(kind, metadata.get("name", ""), problem, [cause])
 
 

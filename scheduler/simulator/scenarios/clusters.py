@@ -18,7 +18,7 @@ _KUBELET_VERSION: Final = "v1.36.2"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class NodeShape:
     """A machine type.
 
     Attributes:
@@ -41,12 +41,12 @@ class Shape:
 
 
 SHAPES: Final = (
-    Shape("general.large", 4, 16, 58, 40),
-    Shape("general.2xlarge", 8, 32, 58, 25),
-    Shape("compute.4xlarge", 16, 32, 110, 12),
-    Shape("memory.2xlarge", 8, 64, 58, 10),
-    Shape("arm.2xlarge", 8, 32, 58, 8, arch="arm64"),
-    Shape("gpu.8xlarge", 32, 128, 110, 5, gpus=4),
+    NodeShape("general.large", 4, 16, 58, 40),
+    NodeShape("general.2xlarge", 8, 32, 58, 25),
+    NodeShape("compute.4xlarge", 16, 32, 110, 12),
+    NodeShape("memory.2xlarge", 8, 64, 58, 10),
+    NodeShape("arm.2xlarge", 8, 32, 58, 8, arch="arm64"),
+    NodeShape("gpu.8xlarge", 32, 128, 110, 5, gpus=4),
 )
 
 
@@ -91,7 +91,7 @@ def heterogeneous(count: int, seed: int = 0) -> list[Object]:
     return nodes
 
 
-def _machine(name: str, zone: str, shape: Shape) -> Object:
+def _machine(name: str, zone: str, shape: NodeShape) -> Object:
     """Return a node of a machine type; the system reserve grows with the machine."""
     capacity = {
         "cpu": str(shape.cores),

@@ -9,7 +9,7 @@ import numpy as np
 
 from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.scheduling import TieBreaker
-from scheduler.whatif.backtest.result import Cause, Move, Moves
+from scheduler.whatif.backtest.result import Moves, PlacementCause, PlacementChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
     from scheduler.state.cache import Cache
-    from scheduler.whatif.backtest.lives import Life
-    from scheduler.whatif.simulation.loop import VirtualTimeLoop
+    from scheduler.whatif.backtest.pod_lifetimes import PodLifetime
+    from scheduler.whatif.simulation.virtual_time import VirtualTimeLoop
 
 _EXAMPLES: Final = 200
 
@@ -28,7 +28,7 @@ _EXAMPLES: Final = 200
 class RecordedTies(TieBreaker):
     """Chooses the recorded node among equally good nodes, so that no pod moves by chance; else a node by the seed."""
 
-    def __init__(self, seed: int, lives: Mapping[str, Life]) -> None:
+    def __init__(self, seed: int, lives: Mapping[str, PodLifetime]) -> None:
         super().__init__(seed)
         self._lives = lives
 
@@ -38,7 +38,7 @@ class RecordedTies(TieBreaker):
         return row if row is not None and row in best else super().choose(pod, best, snapshot)
 
 
-class Decisions(NoObserver):
+class BacktestDecisions(NoObserver):
     """Observes decisions, and compares each with the recorded node of the pod.
 
     Args:
@@ -49,13 +49,13 @@ class Decisions(NoObserver):
         messages: uid -> why the pod was not placed, from its last decision.
     """
 
-    def __init__(self, lives: Mapping[str, Life]) -> None:
+    def __init__(self, lives: Mapping[str, PodLifetime]) -> None:
         self.preemptions = 0
         self.messages: dict[str, str] = {}
         self._lives = lives
         self._cache: Cache | None = None
-        self._decided: dict[str, Move] = {}  # uid -> its last one
-        self._moves: list[Move] = []
+        self._decided: dict[str, PlacementChange] = {}  # uid -> its last one
+        self._moves: list[PlacementChange] = []
         self._placed: set[str] = set()
         self._same = 0
 
@@ -75,7 +75,7 @@ class Decisions(NoObserver):
             return
         assert self._cache is not None
         cause, by, scores = _cause(decision, self._cache.snapshot(), life.node)
-        self._decided[uid] = Move(
+        self._decided[uid] = PlacementChange(
             at=round(self._loop.time(), 6),
             pod=life.pod.key,
             recorded=life.node,
@@ -98,19 +98,19 @@ class Decisions(NoObserver):
             self._moves.append(move)
         else:  # bound elsewhere by an extender or a plugin
             self._moves.append(
-                Move(
+                PlacementChange(
                     at=round(self._loop.time(), 6),
                     pod=pod.key,
                     recorded=life.node,
                     now=pod.node_name,
-                    cause=Cause.SKIPPED,
+                    cause=PlacementCause.SKIPPED,
                     by="",
                 )
             )
 
-    def moves(self, lives: Iterable[Life]) -> Moves:
+    def moves(self, lives: Iterable[PodLifetime]) -> Moves:
         """Return the moves of these pods."""
-        elsewhere = [move for move in self._moves if move.cause != Cause.NEW]
+        elsewhere = [move for move in self._moves if move.cause != PlacementCause.NEW]
         causes: dict[str, Counter[str]] = {}
         for move in elsewhere:
             causes.setdefault(move.cause, Counter())[move.by] += 1
@@ -132,16 +132,20 @@ def _cause(
     """Return why a pod is not on its recorded node: the cause, the plugin, and the scores of both nodes by plugin."""
     row, now = snapshot.row_of(recorded), snapshot.row_of(decision.node_name)
     if not recorded or row is None or now is None:
-        return (Cause.GONE if recorded else Cause.NEW), "", {}
+        return (PlacementCause.GONE if recorded else PlacementCause.NEW), "", {}
     refusal = decision.diagnosis.outcome_of(row)
     if refusal is not None:
-        return Cause.REFUSED, refusal[0], {}
+        return PlacementCause.REFUSED, refusal[0], {}
     scores = _scores(decision, row, now)
     if scores is None:
-        return Cause.SKIPPED, "", {}
+        return PlacementCause.SKIPPED, "", {}
     if sum(there - here for here, there in scores.values()) <= 0:
-        return Cause.TIE, "", scores
-    return Cause.TIPPED, max(sorted(scores), key=lambda name: scores[name][1] - scores[name][0]), scores
+        return PlacementCause.TIE, "", scores
+    return (
+        PlacementCause.TIPPED,
+        max(sorted(scores), key=lambda name: scores[name][1] - scores[name][0]),
+        scores,
+    )
 
 
 def _scores(decision: Decision, *rows: int) -> dict[str, tuple[int, int]] | None:

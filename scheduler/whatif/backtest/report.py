@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
-from scheduler.whatif.backtest import words
-from scheduler.whatif.lines import filled
+from scheduler.whatif.backtest import phrases
+from scheduler.whatif.text_lines import filled
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from scheduler.whatif.backtest.result import Backtest, Figures, Move, Run
+    from scheduler.whatif.backtest.result import Backtest, BacktestRun, Figures, PlacementChange
 
 _EXAMPLES: Final = 5
 _NAMES: Final = 8
@@ -21,15 +21,15 @@ _NAMES: Final = 8
 
 def show(console: Console, result: Backtest) -> None:
     """Print a backtest."""
-    _print(console, words.about(result.recorded))
-    missing = words.no_baseline(result)
+    _print(console, phrases.about(result.recorded))
+    missing = phrases.no_baseline(result)
     if missing:
         _print(console, missing)
     console.print()
     table = Table("", box=None)
-    for title in words.titles(result):
+    for title in phrases.titles(result):
         table.add_column(Text(title), justify="right")
-    for name, figures in words.rows(result):
+    for name, figures in phrases.rows(result):
         table.add_row(Text(name), *figures)
     console.print(table)
     for run in result.played:
@@ -37,11 +37,15 @@ def show(console: Console, result: Backtest) -> None:
         _show_run(console, run)
 
 
-def _show_run(console: Console, run: Run) -> None:
-    _print(console, f"{words.title_of(run.configuration)}: {words.elsewhere(run)}")
-    for why, number in words.causes(run):
+def _show_run(console: Console, run: BacktestRun) -> None:
+    _print(console, f"{phrases.title_of(run.configuration)}: {phrases.elsewhere(run)}")
+    for why, number in phrases.causes(run):
         _print(console, f"  {number:>7,}  {why}", hanging=11)
-    for line in [*map(_example, run.moves.examples[:_EXAMPLES]), *_nodes(run.figures), *words.provisos(run)]:
+    for line in [
+        *map(_example, run.moves.examples[:_EXAMPLES]),
+        *_nodes(run.figures),
+        *phrases.provisos(run),
+    ]:
         _print(console, f"  {line}", hanging=4)
 
 
@@ -65,7 +69,7 @@ def _nodes(figures: Figures) -> list[str]:
     return lines
 
 
-def _example(move: Move) -> str:
+def _example(move: PlacementChange) -> str:
     said = f"{move.pod}: {move.recorded or 'no node'} → {move.now}"
-    told = words.scores(move)
+    told = phrases.scores(move)
     return f"{said} ({told})" if told else said

@@ -14,7 +14,7 @@ CURVE: Final = (*range(0, 100, 5), 99, 100)
 """Percentiles of the waiting time."""
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class BacktestSample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A sample of the cluster.
 
     Attributes:
@@ -55,7 +55,7 @@ class Waits(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     curve: dict[int, float]
 
 
-class Nodes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class NodeFigures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Statistics of nodes that were not in use: without pods other than the node's own.
 
     Attributes:
@@ -115,12 +115,12 @@ class Figures(msgspec.Struct, kw_only=True, rename="camel"):
     others_evicted: int
     mean_utilisation: dict[str, float]
     mean_fragmentation: dict[str, float]
-    nodes: Nodes
+    nodes: NodeFigures
     unplaced: list[Unplaced]
-    samples: list[Sample]
+    samples: list[BacktestSample]
 
 
-class Move(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class PlacementChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A pod that is placed on another node than in the recording.
 
     Attributes:
@@ -128,7 +128,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         pod: `namespace/name`.
         recorded: its recorded node; "" if it was never placed.
         now: its node.
-        cause: a `Cause`.
+        cause: a `PlacementCause`.
         by: the plugin that caused it, if one did.
         scores: plugin -> weighted scores of the recorded node and of this one, if both were scored.
     """
@@ -142,7 +142,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     scores: dict[str, tuple[int, int]] = {}
 
 
-class Cause:
+class PlacementCause:
     """Why a pod is on another node."""
 
     TIPPED: Final = "higher score"
@@ -176,10 +176,10 @@ class Moves(msgspec.Struct, kw_only=True, rename="camel"):
     only_now: int
     only_then: int
     causes: dict[str, dict[str, int]]
-    examples: list[Move]
+    examples: list[PlacementChange]
 
 
-class Run(msgspec.Struct, kw_only=True, rename="camel"):
+class BacktestRun(msgspec.Struct, kw_only=True, rename="camel"):
     """The result of a configuration in the place of the recorded one.
 
     Attributes:
@@ -242,12 +242,12 @@ class Backtest(msgspec.Struct, kw_only=True, rename="camel"):
     """
 
     recorded: Recorded
-    baseline: Run | None
+    baseline: BacktestRun | None
     no_baseline: str
-    runs: list[Run]
+    runs: list[BacktestRun]
 
     @property
-    def played(self) -> Sequence[Run]:
+    def played(self) -> Sequence[BacktestRun]:
         """The results of all configurations, beginning with the recorded one if it can be built."""
         return self.runs if self.baseline is None else [self.baseline, *self.runs]
 

@@ -20,12 +20,12 @@ from scheduler.client.wire import ObjectIdentity
 from scheduler.configuration.load import parse
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.errors import ObjectError
-from scheduler.framework.long_work import at_once
-from scheduler.recording.notes import SECOND, Note, Word
-from scheduler.recording.objects import unpacked_node, unpacked_object, unpacked_pod
+from scheduler.framework.sliced_work import run_to_end
+from scheduler.recording.notes import SECOND, Note, ObjectEvent
+from scheduler.recording.recorded_objects import unpacked_node, unpacked_object, unpacked_pod
 from scheduler.recording.state import State, resume
-from scheduler.whatif.replay.loop import ReplayLoop
-from scheduler.whatif.replay.steps import ReplayedSteps
+from scheduler.whatif.replay.replay_loop import ReplayLoop
+from scheduler.whatif.replay.replayed_hooks import ReplayedHooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from scheduler.client.http.request import Request
     from scheduler.configuration.load import Configuration
     from scheduler.framework import Plugin
-    from scheduler.recording.files import Header
+    from scheduler.recording.recording_files import Header
+    from scheduler.whatif.replay.replayed_hooks import Difference
     from scheduler.whatif.replay.script import Script
-    from scheduler.whatif.replay.steps import Difference
 
 _SLACK_SECONDS = 0.001
 """asyncio calls timers a little before their time; so does the replay."""
@@ -51,7 +51,7 @@ class Replay:
 
     Attributes:
         decisions: number of decisions that were identical to the recording.
-        steps: number of steps.
+        hooks: number of steps.
         difference: the first difference from the recording, if there is one.
         ended: why the replay ended before the recording, if it did.
         daemon: the replayed daemon.
@@ -60,11 +60,11 @@ class Replay:
 
     def __init__(self, header: Header, script: Script, in_tree: Mapping[str, type[Plugin]] = IN_TREE) -> None:
         self._in_tree = in_tree
-        self.steps = self.us = 0
+        self.n_steps = self.us = 0
         self.ended = ""
         self._header = header
         self._script = script
-        self._told = ReplayedSteps(script, header, Random(header.seed))
+        self._told = ReplayedHooks(script, header, Random(header.seed))
         self._daemon: ReplayedDaemon | None = None
         self._built: Generation | None = None
 
@@ -114,7 +114,7 @@ class Replay:
             loop.now = self._header.base + note[1] / SECOND
             await self._step(note, loop, stack)
             self._excuse_stopped()
-            self.steps += 1
+            self.n_steps += 1
             if until(self):
                 break
 
@@ -181,8 +181,8 @@ class Replay:
             self._built.start_refreshing(self._daemon.spawn)
         elif self._built is not None:
             built, self._built = self._built, None
-            if stage == "in force":
-                generations.put_in_force(built)
+            if stage == "active":
+                generations.activate(built)
                 self._daemon.have_time()
             else:
                 await built.close()
@@ -209,9 +209,9 @@ class Replay:
         """Call a handler with a recorded watch event."""
         daemon = self.daemon
         handler, objects = daemon.told_of(kind)
-        if word == Word.DELETED:
+        if word == ObjectEvent.DELETED:
             handler.on_delete(objects.pop(key))
-        elif word == Word.UNREADABLE:
+        elif word == ObjectEvent.UNREADABLE:
             uid, version, kind_name, path, problem, found = said
             namespace, _, name = key.rpartition("/")
             identity = ObjectIdentity(name, namespace, uid, version)
@@ -220,7 +220,7 @@ class Replay:
             new = self._unpacked(kind, said)
             old = objects.get(key)
             objects[key] = new
-            if word == Word.ADDED:
+            if word == ObjectEvent.ADDED:
                 handler.on_add(new)
             else:
                 handler.on_update(old, new)
@@ -231,7 +231,7 @@ class Replay:
         return unpacked_node(said) if kind == NODE_KIND else unpacked_object(said, kind)
 
 
-class NoServer:
+class RecordedServer:
     """A connection without a server: the recording answers all requests."""
 
     observer: object = None
@@ -246,29 +246,29 @@ class ReplayedDaemon(Daemon):
     def __init__(
         self,
         configuration: Configuration,
-        steps: ReplayedSteps,
+        hooks: ReplayedHooks,
         max_in_unschedulable_seconds: float,
         in_tree: Mapping[str, type[Plugin]],
     ) -> None:
-        connection: Any = NoServer()
+        connection: Any = RecordedServer()
         super().__init__(
             connection,
             configuration,
-            clock=steps.clock,
+            clock=hooks.clock,
             random=Random(0),
             in_tree=in_tree,
             no_bind=True,
             max_in_unschedulable_seconds=max_in_unschedulable_seconds,
-            steps=steps,
+            hooks=hooks,
         )
-        self._steps = steps
+        self._hooks = hooks
         self._objects: dict[str, dict[str, Any]] = {POD_KIND: self.parts.pods}
         self.have_time()
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
         self.generations.start()
-        self.spawn(self.parts.steps.task(self.cycles.rejections.run(), REJECTIONS), "")
+        self.spawn(self.parts.hooks.task(self.cycles.rejections.run(), REJECTIONS), "")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -280,7 +280,7 @@ class ReplayedDaemon(Daemon):
 
     def build(self, configuration: Configuration) -> Generation:
         """Build a configuration of a reload."""
-        return at_once(self._build(configuration, self.parts.registry(), self._extenders(configuration)))
+        return run_to_end(self._build(configuration, self.parts.registry(), self._extenders(configuration)))
 
     def have_time(self) -> None:
         """Remove the time budget of attempts: the recorded ones exceeded it for reasons that do not apply here."""
@@ -288,15 +288,15 @@ class ReplayedDaemon(Daemon):
 
     def begin_scheduling(self) -> None:
         """Start scheduling, as the leader does."""
-        self.spawn(self.parts.steps.task(self.cycles.scheduler.run(self.watches.picture), SCHEDULING), "")
+        self.spawn(self.parts.hooks.task(self.cycles.scheduler.run(self.watches.cache_gate), SCHEDULING), "")
 
     def told_of(self, kind: str) -> tuple[Any, dict[str, Any]]:
         """Return the handler of a kind, and its known objects."""
-        if kind not in self._steps.handlers:
-            self._steps.handlers[kind] = self.parts.object_handler(kind)
-        return self._steps.handlers[kind], self._objects.setdefault(kind, {})
+        if kind not in self._hooks.handlers:
+            self._hooks.handlers[kind] = self.parts.object_handler(kind)
+        return self._hooks.handlers[kind], self._objects.setdefault(kind, {})
 
     @property
     def needs(self) -> Any:
         """The needs of the active plugins."""
-        return self.generations.in_force.needs
+        return self.generations.active.needs

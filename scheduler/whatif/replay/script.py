@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from scheduler.recording.files import SUFFIX, FileReader, RecordingError
 from scheduler.recording.notes import BEGIN_STEPS, Note
+from scheduler.recording.recording_files import SUFFIX, FileReader, RecordingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from scheduler.recording.files import Header
+    from scheduler.recording.recording_files import Header
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import msgspec
 
 from scheduler.clock import rfc3339
 from scheduler.configuration.load import parse
-from scheduler.recording.notes import BEGIN_STEPS, SECOND, Note, Word
+from scheduler.recording.notes import BEGIN_STEPS, SECOND, Note, ObjectEvent
 
 if TYPE_CHECKING:
     from scheduler.whatif.replay.script import Stretch
@@ -77,7 +77,7 @@ def summary(stretch: Stretch) -> Summary:
         match kind:
             case Note.TOLD:
                 counts["events"] += 1
-                objects[note[2]] += (note[3] == Word.ADDED) - (note[3] == Word.DELETED)
+                objects[note[2]] += (note[3] == ObjectEvent.ADDED) - (note[3] == ObjectEvent.DELETED)
             case Note.OBJECT:
                 objects[note[1]] += 1
             case Note.STATE:  # all existing objects follow
@@ -85,7 +85,7 @@ def summary(stretch: Stretch) -> Summary:
                 if not text:
                     text = note[2]["configuration"]
                     counts["configurations"] += 1
-            case Note.CONFIGURED if note[2] == "in force":
+            case Note.CONFIGURED if note[2] == "active":
                 text = note[3]
                 counts["configurations"] += 1
             case Note.DECIDED:

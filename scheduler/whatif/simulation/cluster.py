@@ -17,8 +17,8 @@ from scheduler.cycle.event_handlers import NodeHandler
 from scheduler.errors import ApiError
 from scheduler.framework.interface import Needs
 from scheduler.snapshot import object_key
-from scheduler.whatif.simulation.claims import give_back
-from scheduler.whatif.simulation.pods import annotated, changed, terminating, with_status_of
+from scheduler.whatif.simulation.device_claims import give_back
+from scheduler.whatif.simulation.pod_versions import annotated, changed, terminating, with_status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

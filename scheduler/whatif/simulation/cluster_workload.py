@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.whatif.cluster_file import ClusterFile
-from scheduler.whatif.judging import is_pending
+from scheduler.whatif.evaluation import is_pending
 from scheduler.whatif.simulation.workload import Arrival, Workload
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from scheduler.objects.decode import decode_node
 from scheduler.simulator.apimachinery.selectors import parse_labels
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.scenarios.clusters import ready_node
-from scheduler.whatif.judging import is_pending
-from scheduler.whatif.simulation.nodes import edited
-from scheduler.whatif.simulation.pods import named, pending
+from scheduler.whatif.evaluation import is_pending
+from scheduler.whatif.simulation.node_versions import edited
+from scheduler.whatif.simulation.pod_versions import named, pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

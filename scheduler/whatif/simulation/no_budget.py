@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from scheduler.framework.interface import Plugin
-    from scheduler.runtime.budget import Usage
+    from scheduler.runtime.budget import AttemptUsage
 
 T = TypeVar("T")
 
@@ -21,13 +21,13 @@ class NoBudget(LoopBudget):
     def begin(self) -> None:
         """Do nothing."""
 
-    def stretch(self, function: Callable[..., T], *args: object) -> T:
+    def run_slice(self, function: Callable[..., T], *args: object) -> T:
         return function(*args)
 
-    def in_stretches(self, awaitable: Awaitable[T], usage: Usage | None = None) -> Awaitable[T]:
+    def run_in_slices(self, awaitable: Awaitable[T], usage: AttemptUsage | None = None) -> Awaitable[T]:
         return awaitable
 
-    def stretch_of(self, usage: Usage, function: Callable[..., T], *args: object) -> T:
+    def run_slice_of(self, usage: AttemptUsage, function: Callable[..., T], *args: object) -> T:
         return function(*args)
 
     def call(

@@ -21,7 +21,7 @@ from scheduler.errors import ObjectError, SchedulerError
 from scheduler.objects.decode import decode_node
 from scheduler.whatif.cluster_file import ClusterFile
 from scheduler.whatif.documents import item_of
-from scheduler.whatif.simulation.pods import pending
+from scheduler.whatif.simulation.pod_versions import pending
 from scheduler.whatif.simulation.timeline import (
     NodeGoes,
     NodeIsThere,
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.whatif.simulation.timeline import Event
+    from scheduler.whatif.simulation.timeline import TimelineEvent
     from scheduler.whatif.typed_items import Identity
 
 _EVENTS = ("Add", "Update", "Delete")
 
 
-class RecordingError(SchedulerError):
+class RecorderFileError(SchedulerError):
     """A recording cannot be read; the message names file, line and error."""
 
 
@@ -74,7 +74,7 @@ def is_recording(path: str) -> bool:
     try:
         first = next(iter(_lines(Path(path))), b"")
         return isinstance(_DECODER.decode(first), _Record)
-    except (OSError, EOFError, zlib.error, msgspec.DecodeError, RecordingError):
+    except (OSError, EOFError, zlib.error, msgspec.DecodeError, RecorderFileError):
         return False
 
 
@@ -86,7 +86,7 @@ def read_recording(path: str) -> Workload:
     were. An incomplete last line is ignored.
 
     Raises:
-        RecordingError: the file, line and field that cannot be read.
+        RecorderFileError: the file, line and field that cannot be read.
     """
     reader = _Reader()
     files = sorted(Path(path).iterdir()) if Path(path).is_dir() else [Path(path)]
@@ -95,9 +95,9 @@ def read_recording(path: str) -> Workload:
             for number, line in _complete(file):
                 reader.read(line, f"{file}:{number}")
         except (OSError, EOFError, zlib.error) as error:
-            raise RecordingError(f"{file}: cannot be read: {error}") from error
+            raise RecorderFileError(f"{file}: cannot be read: {error}") from error
     if reader.began is None:
-        raise RecordingError(f"{path}: contains no record")
+        raise RecorderFileError(f"{path}: contains no record")
     return reader.workload()
 
 
@@ -151,7 +151,7 @@ class _Reader:
         self._nodes: dict[str, NodeObject] = {}
         self._lives: dict[str, _Life] = {}
         self._arrivals: list[Arrival] = []
-        self._events: list[Event] = []
+        self._events: list[TimelineEvent] = []
 
     def read(self, line: bytes, where: str) -> None:
         try:
@@ -161,7 +161,7 @@ class _Reader:
             identity = identify(item_of(bytes(record.resource), ""))
             self._take(identity, at, is_there=record.event != "Delete")
         except (msgspec.DecodeError, ObjectError, ValueError) as error:
-            raise RecordingError(f"{where}: {error}") from error
+            raise RecorderFileError(f"{where}: {error}") from error
 
     def workload(self) -> Workload:
         """Return the workload."""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.app.watches import NODE_KIND, POD_KIND
-from scheduler.recording.files import SUFFIX
+from scheduler.recording.recording_files import SUFFIX
 from scheduler.snapshot import object_key
-from scheduler.whatif.backtest.history import read_history
-from scheduler.whatif.backtest.lives import is_disrupted, takes_pods
-from scheduler.whatif.backtest.objects import RecordedObjects
-from scheduler.whatif.backtest.run import material_of
+from scheduler.whatif.backtest.backtest_run import material_of
+from scheduler.whatif.backtest.other_objects import RecordedObjects
+from scheduler.whatif.backtest.pod_lifetimes import is_disrupted, takes_pods
+from scheduler.whatif.backtest.recorded_history import read_history
 from scheduler.whatif.cluster_file import ClusterFile
-from scheduler.whatif.simulation.pods import pending
+from scheduler.whatif.simulation.pod_versions import pending
 from scheduler.whatif.simulation.timeline import (
     NodeGoes,
     NodeIsDrained,
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.whatif.backtest.history import Happening
-    from scheduler.whatif.backtest.lives import Life
-    from scheduler.whatif.simulation.timeline import Event
+    from scheduler.whatif.backtest.pod_lifetimes import PodLifetime
+    from scheduler.whatif.backtest.recorded_history import RecordedChange
+    from scheduler.whatif.simulation.timeline import TimelineEvent
 
 
 def is_own_recording(path: str) -> bool:
@@ -70,10 +70,10 @@ class _Reader:
     As a store for objects of other kinds, it collects the objects.
     """
 
-    def __init__(self, lives: Mapping[str, Life], preempted: Collection[str]) -> None:
+    def __init__(self, lives: Mapping[str, PodLifetime], preempted: Collection[str]) -> None:
         self._lives, self._preempted = lives, preempted
         self._cluster = ClusterFile()
-        self._events: list[Event] = []
+        self._events: list[TimelineEvent] = []
         self._objects = RecordedObjects(self, follows=False)
         self._known: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._uids: dict[str, str] = {}
@@ -82,7 +82,7 @@ class _Reader:
         self._drained: set[str] = set()
         self._now = 0.0
 
-    def take_first(self, happening: Happening) -> None:
+    def take_first(self, happening: RecordedChange) -> None:
         """Add an object that existed at the beginning."""
         if happening.kind == NODE_KIND:
             self._cluster.nodes.append(happening.obj)
@@ -92,7 +92,7 @@ class _Reader:
         else:
             self.take(happening)
 
-    def take(self, happening: Happening) -> None:
+    def take(self, happening: RecordedChange) -> None:
         """Add a later change."""
         self._now = happening.at
         if happening.kind == POD_KIND:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from scheduler.whatif.simulation.measures import Result
+    from scheduler.whatif.simulation.simulation_measures import Result
 
     Column = tuple[str, Callable[[Result], float], str]
     """Title, value of a result, and format."""

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from scheduler.objects.pod import PodInfo
-    from scheduler.whatif.simulation.timeline import Event
+    from scheduler.whatif.simulation.timeline import TimelineEvent
 
 _POD_GROUPS: Final = "scheduling.k8s.io/v1alpha2/podgroups"
 _OWNERS: Final = {"Deployment": "ReplicaSet", "StatefulSet": "StatefulSet", "Job": "Job"}
@@ -195,11 +195,11 @@ class _Made:
         self._part = part
         self._number = 0
 
-    def all(self, scales: list[StepPart]) -> tuple[list[Arrival], list[Event]]:
+    def all(self, scales: list[StepPart]) -> tuple[list[Arrival], list[TimelineEvent]]:
         part = self._part
         runs = inf if part.runs is None else part.runs.seconds
         arrivals: list[Arrival] = []
-        events: list[Event] = []
+        events: list[TimelineEvent] = []
         for batch, at in enumerate(self._times()):
             group = f"{part.name}-{batch}" if part.gang else ""
             if group:
@@ -281,7 +281,7 @@ def _pod_group(part: WorkloadPart, name: str) -> Mapping[str, Any]:
     }
 
 
-def _events(step: StepPart) -> Iterator[Event]:
+def _events(step: StepPart) -> Iterator[TimelineEvent]:
     at = step.at.seconds
     if step.add_nodes is not None:
         items = Scenario((step.add_nodes,), {}, (), ()).node_objects()

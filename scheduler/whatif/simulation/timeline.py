@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scheduler.whatif.simulation.nodes import cordoned
+from scheduler.whatif.simulation.node_versions import cordoned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scheduler.whatif.simulation.cluster import MemoryCluster
 
 
-class Event(Protocol):
+class TimelineEvent(Protocol):
     """A change at a time.
 
     Attributes:

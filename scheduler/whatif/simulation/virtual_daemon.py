@@ -9,21 +9,21 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from scheduler.app.assembly import Cycles, Parts
-from scheduler.app.capabilities import TasksInBackground
+from scheduler.app.capabilities import BackgroundTasks
 from scheduler.app.in_tree import IN_TREE
 from scheduler.app.needs import needs_of, together
 from scheduler.app.tasks import Tasks
 from scheduler.cycle.sampling import NodeSampling, percentages_of
-from scheduler.cycle.turns import Turns
+from scheduler.cycle.time_slices import TimeSlices
 from scheduler.extenders.chain import Extenders
-from scheduler.framework import ApiGet, ApiWrite, Background, LongWork, PodBinder, PodEvents
+from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents, SlicedWork
 from scheduler.framework.preemption import Preemptions
-from scheduler.queue.places import Place
-from scheduler.whatif.simulation.asked_extender import AskedExtender, without_bind
+from scheduler.queue.pod_places import Place
 from scheduler.whatif.simulation.cluster import MemoryCluster
-from scheduler.whatif.simulation.loop import EPOCH, LoopClock
 from scheduler.whatif.simulation.no_budget import NoBudget
-from scheduler.whatif.simulation.volumes import bind_volumes
+from scheduler.whatif.simulation.real_extender import RealExtender, without_bind
+from scheduler.whatif.simulation.virtual_time import EPOCH, LoopClock
+from scheduler.whatif.simulation.volume_binder import bind_volumes
 from scheduler.whatif.simulation.writes import ObjectWrites
 from scheduler.whatif.typed_items import decoded_object
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from scheduler.framework.interface import Plugin
     from scheduler.objects.pod import PodInfo
     from scheduler.whatif.cluster_file import ClusterFile
-    from scheduler.whatif.simulation.loop import VirtualTimeLoop
+    from scheduler.whatif.simulation.virtual_time import VirtualTimeLoop
 
 logger = logging.getLogger(__name__)
 
@@ -102,14 +102,14 @@ class VirtualDaemon:
             random=random,
             sampling=NodeSampling(percentages_of(settings)),
         )
-        writes, background = ObjectWrites(self.cluster), TasksInBackground(self._tasks)
+        writes, background = ObjectWrites(self.cluster), BackgroundTasks(self._tasks)
         self.frameworks = self.parts.build_frameworks(
             configuration,
             lambda _profile: {
                 ApiGet: writes,
                 ApiWrite: writes,
                 Background: background,
-                LongWork: Turns(self.parts.freeze, self.parts.clock),
+                SlicedWork: TimeSlices(self.parts.freeze, self.parts.clock),
                 PodBinder: self.cluster,
                 PodEvents: self.cluster,
                 Preemptions: self.cycles.preemptions,
@@ -118,7 +118,7 @@ class VirtualDaemon:
         self._extenders = Extenders(
             [without_bind(each) for each in settings.extenders],
             self.cycles.failures,
-            make=lambda *arguments: AskedExtender(loop, *arguments),
+            make=lambda *arguments: RealExtender(loop, *arguments),
         )
         self._needs = together([needs_of(self.frameworks.values()), self._extenders.needs])
         self.parts.profiles.swap(self.frameworks, self._extenders)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from scheduler.whatif.simulation.pods import for_scheduler, named
+from scheduler.whatif.simulation.pod_versions import for_scheduler, named
 from scheduler.whatif.simulation.timeline import PodIsAnother
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scheduler.objects.pod import PodInfo
     from scheduler.whatif.cluster_file import ClusterFile
-    from scheduler.whatif.simulation.timeline import Event
+    from scheduler.whatif.simulation.timeline import TimelineEvent
 
 GPU_MILLI = "alibabacloud.com/gpu-milli"
 GPU_COUNT = "alibabacloud.com/gpu-count"
@@ -50,7 +50,7 @@ class Workload:
 
     cluster: ClusterFile
     arrivals: Sequence[Arrival] = field(default=())
-    events: Sequence[Event] = field(default=())
+    events: Sequence[TimelineEvent] = field(default=())
     gives_up: bool = False
 
 

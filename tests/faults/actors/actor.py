@@ -17,7 +17,7 @@ class Actor(ABC):
 
     Attributes:
         name: as in the story.
-        pause_seconds: the shortest and the longest time between two acts, for a storm of ordinary strength.
+        quarantine_duration: the shortest and the longest time between two acts, for a storm of ordinary strength.
         stage: where.
         random: its own.
     """

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from tests.faults.actors.actor import Actor
-from tests.faults.troubles import TROUBLES, BrokenFromTheStart
-from tests.reloading import offer_of, reloader_of
+from tests.faults.faulty_plugins import TROUBLES, BrokenFromTheStart
+from tests.support.reloads import offer_of, reloader_of
 
 if TYPE_CHECKING:
-    from tests.faults.lives import Life
+    from tests.faults.daemon_runs import Life
 
 
 class Configurations(Actor):
@@ -47,7 +47,7 @@ class Configurations(Actor):
         await self._offer(life, text)
 
     def calm(self) -> None:
-        """Put in force what was planned, which is what is judged by in the end."""
+        """Put active what was planned, which is what is judged by in the end."""
         for life in self.stage.lives.running:
             task = asyncio.create_task(self._offer(life, self.stage.plan.configuration), name="tuning")
             self._is_mending.add(task)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.resource_claims import CLAIMS, ResourceClaims
 from scheduler.simulator.drivers.devices import SLICES
-from tests.builders import pod_object
 from tests.faults.actors.actor import Actor
 from tests.faults.pod_facts import has_ended
+from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import yaml
 
 from scheduler.simulator.apimachinery.status import StatusError
-from tests.builders import node_object, pod_object
 from tests.faults.actors.actor import Actor
 from tests.faults.actors.nodes import HOSTNAME, ZONES
 from tests.faults.pod_facts import is_pending
-from tests.manifests import MANIFESTS
+from tests.support.builders import node_object, pod_object
+from tests.support.manifests import MANIFESTS
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object

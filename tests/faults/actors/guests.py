@@ -9,14 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from tests import guests
 from tests.faults.actors.actor import Actor
-from tests.reloading import offer_of, reloader_of
+from tests.support import guests
+from tests.support.reloads import offer_of, reloader_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.faults.lives import Life
+    from tests.faults.daemon_runs import Life
 
 _SHARE = """
     (global $calls (mut i32) (i32.const 0))
@@ -91,7 +91,7 @@ def _modules() -> Mapping[str, bytes]:
 
 
 class Guests(Actor):
-    """Whoever writes guests, and brings another one in force whenever it compiles."""
+    """Whoever writes guests, and brings another one active whenever it compiles."""
 
     name = "guest"
     pause_seconds: ClassVar[tuple[float, float]] = (1.0, 15.0)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
 from tests.faults.actors.actor import Actor
-from tests.virtual_time import VirtualTimeLoop
+from tests.support.virtual_time import VirtualTimeLoop
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

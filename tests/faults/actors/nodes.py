@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tests.builders import node_object
 from tests.faults.actors.actor import Actor
 from tests.faults.stage import ODD_NODE_CPU
+from tests.support.builders import node_object
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.controllers.resource_claims import CLAIMS as DEVICE_CLAIMS
-from tests.builders import pod_object
 from tests.faults.actors.actor import Actor
+from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object

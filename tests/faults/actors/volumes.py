@@ -9,9 +9,9 @@ from scheduler.simulator.controllers.storage_protection import StorageProtection
 from scheduler.simulator.controllers.volumes import VolumeController
 from scheduler.simulator.drivers.provisioner import Provisioner, ProvisionerOptions
 from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault, ProvisioningFaults
-from tests.builders import pod_object
 from tests.faults.actors.actor import Actor
 from tests.faults.actors.nodes import HOSTNAME
+from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tests.builders import pod_object
 from tests.faults.actors.actor import Actor
 from tests.faults.actors.nodes import DEDICATED, ZONES
 from tests.faults.pod_facts import is_pending
 from tests.faults.stage import ODD_POD_CPU
+from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.hostile.stage import Stage
 
 _GIB = 2**30
-_REJECTED = frozenset({"Configuration rejected; the one before stays in force"})
+_REJECTED = frozenset({"Configuration rejected; the one before stays active"})
 
 
 async def _replaced(it: Stage, path: Path) -> None:

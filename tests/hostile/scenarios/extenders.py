@@ -112,10 +112,10 @@ async def threaded_plugin(it: Stage) -> None:
     it.expect(await it.wait_for("t-0", judged, 60), "the hostile pod is not judged")
 
 
-@scenario(starts=False, is_ours=True, may_be_put_aside=True, logged=FAILED | STOPPED)
+@scenario(starts=False, is_ours=True, may_be_quarantined=True, logged=FAILED | STOPPED)
 async def endless_guest(it: Stage) -> None:
     """100 pods of a profile whose WebAssembly guest loops for ever"""
-    from tests.guests import LOOPS  # needs wasmtime
+    from tests.support.guests import LOOPS  # needs wasmtime
 
     path = it.folder / "loops.wasm"
     path.write_bytes(LOOPS)

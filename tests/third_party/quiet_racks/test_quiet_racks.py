@@ -1,7 +1,7 @@
 """The tests of a plugin: what it decides, and the contract that all plugins keep."""
 
 import pytest
-from scheduler.testing import CHECKS, Trial, node, pod, subject
+from scheduler.testing import CHECKS, ProfileSimulation, node, pod, subject
 
 from quiet_racks import QuietRacks
 
@@ -9,14 +9,14 @@ NOISY = {"example.com/noisy": "yes"}
 
 
 def test_pods_go_to_quiet_racks():
-    trial = Trial(node("loud", labels=NOISY), node("quiet"), plugins=[QuietRacks])
+    trial = ProfileSimulation(node("loud", labels=NOISY), node("quiet"), plugins=[QuietRacks])
 
     assert trial.schedule(pod("web")) == "quiet"
     assert trial.explain(pod("db"))["nodes"]["loud"]["reasons"] == ["node(s) were in a noisy rack"]
 
 
 def test_a_pod_that_does_not_mind_goes_anywhere():
-    trial = Trial(node("loud", labels=NOISY), plugins=[QuietRacks])
+    trial = ProfileSimulation(node("loud", labels=NOISY), plugins=[QuietRacks])
 
     assert trial.schedule(pod("web")) is None
     assert trial.schedule(pod("batch", labels={"example.com/noisy": "fine"})) == "loud"

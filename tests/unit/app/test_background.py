@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.app.capabilities import TasksInBackground
+from scheduler.app.capabilities import BackgroundTasks
 from scheduler.app.tasks import Tasks
 from scheduler.errors import ApiError
-from tests.virtually import virtually
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -42,7 +42,7 @@ async def cancelled() -> None:
 async def test_what_fails_is_logged_and_ends_nothing(work: Any, caplog: pytest.LogCaptureFixture) -> None:
     failing: Coroutine[Any, Any, None] = work()
     async with Tasks() as tasks:
-        background = TasksInBackground(tasks)
+        background = BackgroundTasks(tasks)
         background.start(failing, "giving back")
         await background.drain(5)
     assert [record.getMessage() for record in caplog.records] == ["Background work failed"]
@@ -52,7 +52,7 @@ async def test_what_fails_is_logged_and_ends_nothing(work: Any, caplog: pytest.L
 @virtually
 async def test_what_is_cancelled_with_the_daemon_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
     async with Tasks() as tasks:
-        background = TasksInBackground(tasks)
+        background = BackgroundTasks(tasks)
         background.start(raises(KeyError("late")), "giving back")
         await background.drain(0.5)
     assert not caplog.records

@@ -11,13 +11,13 @@ import pytest
 
 from scheduler.app.assembly import Parts
 from scheduler.app.consistency.checker import Report
-from scheduler.app.consistency.findings import Finding, What
+from scheduler.app.consistency.findings import Discrepancy, Finding
 from scheduler.app.consistency.page import cache_page
 from scheduler.cycle.observer import NoObserver
 from scheduler.server.http_server import application, serving
-from scheduler.server.messages import Answer
+from scheduler.server.messages import ServerResponse
 from scheduler.testing.builders import node, pod
-from tests.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,11 +27,13 @@ class Checker:
     """Returns the same findings each time."""
 
     def __init__(self) -> None:
-        self.mended: list[bool] = []
+        self.repaired: list[bool] = []
 
-    async def check(self, *, mend: bool) -> Report:
-        self.mended.append(mend)
-        return Report([Finding(What.POD, "default/one", "it is gone")], {"pods": 1}, {}, is_mended=mend)
+    async def check(self, *, repair: bool) -> Report:
+        self.repaired.append(repair)
+        return Report(
+            [Finding(Discrepancy.POD, "default/one", "it is gone")], {"pods": 1}, {}, is_repaired=repair
+        )
 
 
 def parts() -> Parts:
@@ -43,10 +45,10 @@ def parts() -> Parts:
     return made
 
 
-def asked(method: str, path: str, *, may_mend: bool, access: Any = None) -> tuple[int, str, Checker]:
+def asked(method: str, path: str, *, may_repair: bool, access: Any = None) -> tuple[int, str, Checker]:
     async def scenario() -> tuple[int, str, Checker]:
         checker = Checker()
-        page = cache_page(checker, parts(), may_mend=may_mend)  # type: ignore[arg-type]
+        page = cache_page(checker, parts(), may_repair=may_repair)  # type: ignore[arg-type]
         app = application(metrics=_none, live={}, ready={}, more=[page], access=access)
         async with (
             serving(app, "127.0.0.1", 0) as port,
@@ -63,9 +65,9 @@ def _none(_accept: str) -> tuple[bytes, Mapping[str, str]]:
 
 
 def test_get_compares_and_tells_of_every_node_and_pod() -> None:
-    status, text, checker = asked("GET", "/debug/cache?output=text", may_mend=True)
+    status, text, checker = asked("GET", "/debug/cache?output=text", may_repair=True)
 
-    assert (status, checker.mended) == (200, [False])
+    assert (status, checker.repaired) == (200, [False])
     assert "pod default/one: it is gone\n" in text
     assert "Node name: a\nDeleted: false\nRequested Resources: &{MilliCPU:1500 " in text
     assert (
@@ -76,16 +78,18 @@ def test_get_compares_and_tells_of_every_node_and_pod() -> None:
 
 
 def test_post_mends_where_it_may() -> None:
-    assert asked("POST", "/debug/cache", may_mend=True)[2].mended == [True]
-    status, _, checker = asked("POST", "/debug/cache", may_mend=False)
-    assert (status, checker.mended) == (405, [])
+    assert asked("POST", "/debug/cache", may_repair=True)[2].repaired == [True]
+    status, _, checker = asked("POST", "/debug/cache", may_repair=False)
+    assert (status, checker.repaired) == (405, [])
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_who_may_not_see_it_has_nothing_compared(method: str) -> None:
-    async def refusal(_request: Any) -> Answer:
-        return Answer(b"no", 403)
+    async def refusal(_request: Any) -> ServerResponse:
+        return ServerResponse(b"no", 403)
 
-    status, _, checker = asked(method, "/debug/cache", may_mend=True, access=SimpleNamespace(refusal=refusal))
+    status, _, checker = asked(
+        method, "/debug/cache", may_repair=True, access=SimpleNamespace(refusal=refusal)
+    )
 
-    assert (status, checker.mended) == (403, [])
+    assert (status, checker.repaired) == (403, [])

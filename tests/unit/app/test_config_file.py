@@ -14,7 +14,7 @@ from scheduler.app.config_file import POLL_SECONDS, ConfigFile, lease_of
 from scheduler.configuration.load import default
 from scheduler.errors import ConfigurationError, PluginLoadError
 from scheduler.runtime.plugin_files import PluginFiles
-from tests.virtually import virtually
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +79,7 @@ def without_end(path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["config.yaml", "gpu.py"])
-def test_what_is_put_in_the_place_of_a_file_is_named_and_the_file_followed_again_afterwards(
+def test_a_directory_in_place_of_the_file_is_reported_until_the_file_is_back(
     tmp_path: Path, name: str, put: Callable[[Path], object], told: str
 ) -> None:
     @virtually
@@ -117,7 +117,7 @@ def test_what_is_put_in_the_place_of_a_file_is_named_and_the_file_followed_again
     scenario()
 
 
-def test_a_file_system_that_does_not_answer_holds_neither_the_loop_nor_the_end_and_is_asked_once(
+def test_a_hanging_file_system_holds_up_neither_the_loop_nor_the_exit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "config.yaml"

@@ -9,7 +9,7 @@ import pytest
 from scheduler.app.config_map import ConfigMapKey, ConfigMapSource
 from scheduler.controllers.config_map import ConfigMap
 from scheduler.errors import ConfigurationError
-from tests.full_disks import no_room
+from tests.support.full_disks import no_room
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 from scheduler.app.last_good import LastGood
 from scheduler.configuration.load import load
 from scheduler.errors import ConfigurationError
-from tests.full_disks import no_room
+from tests.support.full_disks import no_room
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_the_copy(
     LastGood(tmp_path / "nowhere" / "kept.json", "here").keep(given(tmp_path / "mounted"), b"")
 
     assert [record.message for record in caplog.records] == [
-        "Configuration in force cannot be kept for a restart"
+        "Active configuration cannot be kept for a restart"
     ]
 
 

@@ -17,8 +17,8 @@ from scheduler.cycle.event_handlers import EventHandler
 from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.shared import Shared
 from scheduler.metrics import Metrics
-from tests.builders import node, pod
-from tests.manual_clock import ManualClock
+from tests.support.builders import node, pod
+from tests.support.manual_clock import ManualClock
 from tests.unit.queue.cluster import NODE_LABEL, Cluster
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_a_hint_is_named_with_plugin_pod_and_event(monkeypatch: pytest.MonkeyPat
     cluster.queue.move_all(NODE_LABEL, node("n1"), node("n1"))
 
     assert seen[0].kind == "queue"
-    assert seen[0].what == "waking by NodeUpdateNodeLabel, hint of plugin Broken for pod default/web"
+    assert seen[0].what == "requeueing by NodeUpdateNodeLabel, hint of plugin Broken for pod default/web"
     assert "test_loop_watch.py" in seen[0].where
 
 

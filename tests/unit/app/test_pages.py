@@ -18,7 +18,7 @@ from scheduler.configuration.load import default
 from scheduler.errors import ConfigurationError
 from scheduler.metrics import Metrics
 from scheduler.server.http_server import serving
-from tests.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,7 +40,7 @@ class FakeDaemon:
         self.has_synced = False
         self.leading = False
         self.leadership = SimpleNamespace(is_leading=lambda: self.leading)
-        self.parts = SimpleNamespace(pods={}, budget=SimpleNamespace(resting=[]))
+        self.parts = SimpleNamespace(pods={}, budget=SimpleNamespace(paused=[]))
         self.consistency = SimpleNamespace()
 
 
@@ -90,7 +90,7 @@ def test_a_daemon_is_ready_once_it_has_read_the_cluster_and_until_it_is_to_stop(
 def test_a_daemon_whose_plugins_rest_is_not_ready() -> None:
     async def story(daemon: FakeDaemon, _: asyncio.Event, ask: Callable[[str], Awaitable[str]]) -> None:
         daemon.has_synced = True
-        daemon.parts.budget.resting = ["One", "Two"]
+        daemon.parts.budget.paused = ["One", "Two"]
         assert "[-]plugins failed" in await ask("/readyz")
         assert (
             await ask("/readyz/plugins")

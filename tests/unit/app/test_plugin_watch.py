@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from scheduler.app.loop_watch import plugin_call_in, stack_of
 from scheduler.app.plugin_watch import PluginWatch
 from scheduler.runtime.budget import LoopBudget
-from tests.manual_clock import ManualClock
-from tests.puppets import Filter
+from tests.support.manual_clock import ManualClock
+from tests.support.scripted_plugins import Filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from scheduler.app import pod_group_statuses
 from scheduler.app.pod_group_statuses import PodGroupStatuses
 from scheduler.objects.pod_group import VOLCANO_POD_GROUPS
-from tests.builders import pod
-from tests.virtually import virtually
+from tests.support.builders import pod
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     import pytest

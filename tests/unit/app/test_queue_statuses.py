@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from plugins.fair_queues.report import QueueReport
 from scheduler.app import queue_statuses
 from scheduler.app.queue_statuses import QueueStatuses
-from tests.virtually import virtually
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     import pytest
@@ -21,7 +21,7 @@ N_QUEUES = 500
 @virtually
 async def test_statuses_of_many_queues_are_worded_in_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     turn, worded_in = 0, Counter[int]()
-    told = queue_statuses.told
+    told = queue_statuses.status_of_report
 
     def next_turn() -> None:
         nonlocal turn
@@ -37,7 +37,7 @@ async def test_statuses_of_many_queues_are_worded_in_many_turns(monkeypatch: pyt
         yield
         return {f"q{number}": QueueReport() for number in range(N_QUEUES)}
 
-    monkeypatch.setattr(queue_statuses, "told", counting)
+    monkeypatch.setattr(queue_statuses, "status_of_report", counting)
     monkeypatch.setattr(queue_statuses, "queue_reports", reports)
     objects: Any = {f"q{number}": {"spec": {}} for number in range(N_QUEUES)}
     found = await QueueStatuses(SimpleNamespace()).wanted(objects)  # type: ignore[arg-type]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from plugins.capacity_scheduling.quotas import Quota
-from scheduler.app.object_statuses import named, written
-from scheduler.app.quota_statuses import judged, part_of_max, used_by_running
-from tests.builders import pod
+from scheduler.app.object_statuses import named_in, written
+from scheduler.app.quota_statuses import acceptance_of, part_of_max, used_by_running
+from tests.support.builders import pod
 
 GI = 2**30
 
@@ -24,7 +24,7 @@ GI = 2**30
 def test_amounts_are_written_as_quantities(
     used: dict[str, int], spec: object, expected: dict[str, str]
 ) -> None:
-    assert written(used, named(spec)) == expected  # type: ignore[arg-type]
+    assert written(used, named_in(spec)) == expected  # type: ignore[arg-type]
 
 
 def test_running_pods_of_namespaces_with_a_quota_count() -> None:
@@ -60,12 +60,12 @@ def test_running_pods_of_namespaces_with_a_quota_count() -> None:
     ids=["valid", "no max", "second", "min above max"],
 )  # fmt: skip
 def test_the_verdict_names_the_field(key: str, holder: str, quota: Quota, expected: tuple[str, str]) -> None:
-    assert judged(key, holder, quota) == expected
+    assert acceptance_of(key, holder, quota) == expected
 
 
 @pytest.mark.parametrize("holder", ["", "a/w"])
 def test_what_cannot_be_understood_is_told_whoever_else_counts(holder: str) -> None:
-    told = judged("a/x", holder, Quota({}, None) if holder else None, "spec.min.cpu: was nonsense")
+    told = acceptance_of("a/x", holder, Quota({}, None) if holder else None, "spec.min.cpu: was nonsense")
     assert told == ("Invalid", "spec.min.cpu: was nonsense; it does not count")
 
 

@@ -14,7 +14,7 @@ from scheduler.framework import Needs
 from scheduler.simulator.access.rbac_rules import permissions
 from scheduler.whatif.cluster_file import ClusterFile
 from scheduler.whatif.offline import OfflineScheduler
-from tests.manifests import MANIFESTS
+from tests.support.manifests import MANIFESTS
 
 ACCOUNT = Named("kube-system", "custom-scheduler")
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -84,7 +84,7 @@ def test_a_plugin_takes_what_its_arguments_say(text: str, takes: bool) -> None:
     assert (Right("list", "metrics.k8s.io", "nodes") in rights(text)) == takes
 
 
-def test_the_lease_is_where_the_configuration_has_it_and_there_is_none_without_an_election() -> None:
+def test_rights_on_a_lease_follow_the_leader_election_settings() -> None:
     elsewhere = rights("leaderElection: {resourceNamespace: sys, resourceName: mine}")
     assert {right.namespace for right in elsewhere if right.resource == "leases"} == {"sys"}
     assert Right("update", "coordination.k8s.io", "leases", "sys", "mine") in elsewhere

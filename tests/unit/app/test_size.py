@@ -11,7 +11,7 @@ import yaml
 
 from scheduler.app.rights import Named
 from scheduler.app.size import ClusterSize, resources_for, size_patch
-from tests.manifests import MANIFESTS, one, rendered
+from tests.support.manifests import MANIFESTS, one, rendered
 
 MIB = 2**20
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "install.md").read_text()
@@ -43,7 +43,7 @@ def test_the_table_of_the_documentation_has_rows() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]} nodes")
-def test_the_documentation_says_what_the_command_says_and_it_covers_what_was_measured(row: list[int]) -> None:
+def test_documented_sizes_are_those_of_the_command_and_cover_measurements(row: list[int]) -> None:
     nodes, pods, measured, milli, request, limit = row
     needed = resources_for(ClusterSize(nodes, pods))
 

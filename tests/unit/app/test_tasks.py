@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.app.tasks import Tasks
 from scheduler.errors import SchedulerError
-from tests.virtually import virtually
+from tests.support.virtual_time_test import virtually
 
 
 async def sleep() -> None:

@@ -20,8 +20,8 @@ from scheduler.app.web_client import MAX_BYTES, WebClient
 from scheduler.certificates.key_pair import load_key_pair
 from scheduler.certificates.made import Issued, issue
 from scheduler.urls import shown_url
-from tests.virtual_time import run
-from tests.virtually import virtually
+from tests.support.virtual_time import run
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,19 +8,19 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from scheduler.board.hub import Hub
-from scheduler.board.objects import node_story, pod_story
+from scheduler.board.object_details import node_details, pod_details
 from scheduler.board.subject import of_daemon
-from tests.builders import node_object, pod_object
-from tests.daemon_harness import cluster
-from tests.virtual_time import LoopClock
-from tests.virtually import virtually
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from scheduler.board.subject import Subject
-    from tests.daemon_harness import Cluster
+    from tests.support.daemon_harness import Cluster
 
 
 class Viewer:
@@ -55,7 +55,7 @@ class Viewer:
             self.decisions += data
         elif name == "rates":
             self.samples += data
-        elif name == "force":
+        elif name == "configuration":
             self.force = data
 
     def placed(self) -> dict[str, str]:
@@ -123,7 +123,7 @@ async def test_while_nobody_looks_nothing_runs_and_nothing_is_kept(tmp_path: Pat
             await it.until(lambda: viewer.nodes)
             assert any(task.get_name() == "board" for task in asyncio.all_tasks())
         assert not any(task.get_name() == "board" for task in asyncio.all_tasks())
-        assert not hub._tiles.told
+        assert not hub._tiles.sent
         assert not hub._samples
 
 
@@ -174,9 +174,9 @@ async def test_a_pods_story_has_its_attempts_and_what_others_made_room(tmp_path:
         it.add_pods(pod_object("urgent", cpu="3", priority=100))
         await it.until(lambda: it.node_of("urgent"))
 
-        told = pod_story(subject, "default/urgent")
+        told = pod_details(subject, "default/urgent")
         assert told is not None
-        first = pod_story(subject, "default/urgent", 1)
+        first = pod_details(subject, "default/urgent", 1)
 
         assert first is not None
         assert [each["number"] for each in told["attempts"]] == [2, 1]
@@ -187,7 +187,7 @@ async def test_a_pods_story_has_its_attempts_and_what_others_made_room(tmp_path:
         assert victims == ["default/low-0", "default/low-1"]
         assert room["nominated"]
         assert told["weights"]["NodeResourcesFit"] == 1
-        assert [move["to"] for move in told["story"]][-1] == "outside"
+        assert [move["to"] for move in told["history"]][-1] == "outside"
 
 
 @virtually
@@ -197,10 +197,10 @@ async def test_a_node_tells_its_pods_and_what_is_free(tmp_path: Path) -> None:
         it.add_pods(pod_object("web", cpu="1"))
         await it.until(lambda: it.node_of("web"))
 
-        told = node_story(subject, "n1")
+        told = node_details(subject, "n1")
 
         assert told is not None
         assert [pod["pod"] for pod in told["pods"]] == ["default/web"]
         assert (told["allocatable"]["cpu"], told["requested"]["cpu"]) == (4000, 1000)
         assert told["taints"] == [{"key": "a", "value": "b", "effect": "PreferNoSchedule"}]
-        assert node_story(subject, "n9") is None
+        assert node_details(subject, "n9") is None

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.board.pages import _assets, board_pages
 from scheduler.server.http_server import Application
-from tests.unit.server.asking import ask
+from tests.unit.server.one_request import ask
 
 ASSETS = _assets()
 

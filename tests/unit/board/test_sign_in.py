@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from scheduler.board.sign_in import COOKIE, SIGN_IN, LocalOnly, SignIn
-from scheduler.server.messages import Answer, Request, json_answer
+from scheduler.server.messages import ServerRequest, ServerResponse, json_answer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ class Guard:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def refusal(self, request: Request) -> Answer | None:
+    async def refusal(self, request: ServerRequest) -> ServerResponse | None:
         token = request.headers.get("authorization", "")
         self.asked.append(token)
         if token == "Bearer good":
@@ -31,15 +31,15 @@ class Guard:
         return json_answer({"message": f'forbidden: User "<b>{token}" cannot get'}, 403 if not token else 401)
 
 
-def request(path: str, method: str = "GET", body: bytes = b"", **headers: str) -> Request:
+def request(path: str, method: str = "GET", body: bytes = b"", **headers: str) -> ServerRequest:
     async def read() -> bytes:
         return body
 
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Request(method, path, {}, named, "127.0.0.1", shows_certificate=False, read=read)
+    return ServerRequest(method, path, {}, named, "127.0.0.1", shows_certificate=False, read=read)
 
 
-def answer(asked: Request, guard: Guard | None = None) -> Answer | None:
+def answer(asked: ServerRequest, guard: Guard | None = None) -> ServerResponse | None:
     return asyncio.run(SignIn(guard or Guard()).refusal(asked))
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scheduler.board.tiles import CORDONED, NOT_READY, TAINTED, Tiles
 from scheduler.objects.decode import decode_node
 from scheduler.state.cache import Cache
-from tests.builders import node, node_object, pod
-from tests.manual_clock import ManualClock
+from tests.support.builders import node, node_object, pod
+from tests.support.manual_clock import ManualClock
 
 
 def told(tiles: Tiles, shown: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from scheduler import aside
+from scheduler import worker_thread
 from scheduler.cli import run
 from scheduler.configuration.load import default
 from scheduler.controllers import kopf_thread as kopf_thread_module
@@ -41,7 +41,7 @@ def test_a_kept_configuration_that_cannot_be_read_hides_no_fault_of_the_one_ther
     assert f"{kept}: cannot be read" in ended.stderr
 
 
-def test_on_a_machine_so_busy_that_kopf_takes_minutes_to_import_the_start_waits_for_it_and_says_so(
+def test_the_start_waits_for_a_slow_import_of_kopf_and_logs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     is_imported, entered, said = threading.Event(), list[str](), list[tuple[object, list[str]]]()
@@ -66,8 +66,8 @@ def test_on_a_machine_so_busy_that_kopf_takes_minutes_to_import_the_start_waits_
         async with run._following(daemon, nobody, None, following, connection=nobody, kubeconfig=None):
             entered.append("run")
 
-    monkeypatch.setattr(aside, "LONGEST_SECONDS", 0.05)
-    monkeypatch.setattr(aside.logger, "warning", warning)
+    monkeypatch.setattr(worker_thread, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(worker_thread.logger, "warning", warning)
     monkeypatch.setattr(run, "import_module", lambda _: is_imported.wait(60))
     monkeypatch.setattr(kopf_thread_module, "KopfThread", kopf_thread)
     asyncio.run(scenario())

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from scheduler.cli.why import why
 from scheduler.cli.why_output import show_pod
-from tests.manifests import ROOT
+from tests.support.manifests import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,7 +114,7 @@ def test_one_node_is_told_beside_the_best(
         "node": None,
         "decidedBy": "x",
         "said": "",
-        "story": [],
+        "history": [],
         "place": None,
         "now": None,
         "attempt": attempt,

@@ -16,8 +16,8 @@ from scheduler.objects.durations import Duration
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.faults import requests
 from scheduler.simulator.server import ApiServer
-from tests.freezing import Freezer
-from tests.virtual_time import LoopClock
+from tests.support.frozen_processes import Freezer
+from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

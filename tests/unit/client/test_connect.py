@@ -18,7 +18,7 @@ from scheduler.client import login
 from scheduler.client.connect import REFRESH_SECONDS, Credentials, connect
 from scheduler.client.http.request import Request
 from scheduler.errors import ApiError, ConfigurationError
-from tests.virtually import virtually
+from tests.support.virtual_time_test import virtually
 
 PLUGIN_API = "client.authentication.k8s.io/v1"
 

@@ -9,8 +9,8 @@ from scheduler.client.connection import CONNECTION_LOST, NOT_CONNECTED, TIMEOUT,
 from scheduler.client.http.endpoint import Endpoint
 from scheduler.client.http.request import Request
 from scheduler.errors import ApiError
+from tests.support.virtual_time_test import virtually
 from tests.unit.client.scripted_server import Answer, NoAnswer, Stream, failure, scripted_server
-from tests.virtually import virtually
 
 PODS = "/api/v1/pods"
 

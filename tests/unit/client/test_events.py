@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.client.event_series import ObjectReference
 from scheduler.client.events import KNOWN_LIMIT, EventRecorder, EventRecorders
-from scheduler.client.recorded_event import ObjectReference
 from scheduler.client.writer import ApiWriter
 from scheduler.objects.decode import decode_pod
-from tests.builders import pod, pod_object
+from tests.support.builders import pod, pod_object
+from tests.support.virtual_time import EPOCH, LoopClock
+from tests.support.virtual_time_test import virtually
 from tests.unit.client.scripted_server import (
     Answer,
     NoAnswer,
@@ -23,8 +25,6 @@ from tests.unit.client.scripted_server import (
     failure,
     scripted_server,
 )
-from tests.virtual_time import EPOCH, LoopClock
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

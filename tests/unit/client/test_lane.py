@@ -9,7 +9,7 @@ from scheduler.client.connection import TIMEOUT
 from scheduler.client.http.request import Request, Response
 from scheduler.client.lane import MAX_TRIES, Lane
 from scheduler.errors import ApiError
-from tests.virtually import virtually
+from tests.support.virtual_time_test import virtually
 
 DONE = Response(201, b"")
 
@@ -260,7 +260,7 @@ def test_a_limit_that_the_server_has_halved_is_not_raised_where_requests_queue()
     assert limit.value == 4
 
 
-def test_a_limit_that_was_halved_before_the_first_answer_learns_what_is_quick_all_the_same() -> None:
+def test_a_limit_halved_before_the_first_answer_still_learns_the_quick_latency() -> None:
     limit = AdaptiveLimit(initial=8)
     limit.overloaded(started=-2.0, now=-1.0)
     assert answers(limit, 200, seconds=0.01) > 16

@@ -19,10 +19,10 @@ from scheduler.client.requests import GuardedRequests
 from scheduler.client.writer import ApiWriter
 from scheduler.errors import NotLeadingError
 from scheduler.objects.v1 import PodCondition
-from tests.builders import pod
+from tests.support.builders import pod
+from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time_test import virtually
 from tests.unit.client.scripted_server import Answer, ScriptedServer, failure, scripted_server
-from tests.virtual_time import LoopClock
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

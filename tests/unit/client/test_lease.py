@@ -11,6 +11,7 @@ import pytest
 from scheduler.client.lease import JITTER_FACTOR, new_identity
 from scheduler.errors import NotLeadingError
 from scheduler.simulator.faults import requests
+from tests.support.virtual_time_test import virtually
 from tests.unit.client.candidates import (
     DEADLINE_SECONDS,
     LEASE_SECONDS,
@@ -19,7 +20,6 @@ from tests.unit.client.candidates import (
     now,
     until,
 )
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.simulator.faults import requests
-from tests import freezing
+from tests.support import frozen_processes as freezing
 from tests.unit.client.candidates import LEASE_SECONDS, candidates
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import pytest
 from scheduler.client.http.request import Request
 from scheduler.client.outages import ASK_SECONDS, SILENCE_SECONDS, Outages
 from scheduler.errors import ApiError
+from tests.support.virtual_time_test import virtually
 from tests.unit.client.scripted_server import (
     Answer,
     NoAnswer,
@@ -18,7 +19,6 @@ from tests.unit.client.scripted_server import (
     failure,
     scripted_server,
 )
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

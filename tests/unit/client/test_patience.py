@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.client.http.request import Request, Response
-from scheduler.client.patience import REFUSAL_SECONDS, PatientRequests, StoppedError
+from scheduler.client.startup_requests import REFUSAL_SECONDS, StartupRequests, StoppedError
 from scheduler.errors import ApiError
-from tests.virtually import virtually
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ async def test_a_server_that_is_away_is_waited_for_and_that_is_said_now_and_then
         meanwhile.append("ends")
 
     with caplog.at_level(logging.WARNING):
-        answer = await PatientRequests(server, asyncio.Event(), meanwhile=showing).send(ASKED)
+        answer = await StartupRequests(server, asyncio.Event(), meanwhile=showing).send(ASKED)
 
     assert answer.status == 200
     assert 95.0 <= asyncio.get_running_loop().time() <= 97.0
@@ -61,7 +61,7 @@ async def test_a_server_that_is_away_is_waited_for_and_that_is_said_now_and_then
 @virtually
 async def test_a_server_that_answers_is_not_waited_for():
     server = Server(0, 0.0)
-    await PatientRequests(server, asyncio.Event()).send(ASKED)
+    await StartupRequests(server, asyncio.Event()).send(ASKED)
     assert server.asked == 1
     assert asyncio.get_running_loop().time() == 0.0
 
@@ -69,7 +69,7 @@ async def test_a_server_that_answers_is_not_waited_for():
 @virtually
 async def test_an_answer_that_does_not_come_is_asked_for_again():
     silent_first = Server(0, 2.0)
-    requests = PatientRequests(silent_first, asyncio.Event())
+    requests = StartupRequests(silent_first, asyncio.Event())
     silent_first.status = 0
     asyncio.get_running_loop().call_later(0.5, setattr, silent_first, "status", -1)
     await requests.send(ASKED)
@@ -79,11 +79,11 @@ async def test_an_answer_that_does_not_come_is_asked_for_again():
 @pytest.mark.parametrize("status", [401, 403])
 @virtually
 async def test_a_refusal_is_believed_when_it_lasts(status: int):
-    await PatientRequests(Server(status, 5.0), asyncio.Event()).send(ASKED)
+    await StartupRequests(Server(status, 5.0), asyncio.Event()).send(ASKED)
     assert asyncio.get_running_loop().time() <= 6.0
 
     with pytest.raises(ApiError):
-        await PatientRequests(Server(status, 500.0), asyncio.Event()).send(ASKED)
+        await StartupRequests(Server(status, 500.0), asyncio.Event()).send(ASKED)
     assert REFUSAL_SECONDS <= asyncio.get_running_loop().time() - 5.0 <= REFUSAL_SECONDS + 2.0
 
 
@@ -91,7 +91,7 @@ async def test_a_refusal_is_believed_when_it_lasts(status: int):
 async def test_a_server_that_was_away_for_long_and_begins_is_not_believed_at_once():
     server = Server(0, 70.0)
     asyncio.get_running_loop().call_later(65.0, setattr, server, "status", 403)
-    answer = await PatientRequests(server, asyncio.Event()).send(ASKED)
+    answer = await StartupRequests(server, asyncio.Event()).send(ASKED)
     assert answer.status == 200
 
 
@@ -100,7 +100,7 @@ async def test_a_server_that_was_away_for_long_and_begins_is_not_believed_at_onc
 async def test_what_is_refused_for_good_is_not_asked_again(status: int):
     server = Server(status, 500.0)
     with pytest.raises(ApiError):
-        await PatientRequests(server, asyncio.Event()).send(ASKED)
+        await StartupRequests(server, asyncio.Event()).send(ASKED)
     assert server.asked == 1
 
 
@@ -109,5 +109,5 @@ async def test_who_is_told_to_end_waits_no_more():
     stop = asyncio.Event()
     asyncio.get_running_loop().call_later(3.0, stop.set)
     with pytest.raises(StoppedError):
-        await PatientRequests(Server(0, 500.0), stop).send(ASKED)
+        await StartupRequests(Server(0, 500.0), stop).send(ASKED)
     assert asyncio.get_running_loop().time() == 3.0

@@ -7,9 +7,9 @@ import pytest
 
 from scheduler.client.pod_reader import ApiPodReader
 from scheduler.errors import ApiError, ObjectError
-from tests.builders import pod_object
+from tests.support.builders import pod_object
+from tests.support.virtual_time_test import virtually
 from tests.unit.client.scripted_server import Answer, NoAnswer, failure, scripted_server
-from tests.virtually import virtually
 
 PATH = "/api/v1/namespaces/default/pods/web"
 

@@ -4,7 +4,7 @@ import asyncio
 
 from scheduler.client.http.request import Request, Response
 from scheduler.client.requests import RateLimitedRequests
-from tests import virtual_time
+from tests.support import virtual_time
 
 
 class Answering:

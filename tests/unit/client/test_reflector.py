@@ -13,6 +13,7 @@ import pytest
 from scheduler.client.reflector import REFUSED_SECONDS, Reflector
 from scheduler.client.resources import REPLICA_SETS, Resource
 from scheduler.errors import ObjectError
+from tests.support.virtual_time_test import virtually
 from tests.unit.client.scripted_server import (
     Answer,
     Received,
@@ -22,7 +23,6 @@ from tests.unit.client.scripted_server import (
     scripted_server,
     status,
 )
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -278,7 +278,7 @@ async def test_in_doubt_a_watch_goes_on_from_the_last_change_that_the_server_con
         at.watch()
         at.server.script("GET", OF_NAMESPACE, *(listing(99, *filter(None, [each])) for each in answers))
         await asyncio.sleep(1.0)
-        at.reflector.doubt()
+        at.reflector.suspect_restore()
         await asyncio.sleep(20.0)
 
         assert [each.query.get("resourceVersion") for each in at.asked_to_watch] == [None, goes_on_from, "61"]
@@ -319,7 +319,7 @@ async def test_another_history_leads_to_a_list(answer: Answer, caplog: pytest.Lo
         at.watch(event("ADDED", "c", 2), bookmark(12, ends=True))
         at.server.script("GET", OF_NAMESPACE, answer)
         await asyncio.sleep(1.0)
-        at.reflector.doubt()
+        at.reflector.suspect_restore()
         await asyncio.sleep(10.0)
 
         assert at.told[2:] == ["+c@2", "-a@5", "-b@3"]
@@ -360,7 +360,7 @@ async def test_in_doubt_an_empty_kind_is_listed_anew():
         at.watch(bookmark(9, ends=True), 5.0, then="cut")
         at.watch(bookmark(12, ends=True))
         await asyncio.sleep(1.0)
-        at.reflector.doubt()
+        at.reflector.suspect_restore()
         await asyncio.sleep(10.0)
 
         assert at.versions == [None, None]
@@ -374,7 +374,7 @@ async def test_a_server_that_cannot_be_asked_is_asked_again():
         at.watch(event("MODIFIED", "a", 10))
         at.server.script("GET", OF_NAMESPACE, failure(503), listing(5, obj("a", 5)))
         await asyncio.sleep(1.0)
-        at.reflector.doubt()
+        at.reflector.suspect_restore()
         await asyncio.sleep(10.0)
 
         assert [each.query.get("resourceVersion") for each in at.asked_to_watch] == [None, "5", "5"]
@@ -704,7 +704,7 @@ async def test_a_kind_that_may_not_be_read_is_complained_of_once_and_asked_for_s
 
 @pytest.mark.parametrize("code", [401, 403, 404])
 @virtually
-async def test_a_server_that_refuses_everything_while_it_begins_is_asked_again_soon_and_nothing_is_said(
+async def test_refusals_of_a_starting_server_are_retried_soon_without_a_log_line(
     code: int, caplog: pytest.LogCaptureFixture
 ):
     async with case(optional=True) as at:
@@ -729,7 +729,7 @@ async def test_what_is_optional_and_gone_for_good_is_dropped():
 
 
 @virtually
-async def test_an_expired_version_is_listed_again_at_once_however_long_the_server_was_in_trouble():
+async def test_an_expired_version_is_relisted_at_once_even_after_long_trouble():
     async with case() as at:
         at.watch(*BEGINNING, 30.0, then="cut")
         at.script(*[failure(502)] * 4, failure(410, "Expired"))
@@ -777,21 +777,21 @@ async def test_the_end_of_an_outage_ends_the_wait_and_the_next_waits_are_short_a
 
 
 @virtually
-async def test_an_absent_kind_that_a_server_refuses_while_it_begins_holds_nobody_up_for_long():
-    followed = Followed()
-    async with case(followed=followed, optional=True) as at:
+async def test_an_absent_kind_refused_by_a_starting_server_does_not_hold_up_the_start():
+    state_listener = Followed()
+    async with case(state_listener=state_listener, optional=True) as at:
         at.script(*[failure(404)] * 5, failure(403), failure(404))
         await asyncio.sleep(60.0)
 
-    (broke, began), (complete, ended) = followed.told[-2:]
+    (broke, began), (complete, ended) = state_listener.told[-2:]
     assert (broke, complete) == ("broke", "complete")
     assert ended - began <= 1.1
 
 
 @virtually
 async def test_who_follows_is_told_when_a_kind_is_behind():
-    followed = Followed()
-    async with case(followed=followed) as at:
+    state_listener = Followed()
+    async with case(state_listener=state_listener) as at:
         at.script(failure(500))  # not stale, because nothing was known
         at.script(listing(9, obj("a", 5)))
         at.watch(30.0, bookmark(10), then="close")
@@ -800,7 +800,7 @@ async def test_who_follows_is_told_when_a_kind_is_behind():
         at.watch(event("ADDED", "a", 5), bookmark(60, ends=True))
         await asyncio.sleep(110.0)
 
-    assert [told for told, _ in followed.told] == [
+    assert [told for told, _ in state_listener.told] == [
         "complete", "resumed",  # list, then watch
         "resumed",  # after a watch that ended in order
         "broke", "resumed",

@@ -9,7 +9,7 @@ import pytest
 from scheduler.client.status_patch import status_patch
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.v1 import PodCondition
-from tests.builders import pod_object
+from tests.support.builders import pod_object
 
 NOW = datetime(2026, 11, 21, 1, 34, 13, 843610, tzinfo=UTC)
 MESSAGE = (
@@ -98,7 +98,7 @@ TOLD = {
 }
 
 
-def test_another_message_is_told_with_all_but_the_time_whatever_the_server_holds_by_now():
+def test_a_new_message_is_patched_with_all_fields_but_the_transition_time():
     assert patch(REJECTED, present=({**SAID, "message": "before"},)) == {
         "$setElementOrder/conditions": [{"type": "PodScheduled"}],
         "conditions": [TOLD],

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from scheduler.client.writer import ApiWriter
 from scheduler.metrics import Metrics
 from scheduler.objects.v1 import PodCondition
-from tests.builders import pod
+from tests.support.builders import pod
+from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time_test import virtually
 from tests.unit.client.scripted_server import Answer, ScriptedServer, failure, scripted_server
 from tests.unit.client.test_writer import Note
 from tests.unit.metrics.exposition import families
-from tests.virtual_time import LoopClock
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,10 +17,10 @@ from scheduler.client.writer import ApiWriter
 from scheduler.errors import ApiError
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.v1 import PodCondition
-from tests.builders import pod, pod_object
+from tests.support.builders import pod, pod_object
+from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time_test import virtually
 from tests.unit.client.scripted_server import Answer, NoAnswer, ScriptedServer, failure, scripted_server
-from tests.virtual_time import LoopClock
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sized

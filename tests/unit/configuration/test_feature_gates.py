@@ -10,7 +10,7 @@ from scheduler.app.reload_fields import keep_what_needs_a_restart
 from scheduler.configuration import expand
 from scheduler.configuration.feature_gates import FeatureGates, gates_of, parse_gates, written_gates
 from scheduler.configuration.load import default, parse
-from scheduler.configuration.notes import Note
+from scheduler.configuration.notes import ConfigurationNote
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.configuration.write import to_yaml
 from scheduler.errors import ConfigurationError
@@ -166,12 +166,12 @@ def test_a_gate_that_changes_nothing_is_noted():
     both = with_feature_gates(file, {"StorageCapacityScoring": False})
 
     assert both.notes == (
-        Note("featureGates.SchedulerQueueingHints", "has no effect: it is always true here"),
-        Note(
+        ConfigurationNote("featureGates.SchedulerQueueingHints", "has no effect: it is always true here"),
+        ConfigurationNote(
             "featureGates.OpportunisticBatching",
             "has no effect: it is about the implementation of kube-scheduler",
         ),
-        Note("--feature-gates", "StorageCapacityScoring has no effect: it is always false here"),
+        ConfigurationNote("--feature-gates", "StorageCapacityScoring has no effect: it is always false here"),
     )
 
 

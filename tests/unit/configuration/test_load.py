@@ -7,7 +7,7 @@ import pytest
 
 from scheduler.configuration.default_plugins import DEFAULT_ARGS, DEFAULT_PLUGINS, with_default_args
 from scheduler.configuration.load import default, load, parse
-from scheduler.configuration.notes import Note
+from scheduler.configuration.notes import ConfigurationNote
 from scheduler.configuration.types import LeaderElection, Plugin
 from scheduler.errors import ConfigurationError
 from scheduler.objects.durations import Duration
@@ -218,33 +218,45 @@ def test_missing_arguments_are_filled_in_as_kube_scheduler_does(
         ),
         pytest.param(
             "parallelism: 4",
-            [Note("parallelism", "has no effect: all nodes are evaluated at once, in one thread")],
+            [
+                ConfigurationNote(
+                    "parallelism", "has no effect: all nodes are evaluated at once, in one thread"
+                )
+            ],
             id="parallelism",
         ),
         pytest.param(
             "clientConnection: {acceptContentTypes: a/b, contentType: a/b, burst: 5}",
             [
-                Note("clientConnection.acceptContentTypes", "has no effect: answers are requested in JSON"),
-                Note("clientConnection.contentType", "has no effect: requests are sent as JSON"),
-                Note("clientConnection.burst", "has no effect without a qps: the rate of requests adapts"),
+                ConfigurationNote(
+                    "clientConnection.acceptContentTypes", "has no effect: answers are requested in JSON"
+                ),
+                ConfigurationNote("clientConnection.contentType", "has no effect: requests are sent as JSON"),
+                ConfigurationNote(
+                    "clientConnection.burst", "has no effect without a qps: the rate of requests adapts"
+                ),
             ],
             id="the client's formats and a burst without a qps",
         ),
         pytest.param("clientConnection: {qps: 50, burst: 100}", [], id="a fixed rate"),
         pytest.param(
             "enableProfiling: false",
-            [Note("enableProfiling", "has no effect: there are no Go profiles to serve")],
+            [ConfigurationNote("enableProfiling", "has no effect: there are no Go profiles to serve")],
             id="profiling",
         ),
         pytest.param(
             "enableContentionProfiling: false",
-            [Note("enableContentionProfiling", "has no effect: there are no Go profiles to serve")],
+            [
+                ConfigurationNote(
+                    "enableContentionProfiling", "has no effect: there are no Go profiles to serve"
+                )
+            ],
             id="contention profiling",
         ),
         pytest.param(
             "profiles: [{plugins: {score: {disabled: [{name: ImageLocalty}, {name: '*'}, {name: NodeName}]}}}]",
             [
-                Note(
+                ConfigurationNote(
                     "profiles[0].plugins.score.disabled[0].name",
                     'disables nothing: no plugin "ImageLocalty" is enabled, did you mean "ImageLocality"?',
                 )
@@ -253,7 +265,7 @@ def test_missing_arguments_are_filled_in_as_kube_scheduler_does(
         ),
     ],
 )
-def test_what_is_set_in_vain_is_noted(body: str, expected: list[Note]) -> None:
+def test_what_is_set_in_vain_is_noted(body: str, expected: list[ConfigurationNote]) -> None:
     assert list(parsed(body).notes) == expected
 
 

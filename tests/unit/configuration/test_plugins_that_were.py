@@ -50,7 +50,7 @@ def test_limits_of_one_cloud_alone_cannot_be_disabled() -> None:
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1beta1", "v1beta2", "v1beta3"])
 @pytest.mark.parametrize(("weight", "expected"), [(5, 5), (1, 2)])
-def test_selector_spread_became_the_defaults_of_topology_spread_with_the_larger_weight(
+def test_selector_spread_becomes_default_topology_spread_with_the_larger_weight(
     version: str, weight: int, expected: int
 ) -> None:
     configuration = of(

@@ -20,10 +20,10 @@ from scheduler.cycle.sampling import NodeSampling
 from scheduler.errors import ApiError
 from scheduler.framework import BindPlugin, Status
 from scheduler.objects.decode import decode_pod
-from tests.builders import CREATED, node, pod, pod_object
-from tests.manual_clock import ManualClock
-from tests.puppets import framework_of
-from tests.virtual_time import LoopClock
+from tests.support.builders import CREATED, node, pod, pod_object
+from tests.support.manual_clock import ManualClock
+from tests.support.scripted_plugins import framework_of
+from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

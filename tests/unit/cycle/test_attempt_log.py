@@ -17,12 +17,12 @@ from scheduler.cycle.explanation import explain
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, Diagnosis
 from scheduler.framework.outcomes import PASS, Outcome
-from scheduler.framework.preemption import REPORT, PreemptionReport, Room
+from scheduler.framework.preemption import REPORT, PreemptionReport, PreemptionSummary
 from scheduler.framework.status import SUCCESS, Code, Status
 from scheduler.objects.pod import PodInfo
 from scheduler.runtime.scoring import PluginScores, Scores
 from scheduler.state.cache import Cache
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +91,7 @@ def test_where_room_was_found_is_kept_and_counted_in_bytes() -> None:
     last = log.last("default/web")
     assert last is not None
     assert explain(last.decision, last.names) == explain(searched, snapshot.names)
-    assert isinstance(last.decision.state.read(REPORT, object), Room), "names, and no pods"
+    assert isinstance(last.decision.state.read(REPORT, object), PreemptionSummary), "names, and no pods"
     assert log.kept_bytes - before > 100 * 100 * len("default/99-99")
 
 

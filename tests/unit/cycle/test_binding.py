@@ -22,10 +22,10 @@ from scheduler.framework import (
 )
 from scheduler.queue import Place
 from scheduler.state.pod_states import PodState
-from tests import puppets
-from tests.builders import node, pod
+from tests.support import scripted_plugins as puppets
+from tests.support.builders import node, pod
+from tests.support.virtual_time_test import virtually
 from tests.unit.cycle.cluster import Cluster, Event, Patch, terminating
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -286,9 +286,7 @@ async def test_a_pod_that_need_not_wait_is_not_announced():
     ],
 )
 @pytest.mark.parametrize("kind", [puppets.PreBind, puppets.Bind])
-def test_what_fails_after_permit_is_tried_again_after_backoff_without_waiting_for_events(
-    kind: Any, answer: Any, reason: str
-):
+def test_a_failure_after_permit_is_retried_after_backoff(kind: Any, answer: Any, reason: str):
     @virtually
     async def scenario() -> None:
         plugin = kind("A", **{kind.__name__.lower().replace("preb", "pre_b"): answer})

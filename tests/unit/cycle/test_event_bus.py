@@ -12,9 +12,9 @@ from scheduler.framework.capabilities import PodActivator, WaitForEvent
 from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.queue import Place
-from tests.builders import node, pod
+from tests.support.builders import node, pod
+from tests.support.virtual_time_test import virtually
 from tests.unit.queue.cluster import Cluster
-from tests.virtually import virtually
 
 
 def bus() -> EventBus:

@@ -18,8 +18,8 @@ from scheduler.framework.changes import pod_changes
 from scheduler.objects.decode import decode_pod
 from scheduler.queue import Place, scheduling_queue
 from scheduler.state.pod_states import PodState
-from tests import puppets
-from tests.builders import node, pod, pod_object
+from tests.support import scripted_plugins as puppets
+from tests.support.builders import node, pod, pod_object
 from tests.unit.cycle.cluster import Cluster, Event, terminating
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ class TestObjects:
             (f"{label}Delete", one, None),
         ]
 
-    def test_an_object_of_a_kind_without_a_name_of_its_own_wakes_those_that_wait_for_anything(
+    def test_an_event_of_an_unnamed_kind_requeues_pods_that_wait_for_anything(
         self, cluster: Cluster, handler: ObjectHandler
     ):
         reject(cluster, "web")

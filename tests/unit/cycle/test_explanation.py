@@ -14,9 +14,9 @@ from scheduler.cycle.scheduling import schedule_pod
 from scheduler.framework import CycleState, PostFilterResult, PreFilterResult, Status
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.preemption import REPORT, PreemptionReport
-from tests.builders import pod
-from tests.puppets import Filter, NodeFilter, NodeScore, PostFilter, PreFilter, framework_of
-from tests.snapshots import snapshot_of
+from tests.support.builders import pod
+from tests.support.scripted_plugins import Filter, NodeFilter, NodeScore, PostFilter, PreFilter, framework_of
+from tests.support.snapshots import snapshot_of
 
 if TYPE_CHECKING:
     from scheduler.framework import Plugin

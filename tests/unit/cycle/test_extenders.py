@@ -12,17 +12,17 @@ from scheduler.configuration.types import Extender
 from scheduler.extenders.chain import Extenders
 from scheduler.framework import FilterPlugin, Outcomes, ScorePlugin
 from scheduler.objects.durations import Duration
-from tests.builders import node, pod
-from tests.extender_server import Hangs, scripted_extender
+from tests.support.builders import node, pod
+from tests.support.extender_server import Hangs, scripted_extender
+from tests.support.virtual_time_test import virtually
 from tests.unit.cycle.cluster import PROFILE, Cluster
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from scheduler.extenders.wire import ExtenderError
     from scheduler.objects.pod import PodInfo
-    from tests.extender_server import ScriptedExtender
+    from tests.support.extender_server import ScriptedExtender
 
 SECOND = 10**9
 

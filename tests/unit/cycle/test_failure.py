@@ -12,7 +12,7 @@ from scheduler.framework import Code, Status
 from scheduler.framework.diagnosis import NO_NODES
 from scheduler.framework.pod_groups import UNSCHEDULABLE
 from scheduler.queue import Place
-from tests.builders import pod
+from tests.support.builders import pod
 from tests.unit.cycle.cluster import Cluster, Event
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.cycle.scheduling import run_now
 from scheduler.objects.pod import PodInfo
 from scheduler.queue import Place
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 from tests.unit.cycle.cluster import Cluster, pod_on, terminating
-from tests.unit.plugins.running import made
+from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

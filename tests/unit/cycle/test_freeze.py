@@ -11,8 +11,8 @@ from scheduler.cycle.event_handlers import EventHandler
 from scheduler.cycle.freeze import ClusterFreeze
 from scheduler.cycle.observer import NoObserver
 from scheduler.cycle.shared import Shared
-from tests.manual_clock import ManualClock
-from tests.virtually import virtually
+from tests.support.manual_clock import ManualClock
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

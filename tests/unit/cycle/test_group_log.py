@@ -10,7 +10,7 @@ from scheduler.cycle.group_pass import Pass
 from scheduler.framework import Status
 from scheduler.framework.pod_groups import PodGroup
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
-from tests.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 
 def test_groups_of_which_no_member_could_be_tried_are_forgotten_as_well() -> None:

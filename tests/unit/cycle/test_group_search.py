@@ -24,7 +24,7 @@ from scheduler.framework.status import SUCCESS
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from scheduler.state.cache import Cache
 from scheduler.state.nominator import Nominator
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -116,13 +116,13 @@ class Pods:
 class Rests(Any):
     """Do not yield."""
 
-    async def give_way(self) -> None:
+    async def yield_to_loop(self) -> None:
         """Do nothing."""
 
-    async def rest(self, is_bound_to_nodes: bool) -> None:
+    async def pause(self, is_bound_to_nodes: bool) -> None:
         """Do nothing."""
 
-    async def rest_within(self, kept: Any, *, is_bound_to_nodes: bool) -> None:
+    async def pause_within(self, kept: Any, *, is_bound_to_nodes: bool) -> None:
         """Do nothing."""
 
     def check(self) -> None:
@@ -232,20 +232,20 @@ class Breaks(Pods):
         return (decision if choose else replace(decision, status=Status.failed("broken"))), snapshot
 
 
-def test_others_may_have_a_turn_before_each_decision_also_of_a_trial_without_some_pods() -> None:
+def test_each_decision_of_a_group_yields_to_the_loop_first() -> None:
     it = Scene([1, 1, 1, 1], [4], 4)
     turns: list[int] = []
     placed = pod("there", cpu="1", node="n0")
 
-    async def give_way() -> None:
+    async def yield_to_loop() -> None:
         turns.append(len(it.cache.groups.placed(KEY)))
 
     async def look() -> bool:
-        async with it.cache.without([placed], give_way):
-            rests: Any = Rests()
-            rests.give_way = give_way
+        async with it.cache.without([placed], yield_to_loop):
+            pauses: Any = Rests()
+            pauses.yield_to_loop = yield_to_loop
             pods: Any = Pods(it.cache, 4)
-            passes = GroupPasses(pods, it.cache, Nominator(), rests)
+            passes = GroupPasses(pods, it.cache, Nominator(), pauses)
             tried = await passes.run(it.group, it.plugin, it.attempts, PassOptions(is_trial=True))
             await passes.take_back(tried)
         return tried.is_enough
@@ -296,7 +296,7 @@ class Wavers(Pods):
         return decision, snapshot
 
 
-def test_a_group_that_the_best_placement_does_not_hold_again_is_not_looked_for_room_elsewhere() -> None:
+def test_a_group_that_its_best_placement_no_longer_holds_preempts_nowhere() -> None:
     it = Scene([1, 1, 1], [2, 2], 2, racks=2)
     wavers: Any = Wavers(it.cache, 2)
     passes = GroupPasses(wavers, it.cache, Nominator(), Rests())
@@ -331,9 +331,9 @@ class Slow(Pods):
         self._ask("reserve", assumed.pod.uid)
         return SUCCESS
 
-    async def give_time(self, needs: NeedsTime, give_way: Any = None) -> None:
+    async def give_time(self, needs: NeedsTime, yield_to_loop: Any = None) -> None:
         for _ in needs.steps:
-            await give_way()
+            await yield_to_loop()
 
 
 def test_members_whose_plugins_need_time_are_given_it_within_the_pass() -> None:

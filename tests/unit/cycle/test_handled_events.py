@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.errors import ObjectError
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 from tests.unit.cycle.cluster import Cluster
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from scheduler.cycle.explanation import explain
 from scheduler.cycle.kubelet_rejections import is_rejected
 from scheduler.cycle.scheduling import schedule_pod
 from scheduler.errors import ApiError
-from tests import puppets
-from tests.builders import node, pod
+from tests.support import scripted_plugins as puppets
+from tests.support.builders import node, pod
+from tests.support.virtual_time_test import virtually
 from tests.unit.cycle.cluster import Cluster
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,14 +14,14 @@ import pytest
 from scheduler.cycle.scheduling import schedule_pod
 from scheduler.framework import NeedsTime, PreEnqueuePlugin, PreFilterPlugin, ReservePlugin, Status
 from scheduler.queue import Place
-from scheduler.queue.put_aside import times_told
+from scheduler.queue.quarantine import times_in_condition
 from scheduler.runtime.budget import LONG_SECONDS, LoopBudget
-from tests.builders import node, pod
-from tests.puppets import NodeFilter, framework_of
-from tests.snapshots import snapshot_of
+from tests.support.builders import node, pod
+from tests.support.scripted_plugins import NodeFilter, framework_of
+from tests.support.snapshots import snapshot_of
+from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time_test import virtually
 from tests.unit.cycle.cluster import PROFILE, Cluster, terminating
-from tests.virtual_time import LoopClock
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -97,7 +97,7 @@ def cluster_with(*plugins: Any, **options: Any) -> Cluster:
 
 
 @virtually
-async def test_other_pods_are_bound_while_one_needs_time_which_then_is_bound_by_the_same_attempt() -> None:
+async def test_other_pods_are_bound_while_a_long_attempt_runs() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
     cluster.api.create(hungry("heavy", 500))
@@ -224,9 +224,7 @@ MESSAGE = f'running PreFilter plugin "Hungry": over budget: more than {LONG_SECO
 
 
 @virtually
-async def test_a_pod_that_has_used_up_its_budget_is_put_aside_with_growing_pauses_which_the_next_leader_reads() -> (
-    None
-):
+async def test_the_next_leader_reads_the_growing_quarantine_of_a_pod() -> None:
     plugin = Hungry()
     cluster = cluster_with(plugin)
     cluster.api.create(hungry("heavy", 100_000))
@@ -234,13 +232,13 @@ async def test_a_pod_that_has_used_up_its_budget_is_put_aside_with_growing_pause
         await cluster.until(lambda: cluster.notes("heavy"))
         used = plugin.seconds["heavy"]
         assert LONG_SECONDS <= used <= LONG_SECONDS + 0.02
-        assert cluster.notes("heavy") == [f"{MESSAGE}; put aside for 60s after 1 attempt over budget"]
+        assert cluster.notes("heavy") == [f"{MESSAGE}; quarantined for 60s after 1 attempt over budget"]
         assert cluster.place_of("heavy") is Place.BACKOFF
         assert not cluster.scheduler.has_in_hand(pod("heavy").uid)
         await asyncio.sleep(59)
         assert plugin.seconds["heavy"] == used
         await cluster.until(lambda: len(cluster.notes("heavy")) == 2)
-        assert cluster.notes("heavy")[1] == f"{MESSAGE}; put aside for 120s after 2 attempts over budget"
+        assert cluster.notes("heavy")[1] == f"{MESSAGE}; quarantined for 120s after 2 attempts over budget"
         [*_, patch] = cluster.api.patches
     assert patch.condition is not None
     assert patch.condition.reason == "SchedulerError"
@@ -251,7 +249,7 @@ async def test_a_pod_that_has_used_up_its_budget_is_put_aside_with_growing_pause
         "message": patch.condition.message,
     }
     seen = hungry("heavy", 100_000, status={"conditions": [told]})
-    assert times_told(seen) == 2
+    assert times_in_condition(seen) == 2
 
     another = cluster_with(Hungry())
     another.api.create(seen)
@@ -371,7 +369,7 @@ async def test_the_queue_tells_what_the_pod_waits_for() -> None:
     cluster.api.create(hungry("heavy", 1000))
     async with cluster.running():
         await cluster.until(lambda: plugin.seconds)
-        assert [move.why for move in cluster.queue.story(pod("heavy").uid)][-1] == "Hungry needs more time"
+        assert [move.why for move in cluster.queue.history(pod("heavy").uid)][-1] == "Hungry needs more time"
 
 
 class Opening(PreEnqueuePlugin):
@@ -409,7 +407,12 @@ async def test_what_an_attempt_used_that_needs_time_is_freed_at_once() -> None:
         with suppress(NeedsTime):
             try:
                 schedule_pod(
-                    framework, hungry("heavy", 3), snapshot, nominated={}, random=Random(1), gives_way=True
+                    framework,
+                    hungry("heavy", 3),
+                    snapshot,
+                    nominated={},
+                    random=Random(1),
+                    yields_to_loop=True,
                 )
             except NeedsTime as needs:
                 raised = weakref.ref(needs)

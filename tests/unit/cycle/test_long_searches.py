@@ -12,18 +12,18 @@ from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
 from scheduler.cycle.freeze import ClusterFreeze
 from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.cycle.profiles import Profiles
-from scheduler.cycle.turns import Turns
+from scheduler.cycle.time_slices import TimeSlices
 from scheduler.framework import CycleState, Status
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.queue import Place
 from scheduler.runtime.dry_run import DryRun
 from scheduler.state.pod_groups import PodGroups
-from tests.builders import node, pod
-from tests.puppets import NodeFilter
+from tests.support.builders import node, pod
+from tests.support.scripted_plugins import NodeFilter
+from tests.support.virtual_time_test import virtually
 from tests.unit.cycle.cluster import Cluster
-from tests.unit.cycle.test_turns import SlowClock, full
-from tests.unit.plugins.running import made
-from tests.virtually import virtually
+from tests.unit.cycle.test_time_slices import SlowClock, full
+from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +69,7 @@ class Searching:
             dry_run=dry_run,
             review=ExtenderReview(Cluster().profiles),
             preemptions=self.started,
-            work=Turns(freeze, SlowClock(0.0)),
+            work=TimeSlices(freeze, SlowClock(0.0)),
             members=PodGroups(),
             groups=Profiles(),
         )
@@ -239,6 +239,6 @@ def test_no_more_nodes_are_looked_through_than_there_is_time_for() -> None:
             known=known,
             has_time=lambda: False,
         )
-        assert not at_once(looking).is_complete
+        assert not run_to_end(looking).is_complete
         assert len(known) == expected
     assert tried == list(range(68))

@@ -39,9 +39,9 @@ from scheduler.framework import (
 from scheduler.objects.durations import Duration
 from scheduler.queue import Place
 from scheduler.runtime.budget import LoopBudget, OverBudgetError
-from tests.builders import node, pod
-from tests.guests import LOOPS, guest
-from tests.puppets import (
+from tests.support.builders import node, pod
+from tests.support.guests import LOOPS, guest
+from tests.support.scripted_plugins import (
     NodeFilter,
     NodeScore,
     Permit,
@@ -51,9 +51,9 @@ from tests.puppets import (
     Reserve,
     framework_of,
 )
+from tests.support.virtual_time_test import virtually
 from tests.unit.cycle.cluster import Cluster
-from tests.unit.plugins.running import made
-from tests.virtually import virtually
+from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 MESSAGE = (
     'running Filter plugin "Endless": over budget: stopped: more than 0.05s had passed'
-    "; put aside for 60s after 1 attempt over budget"
+    "; quarantined for 60s after 1 attempt over budget"
 )
 
 
@@ -171,7 +171,7 @@ def attempt(cluster: Cluster, queued: QueuedPodInfo) -> Any:
 
 
 async def _in_stretches(cluster: Cluster, queued: QueuedPodInfo) -> Any:
-    return await cluster.parts.budget.in_stretches(cluster.schedule_one(queued))
+    return await cluster.parts.budget.run_in_slices(cluster.schedule_one(queued))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -261,7 +261,7 @@ def quick() -> Iterator[LoopBudget]:
 @pytest.mark.parametrize(
     "goes_on", [endless, catching, sleeping, in_a_library, in_a_regular_expression, in_our_code]
 )
-def test_the_clock_stops_a_plugin_and_its_pod_is_put_aside(
+def test_the_clock_stops_a_plugin_and_its_pod_is_quarantined(
     quick: LoopBudget, goes_on: Callable[..., Any]
 ) -> None:
     cluster = Cluster(NodeFilter("Endless", goes_on), budget=quick)
@@ -296,7 +296,7 @@ def test_the_clock_stops_a_plugin_and_its_pod_is_put_aside(
         pytest.param([Reserve("B", unreserve=endless), Permit("A", endless)], id="Permit, then Unreserve"),
     ],
 )
-def test_wherever_a_pod_is_stopped_on_its_way_it_is_put_aside(quick: LoopBudget, plugins: list[Any]) -> None:
+def test_a_pod_stopped_at_any_extension_point_is_quarantined(quick: LoopBudget, plugins: list[Any]) -> None:
     cluster = Cluster(*plugins, SchedulingGates(), nodes=("n1", "n2"), budget=quick)
     cluster.api.create(pod("web"))
     queued = cluster.queue.pop()
@@ -305,7 +305,7 @@ def test_wherever_a_pod_is_stopped_on_its_way_it_is_put_aside(quick: LoopBudget,
     assert attempt(cluster, queued) is None
     [note] = cluster.notes("web")
     assert 'plugin "A": over budget: stopped' in note
-    assert note.endswith("; put aside for 60s after 1 attempt over budget")
+    assert note.endswith("; quarantined for 60s after 1 attempt over budget")
     assert cluster.place_of("web") is Place.BACKOFF
     assert cluster.cache.pod(queued.pod.uid) is None
     cluster.check()
@@ -333,7 +333,7 @@ def test_without_the_clock_the_time_is_looked_at_between_plugins() -> None:
     thread.start()
     thread.join()
     told = 'more than 0.05s had passed when plugin "First" was done'
-    assert said == [(None, [f"over budget: {told}; put aside for 60s after 1 attempt over budget"])]
+    assert said == [(None, [f"over budget: {told}; quarantined for 60s after 1 attempt over budget"])]
 
 
 class Patient(PreBindPlugin):
@@ -530,7 +530,7 @@ def test_a_hint_that_does_not_answer_is_asked_once_and_wakes_the_pods(quick: Loo
     cluster.check()
 
 
-@pytest.mark.parametrize("silent", ["alike", "brings", "awaits"])
+@pytest.mark.parametrize("silent", ["pod_key", "event_keys", "waits_for_keys"])
 def test_who_does_not_say_what_a_hint_reads_is_asked_about_every_pod(quick: LoopBudget, silent: str) -> None:
     asked = 0
 
@@ -541,7 +541,11 @@ def test_who_does_not_say_what_a_hint_reads_is_asked_about_every_pod(quick: Loop
 
     class Silent(Endless):
         def events(self) -> Any:
-            said: Any = {"alike": lambda _: "", "brings": lambda *_: ("a",), "awaits": lambda _: ("a",)}
+            said: Any = {
+                "pod_key": lambda _: "",
+                "event_keys": lambda *_: ("a",),
+                "waits_for_keys": lambda _: ("a",),
+            }
             said[silent] = says_nothing
             return [EventWithHint(ClusterEvent(EventResource.NODE, ActionType.ADD), self.hint, **said)]
 
@@ -577,19 +581,19 @@ def test_a_plugin_that_is_stopped_three_times_in_a_row_rests_and_costs_nothing(q
     cluster = Cluster(NodeFilter("Endless", endless), budget=quick)
     for number in range(30):
         cluster.api.create(pod(f"web-{number}"))
-    assert quick.resting == []
+    assert quick.paused == []
     while (queued := cluster.queue.pop()) is not None:
         attempt(cluster, queued)
 
-    stopped = [number for number in range(30) if "put aside" in cluster.notes(f"web-{number}")[0]]
+    stopped = [number for number in range(30) if "quarantined" in cluster.notes(f"web-{number}")[0]]
     assert stopped == [0, 1, 2]
-    assert quick.resting == ["Endless"]
+    assert quick.paused == ["Endless"]
     quick.forget()
-    assert quick.resting == []
+    assert quick.paused == []
     assert re.search(r"not asked: it rests for \d+s", cluster.notes("web-29")[0])
     last = cluster.queue.get(pod("web-29").uid)
     assert last is not None
-    assert 0.0 < last.put_aside_seconds <= 60.0
+    assert 0.0 < last.quarantine_seconds <= 60.0
     cluster.check()
 
 
@@ -601,9 +605,9 @@ def test_a_guest_that_uses_up_its_time_limit_three_times_in_a_row_rests(quick: L
     while (queued := cluster.queue.pop()) is not None:
         attempt(cluster, queued)
 
-    stopped = [number for number in range(8) if "put aside" in cluster.notes(f"web-{number}")[0]]
+    stopped = [number for number in range(8) if "quarantined" in cluster.notes(f"web-{number}")[0]]
     assert stopped == [0, 1, 2]
-    assert quick.resting == ["guest"]
+    assert quick.paused == ["guest"]
     assert (
         'running Filter plugin "guest" for node "n1": over budget: wasm: filter error: stopped'
         in cluster.notes("web-0")[0]

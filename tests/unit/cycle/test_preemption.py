@@ -11,11 +11,11 @@ from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.cycle.scheduling import run_now
 from scheduler.framework import Status
 from scheduler.queue import Place
-from tests import puppets
-from tests.builders import node, pod
+from tests.support import scripted_plugins as puppets
+from tests.support.builders import node, pod
+from tests.support.virtual_time_test import virtually
 from tests.unit.cycle.cluster import Cluster
-from tests.unit.plugins.running import made
-from tests.virtually import virtually
+from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
     from scheduler.framework import Plugin
@@ -48,7 +48,7 @@ async def preempt(cluster: Cluster) -> None:
 
 
 @virtually
-async def test_a_nomination_that_was_not_written_yet_ends_at_once_and_wakes_who_had_to_leave_the_room_alone():
+async def test_an_unwritten_nomination_that_ends_requeues_the_pods_it_kept_out():
     cluster = begun()
     await preempt(cluster)
 
@@ -99,7 +99,7 @@ async def test_a_nomination_that_was_not_written_yet_ends_with_its_pod():
 
 @pytest.mark.parametrize("refused_by", ["Filter", "Reserve"])
 @virtually
-async def test_a_nomination_that_was_not_written_yet_ends_with_an_attempt_that_does_not_renew_it(
+async def test_an_unwritten_nomination_ends_with_an_attempt_that_does_not_renew_it(
     refused_by: str,
 ) -> None:
     cluster = begun(puppets.Reserve("No", Status.unschedulable("no")))
@@ -158,7 +158,7 @@ async def test_a_nomination_ends_when_the_pod_is_placed_elsewhere(is_written: bo
     ],
 )
 @virtually
-async def test_a_preemptor_that_was_shut_out_is_not_tried_at_once_while_its_victims_seem_to_stay(
+async def test_a_preemptor_is_not_retried_while_its_victims_stay(
     bound_by: str, watch_seconds: float, place: Place
 ) -> None:
     shut_out = [True]
@@ -180,7 +180,7 @@ async def test_a_preemptor_that_was_shut_out_is_not_tried_at_once_while_its_vict
 
 
 @virtually
-async def test_one_preemption_that_begins_before_the_one_before_it_has_ended_goes_its_own_way() -> None:
+async def test_a_preemption_that_starts_before_another_ends_is_independent() -> None:
     """The watch reports the last victim before the server's response, and more capacity is needed."""
     cluster = Cluster()
     victims = [pod(f"victim-{number}", node="n1") for number in range(3)]

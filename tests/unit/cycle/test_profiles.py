@@ -6,9 +6,9 @@ from scheduler.configuration.types import Extender
 from scheduler.cycle.profiles import Profiles
 from scheduler.extenders.chain import Extenders
 from scheduler.framework import QueuedPodInfo, Status
-from tests import puppets
-from tests.builders import pod
-from tests.puppets import framework_of
+from tests.support import scripted_plugins as puppets
+from tests.support.builders import pod
+from tests.support.scripted_plugins import framework_of
 from tests.unit.cycle.cluster import Cluster
 
 WEB = pod("web", scheduler_name="a")

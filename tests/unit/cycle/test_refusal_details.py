@@ -9,10 +9,10 @@ import pytest
 from scheduler.clock import SystemClock
 from scheduler.cycle.refusal_details import RefusalDetails
 from scheduler.runtime.budget import LoopBudget
-from tests.builders import pod
-from tests.manual_clock import ManualClock
-from tests.puppets import Filter
-from tests.snapshots import snapshot_of
+from tests.support.builders import pod
+from tests.support.manual_clock import ManualClock
+from tests.support.scripted_plugins import Filter
+from tests.support.snapshots import snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +118,7 @@ def full(_pod: Any, _snapshot: Any, node: Any) -> list[str]:
     return ["full"] if any(True for _ in node.pods) else []
 
 
-def test_pods_that_are_expected_on_a_node_are_counted_where_nothing_else_is_in_the_way():
+def test_nominated_pods_are_named_where_nothing_else_rejects_the_node():
     one, guest = Telling("One", why=full), pod("guest")
     explanation = refused("One", "One", "One")
     nominated = {0: [guest], 1: []}
@@ -191,4 +191,4 @@ def test_a_plugin_that_goes_on_and_on_is_stopped_at_the_first_node_and_asked_no_
         ],
         "n2": ["a", "b"],
     }
-    assert budget.resting == [], "pods do without what it would say"
+    assert budget.paused == [], "pods do without what it would say"

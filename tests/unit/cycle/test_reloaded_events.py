@@ -8,8 +8,8 @@ import msgspec
 
 from scheduler.objects.decode import decode_pod
 from scheduler.state.pod_states import PodState
-from tests import puppets
-from tests.builders import node, pod, pod_object
+from tests.support import scripted_plugins as puppets
+from tests.support.builders import node, pod, pod_object
 from tests.unit.cycle.cluster import Cluster
 
 
@@ -25,7 +25,7 @@ def told(cluster: Cluster) -> list[str]:
     return labels
 
 
-def test_the_room_of_a_pod_that_is_deleted_while_it_is_bound_for_a_profile_that_is_gone_is_free() -> None:
+def test_deleting_a_pod_in_binding_frees_its_node_after_its_profile_is_gone() -> None:
     cluster = Cluster(puppets.NodeFilter("Picky"))
     cluster.cache.add_node(node("n1"))
     theirs = pod("web", scheduler_name="gone")

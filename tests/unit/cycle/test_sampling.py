@@ -15,9 +15,9 @@ from scheduler.cycle.sampling import NodeSampling, nodes_to_find, percentages_of
 from scheduler.cycle.scheduling import schedule_pod
 from scheduler.framework import Diagnosis, Outcomes, Status
 from scheduler.framework.diagnosis import NOT_EXAMINED
-from tests.builders import pod
-from tests.puppets import NodeFilter, Score, framework_of
-from tests.snapshots import snapshot_of
+from tests.support.builders import pod
+from tests.support.scripted_plugins import NodeFilter, Score, framework_of
+from tests.support.snapshots import snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -25,10 +25,10 @@ from scheduler.framework import (
 )
 from scheduler.queue import Place
 from scheduler.state.pod_states import PodState
-from tests import puppets
-from tests.builders import node, pod
+from tests.support import scripted_plugins as puppets
+from tests.support.builders import node, pod
+from tests.support.virtual_time_test import virtually
 from tests.unit.cycle.cluster import PROFILE, Cluster, terminating
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

@@ -19,8 +19,8 @@ from scheduler.framework import (
 )
 from scheduler.runtime.scoring import Scores
 from scheduler.state.nominator import Nominator
-from tests.builders import pod
-from tests.puppets import (
+from tests.support.builders import pod
+from tests.support.scripted_plugins import (
     Filter,
     NodeFilter,
     NodeScore,
@@ -30,7 +30,7 @@ from tests.puppets import (
     Score,
     framework_of,
 )
-from tests.snapshots import snapshot_of
+from tests.support.snapshots import snapshot_of
 
 if TYPE_CHECKING:
     from scheduler.cycle.attempt import Decision
@@ -159,7 +159,7 @@ def test_a_clear_winner_costs_no_random_number():
 
 def test_who_only_asks_has_no_room_made():
     preemption = PostFilter("B", PostFilterResult(SUCCESS, "n2"))
-    refused = decide(NodeFilter("A", Status.unschedulable("no")), preemption, makes_room=False)
+    refused = decide(NodeFilter("A", Status.unschedulable("no")), preemption, may_preempt=False)
 
     assert refused.status.message == "0/4 nodes are available: 4 no."
     assert not preemption.calls

@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler.cycle.reporting import Reporter
 from scheduler.framework import Status
-from tests.builders import pod
+from tests.support.builders import pod
 
 
 class Heard:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.inter_pod_affinity.plugin import InterPodAffinity
-from scheduler.cycle.turns import SLICE_SECONDS
+from scheduler.cycle.time_slices import SLICE_SECONDS
 from scheduler.queue import Place
 from scheduler.runtime.budget import LoopBudget
 from scheduler.snapshot.pod_tally import PodTally
-from tests.builders import node, pod
+from tests.support.builders import node, pod
+from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time_test import virtually
 from tests.unit.cycle.cluster import Cluster
 from tests.unit.plugins.test_very_many_own_terms import TermKind, pending
 from tests.unit.snapshot.test_many_affinity_terms import SHAPES
-from tests.virtual_time import LoopClock
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,14 +28,14 @@ LOOK_UP_SECONDS = 0.001
 
 
 class Slices:
-    """Implements `TurnLimit` in virtual time."""
+    """Implements `TimeSlice` in virtual time."""
 
     slice_seconds = SLICE_SECONDS
 
     def __init__(self) -> None:
         self.seconds = LoopClock().monotonic
 
-    def observed(self, is_so: bool, what: str = "") -> bool:
+    def branch(self, is_so: bool, what: str = "") -> bool:
         return is_so
 
 
@@ -60,7 +60,7 @@ async def test_innocent_pods_are_bound_while_one_with_very_many_terms_is_counted
 ) -> None:
     now = LoopClock().monotonic
     cluster = Cluster(
-        InterPodAffinity(args=InterPodAffinity.Args(), turn_limit=Slices()),
+        InterPodAffinity(args=InterPodAffinity.Args(), time_slice=Slices()),
         budget=LoopBudget(now, used=now),
     )
     for name in ("n2", "n3"):

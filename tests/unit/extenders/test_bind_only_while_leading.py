@@ -11,14 +11,14 @@ from scheduler.configuration.types import Extender
 from scheduler.errors import NotLeadingError
 from scheduler.extenders.chain import Extenders
 from scheduler.extenders.wire import ExtenderError
-from tests.builders import pod
-from tests.extender_server import scripted_extender
-from tests.virtually import virtually
+from tests.support.builders import pod
+from tests.support.extender_server import scripted_extender
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.extender_server import ScriptedExtender
+    from tests.support.extender_server import ScriptedExtender
 
 POD = pod("web")
 

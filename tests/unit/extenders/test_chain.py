@@ -15,17 +15,17 @@ from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.status import Code
 from scheduler.objects.durations import Duration
 from scheduler.urls import shown_url
-from tests.builders import pod
-from tests.extender_server import Hangs, scripted_extender
-from tests.snapshots import snapshot_of
-from tests.virtually import virtually
+from tests.support.builders import pod
+from tests.support.extender_server import Hangs, scripted_extender
+from tests.support.snapshots import snapshot_of
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
-    from tests.extender_server import ScriptedExtender
+    from tests.support.extender_server import ScriptedExtender
 
 POD = pod("web")
 FAILURES: dict[str, Any] = {

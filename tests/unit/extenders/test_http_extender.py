@@ -15,9 +15,9 @@ from aiohttp import web
 from scheduler.configuration.types import Extender
 from scheduler.extenders.http_extender import HttpExtender
 from scheduler.extenders.wire import ExtenderError
-from tests.builders import node, pod
-from tests.extender_server import scripted_extender
-from tests.virtually import virtually
+from tests.support.builders import node, pod
+from tests.support.extender_server import scripted_extender
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -81,7 +81,7 @@ async def test_an_error_that_is_kept_keeps_nothing_of_the_answer() -> None:
 
 
 @virtually
-async def test_an_answer_may_be_as_long_as_what_it_was_asked_and_the_names_and_reasons_beside() -> None:
+async def test_a_response_may_be_as_long_as_its_request_with_names_and_reasons() -> None:
     names = [f"n{number}" for number in range(10_000)]
     answer = {"NodeNames": names, "FailedNodes": dict.fromkeys(names, "x" * 700)}
     async with scripted_extender({"filter": answer}) as server:

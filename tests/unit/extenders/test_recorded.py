@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.extenders import serving, wire
-from scheduler.extenders.serving import BindingRequest, RequestError
+from scheduler.extenders import serving_wire, wire
+from scheduler.extenders.serving_wire import BindingRequest, RequestError
 from scheduler.extenders.wire import MetaVictims
 from scheduler.objects.decode import decode_node, decode_pod
 
@@ -39,7 +39,7 @@ def same(said: bytes, name: str) -> None:
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
 def test_a_request_about_nodes_by_name_is_understood(verb: str) -> None:
-    request = serving.nodes_request(recorded(f"names.{verb}"))
+    request = serving_wire.nodes_request(recorded(f"names.{verb}"))
 
     assert request.node_names == ("node-0001", "node-0002")
     assert (request.pod.key, request.pod.scheduler_name) == ("default/low-1", "default-scheduler")
@@ -49,18 +49,18 @@ def test_a_request_about_nodes_by_name_is_understood(verb: str) -> None:
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
 def test_a_request_with_whole_nodes_is_told_what_to_set(verb: str) -> None:
     with pytest.raises(RequestError, match="set nodeCacheCapable: true"):
-        serving.nodes_request(recorded(f"nodes.{verb}"))
+        serving_wire.nodes_request(recorded(f"nodes.{verb}"))
 
 
 def test_a_request_about_victims_by_uid_is_understood() -> None:
-    request = serving.preemption_request(recorded("names.preempt"))
+    request = serving_wire.preemption_request(recorded("names.preempt"))
 
     assert (request.pod.key, request.pod.priority) == ("default/urgent", 1000)
     assert request.victims == {name: MetaVictims((uid,), 0) for name, uid in VICTIMS.items()}
 
 
 def test_a_request_about_whole_victims_is_understood() -> None:
-    request = serving.preemption_request(recorded("nodes.preempt"))
+    request = serving_wire.preemption_request(recorded("nodes.preempt"))
 
     whole = json.loads(recorded("nodes.preempt"))["NodeNameToVictims"]
     assert request.victims == {
@@ -72,7 +72,9 @@ def test_a_request_about_whole_victims_is_understood() -> None:
 
 def test_a_request_to_bind_is_understood() -> None:
     uid = "d3fbf47a-7e5b-4e7f-9ca5-499d004ae545"
-    assert serving.binding_request(recorded("bind")) == BindingRequest("default", "web-1", uid, "node-0002")
+    assert serving_wire.binding_request(recorded("bind")) == BindingRequest(
+        "default", "web-1", uid, "node-0002"
+    )
 
 
 @pytest.mark.parametrize("name", ["names.filter", "names.prioritize", "nodes.filter", "nodes.prioritize"])

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.extenders import serving, wire
-from scheduler.extenders.serving import BindingRequest, RequestError
+from scheduler.extenders import serving_wire, wire
+from scheduler.extenders.serving_wire import BindingRequest, RequestError
 from scheduler.extenders.wire import FilterAnswer, MetaVictims
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ BEFORE_1_18 = b'{"pod":%b,"nodenames":["node-1","node-2"]}' % POD
 
 @pytest.mark.parametrize("body", [ASKED, BEFORE_1_18], ids=["of today", "with names in lower case"])
 def test_a_pod_and_the_names_of_nodes_are_read(body: bytes) -> None:
-    request = serving.nodes_request(body)
+    request = serving_wire.nodes_request(body)
     assert request.node_names == ("node-1", "node-2")
     assert (request.pod.key, request.pod.uid) == ("shop/web-7c5b8d7f9b-x2x9k", UID)
     assert request.pod.scheduler_name == "default-scheduler"
@@ -53,28 +53,28 @@ def test_a_pod_and_the_names_of_nodes_are_read(body: bytes) -> None:
 
 
 def test_nulls_are_read_as_go_reads_them() -> None:
-    request = serving.nodes_request(NULLS)
+    request = serving_wire.nodes_request(NULLS)
     assert (request.pod.key, request.node_names) == ("d/a", ("n",))
 
 
 def test_a_name_that_is_sent_twice_is_one() -> None:
-    assert serving.nodes_request(b'{"Pod":%b,"NodeNames":["b","a","b"]}' % POD).node_names == ("b", "a")
+    assert serving_wire.nodes_request(b'{"Pod":%b,"NodeNames":["b","a","b"]}' % POD).node_names == ("b", "a")
 
 
 def test_no_nodes_are_no_error() -> None:
-    assert serving.nodes_request(b'{"Pod":%b,"NodeNames":[]}' % POD).node_names == ()
+    assert serving_wire.nodes_request(b'{"Pod":%b,"NodeNames":[]}' % POD).node_names == ()
 
 
 def test_what_our_own_client_says_is_read() -> None:
     asking = pod("web", cpu="1")
-    request = serving.nodes_request(wire.arguments(asking, [node("a"), node("b")], names_only=True))
+    request = serving_wire.nodes_request(wire.arguments(asking, [node("a"), node("b")], names_only=True))
     assert (request.pod.raw, request.node_names) == (asking.raw, ("a", "b"))
 
 
 def test_whole_nodes_are_refused_with_what_to_set() -> None:
     body = wire.arguments(pod("web"), [node("a")], names_only=False)
     with pytest.raises(RequestError, match="set nodeCacheCapable: true"):
-        serving.nodes_request(body)
+        serving_wire.nodes_request(body)
 
 
 NONSENSE: dict[str, tuple[bytes, str]] = {
@@ -103,7 +103,7 @@ NONSENSE: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize(("body", "problem"), NONSENSE.values(), ids=NONSENSE)
 def test_what_is_no_request_is_refused_by_the_field_at_fault(body: bytes, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
-        serving.nodes_request(body)
+        serving_wire.nodes_request(body)
 
 
 META = b'{"Pod":%b,"NodeNameToVictims":null,"NodeNameToMetaVictims":%b}'
@@ -129,7 +129,7 @@ VICTIMS: dict[str, tuple[bytes, dict[str, MetaVictims]]] = {
 
 @pytest.mark.parametrize(("body", "victims"), VICTIMS.values(), ids=VICTIMS)
 def test_victims_are_read_by_node(body: bytes, victims: dict[str, MetaVictims]) -> None:
-    request = serving.preemption_request(body)
+    request = serving_wire.preemption_request(body)
     assert (request.pod.uid, request.victims) == (UID, victims)
 
 
@@ -145,24 +145,24 @@ def test_victims_are_read_by_node(body: bytes, victims: dict[str, MetaVictims]) 
 )
 def test_odd_victims_are_refused(body: bytes, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
-        serving.preemption_request(body)
+        serving_wire.preemption_request(body)
 
 
-MANY = b",".join([b'"n"'] * (serving._MOST_NODES + 1))
+MANY = b",".join([b'"n"'] * (serving_wire._MOST_NODES + 1))
 TOO_LARGE = {
     "names": (
-        serving.nodes_request,
+        serving_wire.nodes_request,
         b'{"Pod":%b,"NodeNames":[%b]}' % (POD, MANY),
         "NodeNames: expected at most",
     ),
     "a pod": (
-        serving.nodes_request,
-        b'{"Pod":{"metadata":{"name":"%b"}},"NodeNames":["n"]}' % (b"x" * serving._LONGEST_POD_BYTES),
+        serving_wire.nodes_request,
+        b'{"Pod":{"metadata":{"name":"%b"}},"NodeNames":["n"]}' % (b"x" * serving_wire._LONGEST_POD_BYTES),
         "Pod: expected at most",
     ),
     "victims on a node": (
-        serving.preemption_request,
-        META % (POD, b'{"n":{"Pods":[],"x":"%b"}}' % (b"x" * serving._LONGEST_VICTIMS_BYTES)),
+        serving_wire.preemption_request,
+        META % (POD, b'{"n":{"Pods":[],"x":"%b"}}' % (b"x" * serving_wire._LONGEST_VICTIMS_BYTES)),
         r"NodeNameToMetaVictims\[n\]: expected at most",
     ),
 }
@@ -178,8 +178,8 @@ def test_what_would_take_long_to_decode_in_one_piece_is_refused(
 
 def test_a_binding_is_read() -> None:
     body = b'{"PodName":"web","PodNamespace":"shop","PodUID":"u","Node":"n"}\n'
-    assert serving.binding_request(body) == BindingRequest("shop", "web", "u", "n")
-    assert serving.binding_request(body.lower()).key == "shop/web"
+    assert serving_wire.binding_request(body) == BindingRequest("shop", "web", "u", "n")
+    assert serving_wire.binding_request(body.lower()).key == "shop/web"
 
 
 @pytest.mark.parametrize("missing", ["PodName", "PodNamespace", "PodUID", "Node"])
@@ -187,44 +187,50 @@ def test_a_binding_that_lacks_something_is_refused(missing: str) -> None:
     whole: dict[str, Any] = {"PodName": "web", "PodNamespace": "shop", "PodUID": "u", "Node": "n"}
     for absent in ("", None):
         with pytest.raises(RequestError, match=f"{missing}: expected text, found none"):
-            serving.binding_request(json.dumps({**whole, missing: absent}).encode())
+            serving_wire.binding_request(json.dumps({**whole, missing: absent}).encode())
 
 
 @given(st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.text(max_size=5),
     lambda more: st.lists(more, max_size=3) | st.dictionaries(st.sampled_from(["Pod", "NodeNames", "x"]), more),
     max_leaves=6).map(lambda value: json.dumps(value).encode()))  # fmt: skip
 def test_whatever_is_sent_is_refused_in_our_own_words(body: bytes) -> None:
-    for read in (serving.nodes_request, serving.preemption_request, serving.binding_request):
+    for read in (serving_wire.nodes_request, serving_wire.preemption_request, serving_wire.binding_request):
         with pytest.raises(RequestError):
             read(body)  # type: ignore[operator]
 
 
 def test_answers_are_what_our_own_client_reads() -> None:
     answer = FilterAnswer(("b",), {"a": "no licence"}, {"c": "no such node"})
-    assert wire.filter_answer(serving.filter_result(answer), ["a", "b", "c"], names_only=True) == answer
-    assert wire.priorities_answer(serving.priorities_result([("b", 7), ("a", 0)]), 4) == [("b", 7), ("a", 0)]
+    assert wire.filter_answer(serving_wire.filter_result(answer), ["a", "b", "c"], names_only=True) == answer
+    assert wire.priorities_answer(serving_wire.priorities_result([("b", 7), ("a", 0)]), 4) == [
+        ("b", 7),
+        ("a", 0),
+    ]
     victims = {"n": MetaVictims(("u", "v"), 1)}
-    assert wire.preemption_answer(serving.preemption_result(victims)) == victims
-    wire.binding_answer(serving.binding_result())
+    assert wire.preemption_answer(serving_wire.preemption_result(victims)) == victims
+    wire.binding_answer(serving_wire.binding_result())
 
 
 def test_failures_are_told_in_the_error_that_kube_scheduler_shows() -> None:
     for answer, read in (
-        (serving.failed_filter_result("why"), lambda body: wire.filter_answer(body, [], names_only=True)),
-        (serving.binding_result("why"), wire.binding_answer),
+        (
+            serving_wire.failed_filter_result("why"),
+            lambda body: wire.filter_answer(body, [], names_only=True),
+        ),
+        (serving_wire.binding_result("why"), wire.binding_answer),
     ):
         with pytest.raises(wire.ExtenderError, match=r"^why$"):
             read(answer)
 
 
 def test_answers_have_the_names_of_go() -> None:
-    assert json.loads(serving.filter_result(FilterAnswer(("b",), {"a": "no"}))) == {
+    assert json.loads(serving_wire.filter_result(FilterAnswer(("b",), {"a": "no"}))) == {
         "Nodes": None,
         "NodeNames": ["b"],
         "FailedNodes": {"a": "no"},
         "FailedAndUnresolvableNodes": {},
         "Error": "",
     }
-    assert json.loads(serving.preemption_result({"n": MetaVictims(("u",), 1)})) == {
+    assert json.loads(serving_wire.preemption_result({"n": MetaVictims(("u",), 1)})) == {
         "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}}
     }

@@ -18,8 +18,8 @@ from scheduler.configuration.types import Extender, ExtenderTLS
 from scheduler.errors import ConfigurationError
 from scheduler.extenders.http_extender import HttpExtender
 from scheduler.extenders.wire import ExtenderError
-from tests.extender_server import scripted_extender
-from tests.virtually import virtually
+from tests.support.extender_server import scripted_extender
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path

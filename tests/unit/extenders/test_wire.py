@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.extenders import wire
 from scheduler.extenders.wire import ExtenderError, FilterAnswer, MetaVictims
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 NODES = [node("n1", cpu="1"), node("n2", cpu="2")]
 POD = pod("web", cpu="100m", labels={"app": "web"})

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.errors import SchedulerError
-from scheduler.extenders import serving, wire
+from scheduler.extenders import serving_wire, wire
 from scheduler.extenders.wire import ExtenderError
 from scheduler.server.extender import LONGEST_REQUEST_BYTES
 
@@ -27,9 +27,9 @@ READERS: dict[str, Callable[[bytes], Any]] = {
     "bind": wire.binding_answer,
 }
 REQUESTS: dict[str, Callable[[bytes], Any]] = {
-    "nodes": serving.nodes_request,
-    "preempt": serving.preemption_request,
-    "bind": serving.binding_request,
+    "nodes": serving_wire.nodes_request,
+    "preempt": serving_wire.preemption_request,
+    "bind": serving_wire.binding_request,
 }
 FIELDS = [
     "NodeNames", "Nodes", "FailedNodes", "FailedAndUnresolvableNodes", "Error", "Host", "Score", "items", "metadata",

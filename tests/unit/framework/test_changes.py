@@ -13,7 +13,7 @@ from scheduler.framework.changes import (
     node_changes,
     pod_changes,
 )
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
     from scheduler.framework import ClusterEvent

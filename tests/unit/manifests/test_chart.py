@@ -20,8 +20,8 @@ from scheduler.configuration.types import KubeSchedulerConfiguration, Plugins, P
 from scheduler.version import VERSION
 from scheduler.whatif.cluster_file import ClusterFile
 from scheduler.whatif.offline import OfflineScheduler
-from tests.helm import CHART, NAMES, HelmError, helm, templated
-from tests.manifests import MANIFESTS, ROOT, one, rendered
+from tests.support.helm import CHART, NAMES, HelmError, helm, templated
+from tests.support.manifests import MANIFESTS, ROOT, one, rendered
 
 if TYPE_CHECKING:
     from pathlib import Path

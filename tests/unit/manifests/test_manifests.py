@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from scheduler.configuration.load import parse
-from tests.manifests import KUSTOMIZATIONS, MANIFESTS, one, rendered
+from tests.support.manifests import KUSTOMIZATIONS, MANIFESTS, one, rendered
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from scheduler.metrics import Metrics
-from tests.binaries import needed_binary
-from tests.manifests import MANIFESTS, ROOT, one, rendered
+from tests.support.binaries import needed_binary
+from tests.support.manifests import MANIFESTS, ROOT, one, rendered
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -145,7 +145,7 @@ def test_a_histogram_says_what_prometheus_own_client_says(observed: list[tuple[s
 
 
 @pytest.mark.parametrize("accept", ["", "application/openmetrics-text;version=1.0.0"])
-def test_a_family_with_thousands_of_series_is_written_in_pieces_that_make_the_same_text(accept: str) -> None:
+def test_a_large_metric_family_written_in_parts_is_the_same_text(accept: str) -> None:
     metrics = Metrics()
     many = {f"q-{number}": float(number) for number in range(3000)}
     metrics.watch_gauge("custom_scheduler_queue_used_share", "What they use.", "queue", lambda: many)

@@ -16,10 +16,10 @@ from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import Code
 from scheduler.metrics import Metrics
 from scheduler.metrics.families import exponential_buckets
-from tests import virtual_time
-from tests.builders import node_object, pod_object
-from tests.daemon_harness import cluster
-from tests.unit.metrics import not_here
+from tests.support import virtual_time
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.unit.metrics import absent_metrics
 from tests.unit.metrics.exposition import Family, families
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def rarely_told() -> Mapping[str, Family]:
 
 def test_every_metric_of_kube_scheduler_is_there_after_a_short_run(ours: Mapping[str, Family]) -> None:
     assert len(KUBE_SCHEDULER) == 40
-    assert KUBE_SCHEDULER.keys() - ours.keys() == set(not_here.FAMILIES)
+    assert KUBE_SCHEDULER.keys() - ours.keys() == set(absent_metrics.FAMILIES)
 
 
 def test_no_metric_bears_a_name_of_kube_schedulers_that_it_does_not_have(ours: Mapping[str, Family]) -> None:
@@ -163,7 +163,7 @@ def test_the_values_of_labels_are_kube_schedulers(ours: Mapping[str, Family]) ->
         if (gone := KUBE_SCHEDULER[name].values[label] - ours[name].values[label])
     }
 
-    assert missing == {key: set(values) for key, values in not_here.VALUES.items()}
+    assert missing == {key: set(values) for key, values in absent_metrics.VALUES.items()}
 
 
 def test_no_series_says_when_it_began(ours: Mapping[str, Family]) -> None:

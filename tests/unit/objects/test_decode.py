@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.errors import ObjectError
 from scheduler.objects.decode import decode_node, decode_object, decode_pod, typed_object
-from tests.builders import node_object, pod_object
+from tests.support.builders import node_object, pod_object
 
 
 def encoded(found: Any) -> bytes:

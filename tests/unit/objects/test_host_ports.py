@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.objects.host_ports import HostPort, any_conflict
-from tests.builders import pod
+from tests.support.builders import pod
 
 ANY = "0.0.0.0"  # noqa: S104 - what a pod means that names no address
 

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.errors import ObjectError
 from scheduler.objects.images import node_images, normalized_image_name
-from tests.builders import node
+from tests.support.builders import node
 
 
 def test_every_name_of_an_image_has_its_size_and_the_first_one_counts():

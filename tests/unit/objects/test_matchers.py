@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scheduler.objects.matchers import matcher
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorRequirement, parse_label_selector
-from tests.counting import CountedLabels
+from tests.support.counted_labels import CountedLabels
 
 KEYS = st.sampled_from(["a", "b", "c", "d"])
 VALUES = st.sampled_from(["", "1", "2"])

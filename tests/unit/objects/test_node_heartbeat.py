@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from scheduler.objects.decode import decode_node
-from tests.builders import node_object
+from tests.support.builders import node_object
 
 if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject

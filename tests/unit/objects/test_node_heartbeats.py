@@ -12,7 +12,7 @@ from scheduler.client.wire import decode_identity
 from scheduler.framework.changes import node_changes
 from scheduler.objects.decode import decode_node
 from scheduler.objects.node import NodeObject
-from tests.builders import node_object
+from tests.support.builders import node_object
 
 
 def written(version: str = "7", at: str = "2026-01-01T00:00:00Z", **changes: Any) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.objects.outline import outline_pod
-from tests.builders import pod_object
+from tests.support.builders import pod_object
 
 
 def test_its_identity_scheduler_node_phase_and_conditions_are_kept():

@@ -15,7 +15,7 @@ from scheduler.errors import ObjectError
 from scheduler.objects.decode import decode_node, decode_object, decode_pod
 from scheduler.objects.outline import outline_pod
 from scheduler.objects.pieces import elements, legible, members, without_managed_fields
-from tests.builders import node_object, pod_object
+from tests.support.builders import node_object, pod_object
 
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.text('a\\"{}[],: é', max_size=4)),

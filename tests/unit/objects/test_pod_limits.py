@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.objects.pod_limits import pod_limits
 from scheduler.objects.quantity import parse_quantity
-from tests.builders import pod
+from tests.support.builders import pod
 
 
 def container(name: str, restart_policy: str = "", **limits: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.objects.pod_volumes import CLAIM, EPHEMERAL_CLAIM, PodClaim, StorageUse
-from tests.builders import pod
+from tests.support.builders import pod
 
 FILES = {"name": "tmp", "emptyDir": {}}
 DATA = {"name": "data", "persistentVolumeClaim": {"claimName": "db"}}

@@ -308,7 +308,7 @@ def test_long_numbers_become_the_int64_that_upstream_makes_of_all_their_digits(t
 
 @settings(derandomize=True)
 @given(texts=st.lists(LONG, min_size=2, max_size=4))
-def test_sums_of_long_numbers_become_the_int64_that_upstream_makes_of_all_their_digits(texts: list[str]):
+def test_sums_of_long_numbers_are_rounded_to_int64_as_upstream_does(texts: list[str]):
     parts, exact = [parse_quantity(text) for text in texts], sum(map(judge.exact, texts))
     # For capped quantities and scaled int64, upstream stores other exponents than nanos.
     assume(not any(part.is_int64 or part.exponent == 0 for part in parts))

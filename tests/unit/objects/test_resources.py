@@ -10,9 +10,9 @@ from scheduler.errors import ObjectError
 from scheduler.objects.quantity import Quantity
 from scheduler.objects.resources import pod_requests, pod_resources
 from scheduler.objects.v1 import Container, Pod, PodSpec, ResourceRequirements
-from tests.builders import node, pod
 from tests.reference import pod_requests as judge
 from tests.reference.quantity import MILLI, integer
+from tests.support.builders import node, pod
 
 MEBI = 2**20
 DEFAULT_MEMORY = 200 * MEBI

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from scheduler.objects.trim import trim_bound_pod
-from tests.builders import pod
+from tests.support.builders import pod
 
 STATUS = {
     "startTime": "2026-03-01T08:00:15Z",

@@ -24,17 +24,17 @@ from scheduler.framework import (
     EventResource,
     QueueingHint,
 )
-from scheduler.framework.long_work import AtOnce
 from scheduler.framework.preemption import REPORT, PreemptionReport
+from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.objects.decode import decode_pod
 from scheduler.runtime.dry_run import DryRun
 from scheduler.state.cache import Cache
 from scheduler.state.nominator import Nominator
 from scheduler.state.pod_groups import PodGroups
-from tests import virtual_time
-from tests.builders import node, pod, pod_object
-from tests.puppets import framework_of
-from tests.unit.plugins.running import made
+from tests.support import virtual_time
+from tests.support.builders import node, pod, pod_object
+from tests.support.scripted_plugins import framework_of
+from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,7 +109,7 @@ class World:
             review=ExtenderReview(Profiles()),
             preemptions=self.preemptions,
             nominated=self.nominator,
-            work=AtOnce(),
+            work=WithoutSlices(),
             members=PodGroups(),
             groups=Profiles(),
         )
@@ -263,7 +263,7 @@ def test_usage_follows_pods_nodes_and_quotas() -> None:
     told.append(world.pre_filter(incoming()))
     world.apply(quota("a", 9, 3))
     told.append(world.pre_filter(incoming()))
-    world.cache.count_anew()
+    world.cache.recount()
     told.append(world.pre_filter(incoming(cpu="2")))
     world.cache.remove_pod("uid-of-a-s")
     told.append(world.pre_filter(incoming(cpu="2")))
@@ -287,7 +287,7 @@ def made_room(world: World, wanted: PodInfo) -> Started:
     return started
 
 
-def test_within_its_min_a_namespace_takes_back_what_others_borrowed_whatever_their_priority() -> None:
+def test_within_its_min_a_namespace_reclaims_what_others_borrowed() -> None:
     world = World(
         [quota("a", 2), quota("b", 2)],
         [running(f"b{number}", "b", priority=1000 + number) for number in range(4)],

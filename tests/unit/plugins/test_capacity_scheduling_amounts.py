@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.capacity_scheduling.quotas import Quota, exceeds
-from plugins.capacity_scheduling.usage import Usage
+from plugins.capacity_scheduling.usage import NamespaceUsage
 from scheduler.state.cache import Cache
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_what_is_counted_follows_whatever_happens(steps: list[tuple[str, int, int]]) -> None:
     """Pod number i is in namespace i % 3 and requests i cpus; pods on unknown nodes do not count."""
-    cache, usage, there = Cache(), Usage(), dict[int, str]()
+    cache, usage, there = Cache(), NamespaceUsage(), dict[int, str]()
     nodes: set[str] = set()
     with_quota: dict[str, None] = {}
     for what, number, place in steps:
@@ -88,7 +88,7 @@ def test_what_is_counted_follows_whatever_happens(steps: list[tuple[str, int, in
         elif what == "quotas":
             with_quota = {f"s{bit}": None for bit in range(3) if number >> bit & 1}
         elif what == "anew":
-            cache.count_anew()
+            cache.recount()
         snapshot = cache.snapshot()
         assert snapshot.changes is not None
         usage.follow(snapshot, snapshot.changes, with_quota)
@@ -98,4 +98,4 @@ def test_what_is_counted_follows_whatever_happens(steps: list[tuple[str, int, in
             assert usage.by_namespace.get(f"s{namespace}", {}).get("cpu", 0) == milli
         total = sum(1000 * number for number in counted if f"s{number % 3}" in with_quota)
         assert usage.total.get("cpu", 0) == total
-        assert Usage.of(snapshot, with_quota).total.get("cpu", 0) == total
+        assert NamespaceUsage.of(snapshot, with_quota).total.get("cpu", 0) == total

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plugins.coscheduling.free_resources import resource_gap
 from plugins.coscheduling.objects import PodGroupObject
 from plugins.coscheduling.phases import Members, coscheduling_status, volcano_status
 from plugins.coscheduling.plugin import CoschedulingArgs
-from plugins.coscheduling.room import resource_gap
 from scheduler.configuration.load import parse
-from scheduler.configuration.notes import Note
+from scheduler.configuration.notes import ConfigurationNote
 from scheduler.objects.amounts import amounts_text
 from scheduler.objects.decode import typed_object
-from tests.builders import node, pod
-from tests.manifests import MANIFESTS
-from tests.snapshots import snapshot_of
+from tests.support.builders import node, pod
+from tests.support.manifests import MANIFESTS
+from tests.support.snapshots import snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,11 +149,11 @@ def test_arguments_that_mean_nothing_here_are_taken_and_told() -> None:
     )
     args = "profiles[0].pluginConfig[0].args"
     assert [note for note in parse(text).notes if note.path.startswith(args)] == [
-        Note(
+        ConfigurationNote(
             f"{args}.podGroupBackoffSeconds",
             "has no effect: a group backs off as one, for as long as pods do",
         ),
-        Note(
+        ConfigurationNote(
             f"{args}.podGroupRejectPercentage",
             "has no effect: a group is decided in one cycle, none waits half placed",
         ),

@@ -8,7 +8,7 @@ import pytest
 from plugins.default_binder import DefaultBinder
 from scheduler.errors import ApiError
 from scheduler.framework import Code, CycleState
-from tests.builders import pod
+from tests.support.builders import pod
 
 if TYPE_CHECKING:
     from scheduler.framework import Status

@@ -15,7 +15,7 @@ from plugins.pod_topology_spread.default_selector import (
 )
 from scheduler.objects.decode import decode_pod
 from scheduler.snapshot import ClusterTable
-from tests.builders import pod_object
+from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

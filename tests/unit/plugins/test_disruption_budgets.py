@@ -13,7 +13,7 @@ from plugins.preemption import disruption_budgets
 from plugins.preemption.disruption_budgets import DisruptionBudgets, Evictions, split
 from scheduler.objects.selectors import LabelSelector, Requirement, parse_label_selector
 from scheduler.snapshot import ObjectStore
-from tests.builders import pod
+from tests.support.builders import pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plugins.fair_queues.attempt import Attempt
+from plugins.fair_queues.attempt import QueueAttempt
 from plugins.fair_queues.fair_queues import FairQueues, FairQueuesArgs
 from plugins.fair_queues.queues import QUEUES
 from plugins.fair_queues.victims import Reclaim
@@ -27,16 +27,16 @@ from scheduler.framework import (
     QueueingHint,
     Status,
 )
-from scheduler.framework.long_work import AtOnce
+from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.runtime.dry_run import DryRun
 from scheduler.state.cache import Cache
 from scheduler.state.nominator import Nominator
 from scheduler.testing import Fakes
 from scheduler.testing.fakes import FakeSleep
-from tests import virtual_time
-from tests.builders import node, pod
-from tests.puppets import framework_of
-from tests.unit.plugins.running import faults, made
+from tests.support import virtual_time
+from tests.support.builders import node, pod
+from tests.support.scripted_plugins import framework_of
+from tests.unit.plugins.plugin_calls import faults, made
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +87,7 @@ class World:
             nominated=self.nominator,
             members=self.cache.groups,
             groups=Profiles(),
-            work=AtOnce(),
+            work=WithoutSlices(),
             clock=self.fakes.clock,
             queued=self.fakes.queued,
             cluster=TableObjects(self.cache.table),
@@ -375,7 +375,7 @@ def test_pods_of_a_unit_leave_together_or_not_at_all() -> None:
     world.wait(wanted, incoming("b", "9", name="more"))
     state, snapshot = CycleState(), world.cache.snapshot()
     world.plugin.pre_filter(state, wanted, snapshot)
-    reclaim = Reclaim(state.read("FairQueues", Attempt), wanted.priority)
+    reclaim = Reclaim(state.read("FairQueues", QueueAttempt), wanted.priority)
 
     def in_fours(pods: Any) -> list[list[PodInfo]]:
         every = sorted(pods, key=lambda each: each.name)

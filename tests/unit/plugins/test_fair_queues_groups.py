@@ -8,7 +8,7 @@ import pytest
 
 from plugins.preemption.units import Unit
 from scheduler.framework import PodGroup
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.pod_group import GroupKey
 from tests.unit.plugins.test_fair_queues import TREE, TWO, World, incoming, running
 
@@ -64,7 +64,7 @@ def test_a_group_takes_back_what_is_borrowed_each_unit_whole(
     members = [incoming(name=f"g{number}", priority=priority) for number in range(wants)]
     world.wait(*members)
 
-    found = at_once(world.plugin.removable(units, GROUP, members, world.cache.snapshot()))
+    found = run_to_end(world.plugin.removable(units, GROUP, members, world.cache.snapshot()))
 
     assert sum(len(unit.pods) for unit in found) == leaving
     assert all(unit in units for unit in found)

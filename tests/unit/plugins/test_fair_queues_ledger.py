@@ -12,9 +12,9 @@ from plugins.fair_queues import ledger as ledgers
 from plugins.fair_queues import queues, shares
 from plugins.fair_queues.ledger import Ledger
 from plugins.fair_queues.queues import QUEUES
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.state.cache import Cache
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,7 @@ def test_a_pod_is_counted_in_its_queue_and_those_above_however_many_others_there
     n_queues: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it, kept = Cluster(n_queues, 4), Ledger()
-    at_once(kept.reading(it.cache.snapshot()))
+    run_to_end(kept.reading(it.cache.snapshot()))
     kept.standing(it.cache.snapshot())
     counted = 0
     amounts = ledgers._Sums._amounts
@@ -160,7 +160,7 @@ def test_a_changed_weight_costs_the_division_among_its_siblings_and_no_more(
 @pytest.mark.parametrize("n_queues", [20, 2000])
 def test_queues_without_pods_are_not_counted(n_queues: int, monkeypatch: pytest.MonkeyPatch) -> None:
     it, kept = Cluster(n_queues, 4), Ledger()
-    at_once(kept.reading(it.cache.snapshot()))
+    run_to_end(kept.reading(it.cache.snapshot()))
     it.cache.assume(pod("p", namespace="ns7", cpu="1"), "n0")
     counted = 0
     amounts = ledgers._Sums._amounts

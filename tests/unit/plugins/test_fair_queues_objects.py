@@ -9,9 +9,9 @@ import pytest
 
 from plugins.fair_queues import queues
 from plugins.fair_queues.queues import QUEUE_NAME, Queues, faults, read
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.snapshot import ObjectStore
-from tests.builders import pod
+from tests.support.builders import pod
 
 
 def queue(name: str, *, created: str = "2026-03-01T08:00:00Z", **spec: Any) -> tuple[str, dict[str, Any]]:
@@ -23,7 +23,7 @@ LATE = "2026-03-02T08:00:00Z"
 
 
 @pytest.mark.parametrize(
-    ("queues", "in_force", "told"),
+    ("queues", "active", "told"),
     [
         pytest.param([queue("a"), queue("b", parent="a")], ["a", "b"], {}, id="a tree"),
         pytest.param(
@@ -126,11 +126,11 @@ LATE = "2026-03-02T08:00:00Z"
     ],
 )
 def test_what_is_wrong_is_told_at_its_field(
-    queues: list[tuple[str, dict[str, Any]]], in_force: list[str], told: dict[str, Any]
+    queues: list[tuple[str, dict[str, Any]]], active: list[str], told: dict[str, Any]
 ) -> None:
     tree, found = read(dict(queues))
 
-    assert sorted(each.name for each in tree.queues) == in_force
+    assert sorted(each.name for each in tree.queues) == active
     assert found.keys() == told.keys()
     for name, (field, text) in told.items():
         assert found[name][0] == field
@@ -144,11 +144,11 @@ def test_what_is_wrong_is_told_at_its_field(
         pytest.param([queue("it", parent="it")], "ParentCycle", id="a cycle"),
         pytest.param([queue("it", parent="none")], "UnknownParent", id="no such parent"),
         pytest.param(
-            [queue("p", weight=0), queue("it", parent="p")], "ParentNotInForce", id="a parent that is wrong"
+            [queue("p", weight=0), queue("it", parent="p")], "ParentNotActive", id="a parent that is wrong"
         ),
         pytest.param(
             [queue("p", parent="none"), queue("it", parent="p")],
-            "ParentNotInForce",
+            "ParentNotActive",
             id="a parent that is left out",
         ),
         pytest.param([queue("it", min={"cpu": "many"})], "Invalid", id="no quantity"),
@@ -285,7 +285,7 @@ def test_only_queues_that_changed_are_read_again_and_a_status_changes_nothing(
     for number in range(1000):
         name, obj = queue(f"q{number}", namespaces=[f"n{number}"])
         objects[name] = obj
-    at_once(known.reading(objects))
+    run_to_end(known.reading(objects))
     assert len(seen) == 1000
 
     seen.clear()
@@ -296,7 +296,7 @@ def test_only_queues_that_changed_are_read_again_and_a_status_changes_nothing(
 
     objects["q8"] = queue("q8", namespaces=["other"])[1]
     del objects["q9"]
-    at_once(known.reading(objects))
+    run_to_end(known.reading(objects))
     assert seen == ["q7", "q8"]
     assert known.tree.queue_of(pod("p", namespace="other")) == "q8"
     assert known.tree.queue_of(pod("p", namespace="n9")) == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plugins.fair_queues.report import QueueReport
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from tests.unit.plugins.test_fair_queues import TREE, World, incoming, running
 
 
@@ -13,7 +13,7 @@ def test_a_queue_stands_with_all_below_it() -> None:
     world = World(TREE, [*running("nlp", 2), *running("vision", 1)])
     world.wait(incoming("nlp", "2"), incoming("shop", "1", name="q"))
 
-    found = at_once(world.plugin.report())
+    found = run_to_end(world.plugin.report())
 
     assert {name: its.pending for name, its in found.items()} == {
         "research": 1,
@@ -31,7 +31,7 @@ def test_a_queue_stands_with_all_below_it() -> None:
 
 
 def test_what_is_wrong_is_told_also_of_queues_that_are_not_in_force() -> None:
-    found = at_once(
+    found = run_to_end(
         World({"a": {"parent": "nobody"}, "b": {"min": {"cpu": 2}, "max": {"cpu": 1}}}).plugin.report()
     )
 
@@ -43,7 +43,7 @@ def test_what_is_wrong_is_told_also_of_queues_that_are_not_in_force() -> None:
 
 def test_the_longest_wait_is_that_of_a_pod_that_some_node_could_run() -> None:
     world = World(TREE, running("shop", 12, priority=10))
-    at_once(world.plugin.report())  # the queues are read
+    run_to_end(world.plugin.report())  # the queues are read
     world.wait(incoming("nlp", "100", name="huge"))
     world.fakes.clock.advance(70)  # overdue: the share does not keep it back any more
     world.wait(incoming("nlp", "1", name="first"))
@@ -53,7 +53,7 @@ def test_the_longest_wait_is_that_of_a_pod_that_some_node_could_run() -> None:
 
     def longest() -> dict[str, float]:
         world.refresh()
-        return {name: its.longest_wait_seconds for name, its in at_once(world.plugin.report()).items()}
+        return {name: its.longest_wait_seconds for name, its in run_to_end(world.plugin.report()).items()}
 
     assert longest() == {"research": 90, "nlp": 90, "vision": 10, "shop": 0}
     world.attempt(incoming("nlp", "100", name="huge"))

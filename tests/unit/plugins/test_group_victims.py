@@ -12,9 +12,9 @@ from plugins.preemption.disruption_budgets import DisruptionBudgets
 from plugins.preemption.group_victims import NO_VICTIMS, STILL_UNSCHEDULABLE, _split, choose_victims
 from plugins.preemption.units import Unit
 from scheduler.framework import Status
-from scheduler.framework.long_work import AtOnce
-from tests.builders import pod
-from tests.snapshots import snapshot_of
+from scheduler.framework.sliced_work import WithoutSlices
+from tests.support.builders import pod
+from tests.support.snapshots import snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ def test_those_leave_who_cannot_be_given_back_one_by_one(
         return frozenset({"n"}) if fits(away) else None
 
     found = asyncio.run(
-        choose_victims(units, [pod("m")], snapshot_of(), DisruptionBudgets(), fits_without, AtOnce())
+        choose_victims(units, [pod("m")], snapshot_of(), DisruptionBudgets(), fits_without, WithoutSlices())
     )
 
     if not units or not fits(pods):

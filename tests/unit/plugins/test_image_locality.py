@@ -7,11 +7,11 @@ import pytest
 
 from plugins.image_locality import ImageLocality
 from scheduler.framework import CycleState
-from scheduler.runtime.asking import scores_of
+from scheduler.runtime.adapters import scores_of
 from scheduler.state.cache import Cache
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.unit.plugins.running import scores
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.unit.plugins.plugin_calls import scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +97,7 @@ def test_an_image_that_is_of_another_size_now_counts_with_it_where_one_node_has_
     assert scored(cache) == {"n": (500 - 23) * 100 // (1000 - 23)}
 
 
-def test_an_image_counts_with_the_size_on_the_node_that_had_it_first_though_another_was_asked_about():
+def test_an_image_counts_with_its_size_on_the_first_node_that_had_it():
     cache = Cache()
     cache.add_node(having("early"))
     cache.add_node(having("late", a=500))

@@ -7,13 +7,13 @@ import pytest
 
 from plugins.inter_pod_affinity.plugin import InterPodAffinity, InterPodAffinityArgs
 from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.unit.plugins.running import faults, hint, made, reasons, scores
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.unit.plugins.plugin_calls import faults, hint, made, reasons, scores
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
-    from tests.clusters import Cluster
+    from tests.support.clusters import Cluster
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -123,7 +123,7 @@ def test_pods_that_are_there_keep_a_pod_away():
     assert refused(asking(labels=DB), zones(holder)) == {}
 
 
-def test_a_node_refused_for_several_things_has_the_first_of_affinity_own_and_others_anti_affinity():
+def test_a_node_rejected_for_several_reasons_reports_the_first():
     unwelcome = [on("a", apart(term(labels=WEB)), labels=DB), on("c", apart(term(labels=WEB)), labels=DB)]
     both = asking(near(term("rack", DB)), apart(term(labels=DB)), labels=WEB)
     own = asking(apart(term(labels=DB)), labels=WEB)

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from plugins.node_measurements.network_traffic import NetworkTraffic, NetworkTrafficArgs
-from scheduler.configuration.args import decode_args, find_args
 from scheduler.configuration.load import load
+from scheduler.configuration.plugin_args import decode_args, find_args
 from scheduler.errors import ConfigurationError
 from scheduler.framework import CycleState
-from tests import virtual_time
-from tests.builders import node, pod
-from tests.clusters import Cluster, cluster
-from tests.manual_clock import ManualClock
-from tests.measuring import FakePrometheus, vector
-from tests.unit.plugins.running import scores
+from tests.support import virtual_time
+from tests.support.builders import node, pod
+from tests.support.clusters import Cluster, cluster
+from tests.support.manual_clock import ManualClock
+from tests.support.measurement_servers import FakePrometheus, vector
+from tests.unit.plugins.plugin_calls import scores
 
 CONFIG = Path(__file__).parents[3] / "config"
 WEB = pod("web", cpu="1")

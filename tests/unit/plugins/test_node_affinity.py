@@ -16,10 +16,10 @@ from scheduler.framework import (
     QueueingHint,
 )
 from scheduler.objects.selectors import Requirement
-from scheduler.testing.fakes import FakeTurnLimit
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.unit.plugins.running import faults, hint, made, reasons, scores
+from scheduler.testing.fakes import FakeTimeSlice
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.unit.plugins.plugin_calls import faults, hint, made, reasons, scores
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -222,9 +222,7 @@ def test_nodes_that_are_chosen_now_wake_a_pod(old: Any, new: Any, helps: bool):
     [("1", QueueingHint.QUEUE), ("2", QueueingHint.SKIP)],
     ids=["selected", "not selected"],
 )
-def test_a_term_that_is_no_rule_has_the_pod_tried_at_every_node_that_its_node_selector_selects(
-    zone: str, verdict: QueueingHint
-):
+def test_with_an_invalid_term_the_pod_is_tried_at_the_nodes_of_its_selector(zone: str, verdict: QueueingHint):
     each = asking(required(labels(expression("pool", "Gt", "x"))), zone="1")
     other = required(labels(expression("pool", "Exists")))
 
@@ -256,9 +254,9 @@ class TestVeryManyTerms:
     liked = preferred(*[(2, labels(expression("zone", "Gt", str(number)))) for number in range(1000)])
 
     def impatient(self) -> NodeAffinity:
-        limit = FakeTurnLimit()
+        limit = FakeTimeSlice()
         limit.slice_seconds, limit.each_reading = 1.0, 1.0
-        return NodeAffinity(args=NodeAffinityArgs(), turn_limit=limit)
+        return NodeAffinity(args=NodeAffinityArgs(), time_slice=limit)
 
     def test_nodes_are_judged_in_steps_and_then_at_once(self):
         plugin, each, snapshot = self.impatient(), asking(self.many, self.liked), NODES.snapshot()
@@ -310,5 +308,5 @@ class TestVeryManyTerms:
         each = asking(self.many)
 
         assert hint(affinity(), EventResource.NODE, each, None, new) is QueueingHint.QUEUE
-        assert event.awaits is not None
-        assert event.awaits(each) is None
+        assert event.waits_for_keys is not None
+        assert event.waits_for_keys(each) is None

@@ -11,9 +11,9 @@ from plugins.node_declared_features import (
     required_features,
 )
 from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.unit.plugins.running import hint, reasons
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.unit.plugins.plugin_calls import hint, reasons
 
 REASON = "node(s) didn't match Pod's required features"
 RESTARTING = {"name": "c", "restartPolicyRules": [{"action": "RestartAllContainers"}]}

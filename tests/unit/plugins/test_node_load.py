@@ -9,15 +9,15 @@ import pytest
 
 from plugins.node_measurements.metrics_api import NODES_PATH
 from plugins.node_measurements.node_load import NodeLoad, NodeLoadArgs
-from scheduler.configuration.args import decode_args
+from scheduler.configuration.plugin_args import decode_args
 from scheduler.errors import ConfigurationError
 from scheduler.framework import CycleState
-from tests import virtual_time
-from tests.builders import node, pod
-from tests.clusters import Cluster, cluster
-from tests.manual_clock import ManualClock
-from tests.measuring import FakeMetricsApi, FakePrometheus
-from tests.unit.plugins.running import scores
+from tests.support import virtual_time
+from tests.support.builders import node, pod
+from tests.support.clusters import Cluster, cluster
+from tests.support.manual_clock import ManualClock
+from tests.support.measurement_servers import FakeMetricsApi, FakePrometheus
+from tests.unit.plugins.plugin_calls import scores
 
 CPU_ONLY = [{"name": "cpu"}]
 NODES = cluster(node("a", cpu="4", memory="16Gi"), node("b", cpu="4", memory="16Gi"))

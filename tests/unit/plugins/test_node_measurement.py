@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.node_measurements.measurement import NodeMeasurement, host_of
-from tests.builders import node
-from tests.clusters import Cluster, cluster
+from tests.support.builders import node
+from tests.support.clusters import Cluster, cluster
 
 ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2", "c": "FD00::3"}
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from plugins.node_name import NodeName
 from scheduler.framework import ActionType
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.unit.plugins.running import reasons
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.unit.plugins.plugin_calls import reasons
 
 NODES = cluster(node("a"), node("b"))
 REASON = ("node(s) didn't match the requested node name",)

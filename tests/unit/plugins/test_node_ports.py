@@ -6,9 +6,9 @@ import pytest
 
 from plugins.node_ports import NodePorts
 from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.unit.plugins.running import hint, reasons
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.unit.plugins.plugin_calls import hint, reasons
 
 
 def holding(name: str, *ports: int, where: str = "", **fields: Any) -> Any:

@@ -11,9 +11,9 @@ from plugins.node_resources.balanced_allocation import (
     NodeResourcesBalancedAllocationArgs,
 )
 from scheduler.framework import CycleState
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.unit.plugins.running import faults, made, scores
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.unit.plugins.plugin_calls import faults, made, scores
 
 
 def balanced(**args: Any) -> NodeResourcesBalancedAllocation:

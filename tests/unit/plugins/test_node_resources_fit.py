@@ -8,9 +8,9 @@ import pytest
 
 from plugins.node_resources.fit import NodeResourcesFit, NodeResourcesFitArgs
 from scheduler.framework import ActionType, Code, CycleState, EventResource, QueueingHint
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.unit.plugins.running import faults, hint, made, reasons, scores
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.unit.plugins.plugin_calls import faults, hint, made, reasons, scores
 
 GPU = "nvidia.com/gpu"
 
@@ -145,7 +145,7 @@ def test_many_kinds_of_lack_are_told_apart_node_by_node():
     }
 
 
-def test_a_resource_that_no_node_offers_fits_only_where_pods_there_ask_for_less_than_nothing():
+def test_a_resource_no_node_offers_fits_only_beside_negative_requests():
     nodes = cluster(
         node("a"),
         node("b"),

@@ -14,7 +14,7 @@ from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllo
 from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.app.capabilities import TableObjects
 from scheduler.framework import CycleState, EventResource, Placement, QueueingHint
-from scheduler.framework.long_work import NeedsTime
+from scheduler.framework.sliced_work import NeedsTime
 from scheduler.objects.dynamic_resources import AllocationResult
 from scheduler.snapshot import object_key
 from scheduler.testing.devices import (
@@ -25,10 +25,10 @@ from scheduler.testing.devices import (
     resource_slice,
     watch_devices,
 )
-from scheduler.testing.fakes import FakeTurnLimit
-from tests.builders import node, pod
-from tests.clusters import Cluster
-from tests.unit.plugins.running import hint, made, reasons, scores
+from scheduler.testing.fakes import FakeTimeSlice
+from tests.support.builders import node, pod
+from tests.support.clusters import Cluster
+from tests.unit.plugins.plugin_calls import hint, made, reasons, scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +63,7 @@ def with_devices(*nodes: NodeObject, devices: Mapping[str, int], taken: int = 0)
     return WithDevices(*nodes, objects=[device_class("any", extended_resource=GPU), *slices, *held])
 
 
-def test_a_resource_that_devices_stand_for_is_theirs_to_judge_where_the_node_has_none():
+def test_devices_decide_about_an_extended_resource_that_the_node_lacks():
     nodes = with_devices(
         node("none"), node("one", allocatable={GPU: 1}), node("zero", allocatable={GPU: 0}), devices={}
     )
@@ -283,7 +283,7 @@ def test_what_is_taken_and_where_nodes_are_is_counted_anew():
 def test_devices_are_judged_some_at_a_time():
     slices = [resource_slice(f"n{number}", 2) for number in range(20)]
     found = WithDevices(node("n0"), objects=[device_class("any", extended_resource=GPU), *slices])
-    limit = FakeTurnLimit()
+    limit = FakeTimeSlice()
     limit.slice_seconds = limit.each_reading = 1.0
     totals = ClassTotals(found.devices, limit)
 

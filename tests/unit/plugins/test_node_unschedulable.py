@@ -4,9 +4,9 @@ import pytest
 
 from plugins.node_unschedulable import REASON, NodeUnschedulable
 from scheduler.framework import Code, EventResource, QueueingHint
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.unit.plugins.running import hint, reasons
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.unit.plugins.plugin_calls import hint, reasons
 
 CORDONED, OPEN = node("cordoned", unschedulable=True), node("open")
 TAINT = "node.kubernetes.io/unschedulable"

@@ -13,10 +13,10 @@ from plugins.capacity_scheduling.quotas import Quotas
 from plugins.fair_queues import queues
 from plugins.fair_queues.queues import Queues
 from scheduler.framework import CycleState, NeedsTime
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.snapshot import ObjectStore
-from tests import virtual_time
-from tests.builders import pod
+from tests.support import virtual_time
+from tests.support.builders import pod
 from tests.unit.plugins import test_capacity_scheduling, test_fair_queues
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def test_no_step_reads_more_than_a_few_objects_and_what_was_known_holds_until_th
 def test_a_change_among_many_queues_is_settled_in_steps_and_read_once(reads: list[str]) -> None:
     objects, known = ObjectStore(), Queues()
     objects.update([queue(number) for number in range(MANY)])
-    at_once(known.reading(objects))
+    run_to_end(known.reading(objects))
     reads.clear()
     objects.update([queue(7, most=3)])
     assert known.look_at(objects), "there is more to do than to read one object"
@@ -102,7 +102,7 @@ def test_a_change_among_many_queues_is_settled_in_steps_and_read_once(reads: lis
 def test_a_change_among_many_quotas_is_read_and_settled_at_once(reads: list[str]) -> None:
     objects, known = ObjectStore(), Quotas()
     objects.update([quota(number) for number in range(MANY)])
-    at_once(known.reading(objects))
+    run_to_end(known.reading(objects))
     reads.clear()
     objects.update([quota(7, most=3)])
     assert not known.look_at(objects)
@@ -119,7 +119,7 @@ def test_of_many_quotas_in_a_namespace_only_the_oldest_changes_what_is_decided_b
 
     objects, known = ObjectStore(), Quotas()
     objects.update([in_ns(number) for number in range(MANY)])
-    at_once(known.reading(objects))
+    run_to_end(known.reading(objects))
     before = known.by_namespace
     for number in range(1, 28):
         objects.update([in_ns(number, most=number)])
@@ -170,7 +170,7 @@ def test_a_pod_of_a_queue_among_thousands_waits_until_all_are_read() -> None:
     web = pod("web", namespace="ns1999", cpu="2")
     with pytest.raises(NeedsTime) as needs:
         world.plugin.pre_filter(CycleState(), web, world.cache.snapshot())
-    at_once(needs.value.steps)
+    run_to_end(needs.value.steps)
     assert "queue ns1999 has 0 of its max 1 cpu" in world.pre_filter(web)
 
 
@@ -179,7 +179,7 @@ def test_a_pod_of_a_quota_among_thousands_waits_until_all_are_read() -> None:
     web = pod("web", namespace="ns1999", cpu="2")
     with pytest.raises(NeedsTime) as needs:
         world.plugin.pre_filter(CycleState(), web, world.cache.snapshot())
-    at_once(needs.value.steps)
+    run_to_end(needs.value.steps)
     answer = world.plugin.pre_filter(CycleState(), web, world.cache.snapshot())
     assert answer is not None
     assert "ElasticQuota ns1999 is more than Max" in answer.message
@@ -190,7 +190,7 @@ def test_a_pod_waits_once_however_often_queues_change() -> None:
     web = pod("web", namespace="ns1999", cpu="2")
     with pytest.raises(NeedsTime) as needs:
         world.plugin.pre_filter(CycleState(), web, world.cache.snapshot())
-    at_once(needs.value.steps)
+    run_to_end(needs.value.steps)
     world.apply("another", max={"cpu": "3"})
     assert "queue ns1999 has 0 of its max 1 cpu" in world.pre_filter(web)
     with pytest.raises(NeedsTime):  # the next attempt
@@ -200,4 +200,4 @@ def test_a_pod_waits_once_however_often_queues_change() -> None:
 def test_thousands_of_queues_are_read_in_the_background_when_no_pod_asks() -> None:
     world = test_fair_queues.World({f"ns{number}": {"max": {"cpu": "1"}} for number in range(MANY)})
     virtual_time.run(world.plugin.refresh())
-    assert len(at_once(world.plugin.report())) == MANY
+    assert len(run_to_end(world.plugin.report())) == MANY

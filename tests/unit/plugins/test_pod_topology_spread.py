@@ -9,13 +9,13 @@ import pytest
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from scheduler.framework import SKIP, ActionType, Code, CycleState, EventResource, QueueingHint
 from scheduler.objects.taints import Toleration
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.unit.plugins.running import hint, made, reasons, scores
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.unit.plugins.plugin_calls import hint, made, reasons, scores
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
-    from tests.clusters import Cluster
+    from tests.support.clusters import Cluster
 
 HOST = "kubernetes.io/hostname"
 WEB = {"app": "web"}

@@ -12,16 +12,16 @@ from plugins.preemption.candidates import NEVER, VICTIMS_ARE_LEAVING, search, wh
 from plugins.preemption.disruption_budgets import DisruptionBudgets
 from plugins.preemption.preempting import _not_found
 from scheduler.framework import CycleState, Diagnosis
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.runtime.dry_run import DryRun
 from scheduler.snapshot import ObjectStore
-from tests.builders import node, pod
-from tests.puppets import framework_of
-from tests.snapshots import snapshot_of
-from tests.unit.plugins.running import made
+from tests.support.builders import node, pod
+from tests.support.scripted_plugins import framework_of
+from tests.support.snapshots import snapshot_of
+from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
-    from plugins.preemption.candidates import Search
+    from plugins.preemption.candidates import VictimSearch
     from scheduler.snapshot import Snapshot
 
 NODES = [node(f"n{row}", cpu="2") for row in range(4)]
@@ -30,13 +30,13 @@ POD = pod("p", cpu="2", priority=5)
 
 def searched(
     snapshot: Snapshot, rows: list[int], enough: int, budgets: DisruptionBudgets | None = None
-) -> Search:
+) -> VictimSearch:
     fit = made(NodeResourcesFit)
     filtering, state = framework_of(fit).filtering, CycleState()
     filtering.run_pre_filter(state, POD, snapshot, Diagnosis.blank(snapshot.n_nodes))
     dry_run = DryRun()
     dry_run.filtering = filtering
-    return at_once(
+    return run_to_end(
         search(
             dry_run,
             state,

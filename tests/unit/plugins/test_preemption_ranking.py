@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugins.preemption.ranking import Candidate, best, by_importance
-from tests.builders import pod
+from plugins.preemption.ranking import PreemptionCandidate, best, by_importance
+from tests.support.builders import pod
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -52,13 +52,16 @@ def test_priority_comes_before_running_time_and_a_pod_not_yet_started_is_last() 
 def test_the_node_with_the_least_harm_wins(
     winner: tuple[list[PodInfo], int], loser: tuple[list[PodInfo], int]
 ) -> None:
-    better, worse = Candidate(0, tuple(winner[0]), winner[1]), Candidate(1, tuple(loser[0]), loser[1])
+    better, worse = (
+        PreemptionCandidate(0, tuple(winner[0]), winner[1]),
+        PreemptionCandidate(1, tuple(loser[0]), loser[1]),
+    )
 
     assert best([worse, better]) == [better]
 
 
 def test_candidates_that_nothing_tells_apart_all_win() -> None:
-    twins = [Candidate(row, (victim("a", 0, EARLY),), 0) for row in range(2)]
+    twins = [PreemptionCandidate(row, (victim("a", 0, EARLY),), 0) for row in range(2)]
 
     assert best(twins) == twins
     assert best([]) == []

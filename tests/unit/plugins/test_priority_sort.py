@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from plugins.priority_sort import PrioritySort
 from scheduler.framework import QueuedPodInfo
-from tests.builders import pod
+from tests.support.builders import pod
 
 
 def order(*queued: tuple[str, int, float]) -> list[str]:

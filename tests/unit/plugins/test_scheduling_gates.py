@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from plugins.scheduling_gates import SchedulingGates
 from scheduler.framework import ActionType, Code, EventResource, QueueingHint
-from tests.builders import pod
-from tests.unit.plugins.running import hint
+from tests.support.builders import pod
+from tests.unit.plugins.plugin_calls import hint
 
 
 def test_a_pod_without_gates_is_let_in():

@@ -8,9 +8,9 @@ import pytest
 from plugins.taint_toleration import REASON, TaintToleration
 from scheduler.framework import Code, CycleState, EventResource, QueueingHint
 from scheduler.objects.taints import Toleration, Tolerations
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.unit.plugins.running import hint, reasons, scores
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.unit.plugins.plugin_calls import hint, reasons, scores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

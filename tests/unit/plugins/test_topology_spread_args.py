@@ -6,9 +6,9 @@ import pytest
 
 from plugins.pod_topology_spread.args import SYSTEM_CONSTRAINTS, PodTopologySpreadArgs
 from plugins.pod_topology_spread.plugin import PodTopologySpread
-from scheduler.configuration.args import decode_args
+from scheduler.configuration.plugin_args import decode_args
 from scheduler.errors import ConfigurationError
-from tests.unit.plugins.running import faults, made
+from tests.unit.plugins.plugin_calls import faults, made
 
 ACTIONS = 'supported values: "DoNotSchedule", "ScheduleAnyway"'
 FORBIDDEN = "Forbidden: constraint must not define a selector, as they deduced for each pod"

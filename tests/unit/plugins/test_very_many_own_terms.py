@@ -21,9 +21,9 @@ from scheduler.objects.selectors import Requirement
 from scheduler.snapshot import ClusterTable, TermKind, pod_tally
 from scheduler.snapshot.pod_tally import PodTally
 from scheduler.snapshot.term_columns import TermColumns
-from scheduler.testing.fakes import FakeTurnLimit
-from tests import builders
-from tests.unit.plugins.running import hint, made
+from scheduler.testing.fakes import FakeTimeSlice
+from tests.support import builders
+from tests.unit.plugins.plugin_calls import hint, made
 from tests.unit.snapshot.test_many_affinity_terms import LISTS, PREFERRED, SHAPES, requirement, selecting
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def test_a_selector_for_everything_counts_no_pod_on_nodes_and_every_pod_that_lea
 
 @pytest.mark.parametrize("action", ["DoNotSchedule", "ScheduleAnyway"])
 @pytest.mark.parametrize("shape", SPREAD_SHAPES.values(), ids=SPREAD_SHAPES)
-def test_very_many_requirements_of_spread_constraints_are_answered_as_if_each_were_asked(
+def test_many_requirements_of_spread_constraints_match_the_naive_result(
     shape: Callable[[int], dict[str, Any]], action: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = spreading(shape, 80, action)
@@ -285,12 +285,12 @@ def test_terms_of_a_topology_key_count_from_the_first_node_that_has_it(work: Wor
 
 def impatient(plugin: type[Any]) -> Any:
     """Return a plugin whose time slice always ends at once."""
-    limit = FakeTurnLimit()
+    limit = FakeTimeSlice()
     limit.slice_seconds, limit.each_reading = 1.0, 1.0
-    return plugin(args=plugin.Args(), turn_limit=limit)
+    return plugin(args=plugin.Args(), time_slice=limit)
 
 
-def test_what_takes_longer_than_a_call_may_is_done_in_short_steps_and_then_answered_at_once(
+def test_work_over_the_time_slice_is_done_in_short_steps(
     work: Work,
 ) -> None:
     table, plugin = cluster(200), impatient(InterPodAffinity)

@@ -13,7 +13,7 @@ from scheduler.cycle.scheduling import schedule_pod
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from tests.bench.across_nodes import KINDS, pending, running_cluster
-from tests.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import OFFLINE
 
 NODES = 300
 

@@ -19,7 +19,7 @@ from scheduler.framework.status import SUCCESS
 from scheduler.queue import SchedulingQueue
 from scheduler.state.nominator import Nominator
 from scheduler.state.pod_groups import PodGroups
-from tests.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -182,7 +182,9 @@ class SlowQueue:
             each.place = "active"
 
     def hears(self, plugin: str | None, event: ClusterEvent) -> bool:
-        return plugin is not None and any(wish.event.covers(event) for wish in REGISTERED[plugin])
+        return plugin is not None and any(
+            registration.event.covers(event) for registration in REGISTERED[plugin]
+        )
 
     def strategy(self, each: SlowPod, event: ClusterEvent, old: Any, new: Any) -> str:
         if event.is_wildcard:
@@ -190,8 +192,8 @@ class SlowQueue:
         helping = {
             plugin
             for plugin in each.rejectors
-            for wish in REGISTERED[plugin]
-            if wish.event.covers(event) and self.helps(wish.hint, each.pod, old, new)
+            for registration in REGISTERED[plugin]
+            if registration.event.covers(event) and self.helps(registration.hint, each.pod, old, new)
         }
         if helping & each.pending:
             return NOW

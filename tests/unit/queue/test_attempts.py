@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.queue import Place
-from tests.builders import pod
+from tests.support.builders import pod
 from tests.unit.queue.cluster import PROFILE, Cluster
 
 
@@ -57,7 +57,7 @@ def test_a_rejected_pod_waits_as_unschedulable(cluster: Cluster):
     assert cluster.reject(pod("web"), "Fit", "Taints") is Place.UNSCHEDULABLE
     assert cluster.queue.count(Place.UNSCHEDULABLE) == 1
     assert cluster.queue.pop() is None
-    assert cluster.queue.story("uid-of-default-web")[-1].why == "rejected by Fit, Taints"
+    assert cluster.queue.history("uid-of-default-web")[-1].why == "rejected by Fit, Taints"
 
 
 def test_a_pod_that_failed_with_an_error_backs_off_whoever_is_named(cluster: Cluster):
@@ -153,7 +153,7 @@ def test_a_deleted_pod_is_gone_from_wherever_it_waited(cluster: Cluster, place: 
 def test_deleting_an_unknown_pod_does_nothing(cluster: Cluster):
     cluster.queue.delete(pod("web"))
 
-    assert cluster.queue.story("uid-of-default-web") == ()
+    assert cluster.queue.history("uid-of-default-web") == ()
 
 
 def test_a_pod_deleted_while_in_flight_does_not_come_back(cluster: Cluster):
@@ -196,7 +196,7 @@ def test_pods_are_shown_with_their_place_and_the_reason(cluster: Cluster):
     cluster.pop()
     cluster.queue.add(pod("cron"))
 
-    last_moves = [(each.pod.name, cluster.queue.story(each.pod.uid)[-1]) for each in cluster.queue.pods()]
+    last_moves = [(each.pod.name, cluster.queue.history(each.pod.uid)[-1]) for each in cluster.queue.pods()]
     assert [(name, last.end.value, last.at, last.why) for name, last in last_moves] == [
         ("web", "unschedulable", 1000.0, "rejected by Fit"),
         ("db", "gated", 1000.0, "UnschedulablePodAdd; gated by Gates: waiting for scheduling gates"),

@@ -8,7 +8,7 @@ from scheduler.framework import QueuedPodInfo
 from scheduler.objects.pod_group import COSCHEDULING_LABEL
 from scheduler.queue import Place
 from scheduler.queue.backoff import BackoffQueue
-from tests.builders import pod
+from tests.support.builders import pod
 from tests.unit.queue.cluster import NODE_TAINT, Cluster
 
 

@@ -7,7 +7,7 @@ import pytest
 from scheduler.framework import ActionType, ClusterEvent, EventResource
 from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULABLE_TIMEOUT
 from scheduler.queue import Place
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 from tests.unit.queue.cluster import CSI_NODE_ADD, NODE_LABEL, NODE_TAINT, PVC_ADD, REGISTERED, Cluster
 
 LARGE = node("n1", labels={"size": "9"})

@@ -7,7 +7,7 @@ import pytest
 from scheduler.framework import Code, Status
 from scheduler.framework.changes import NODE_ADD, UNSCHEDULABLE_TIMEOUT
 from scheduler.queue import Place
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 from tests.unit.queue.cluster import CSI_NODE_ADD, NODE_TAINT, PROFILE, PVC_ADD, Cluster
 
 WEB = "uid-of-default-web"
@@ -64,7 +64,7 @@ def test_a_new_refusal_by_another_plugin_changes_whom_the_pod_waits_for(cluster:
     cluster.held.clear()
     cluster.under_curfew.add(WEB)
     cluster.queue.move_all(CSI_NODE_ADD)
-    assert cluster.queue.story(WEB)[-1].why.endswith("gated by Curfew: too late")
+    assert cluster.queue.history(WEB)[-1].why.endswith("gated by Curfew: too late")
 
     cluster.under_curfew.clear()
 
@@ -144,7 +144,7 @@ def test_activation_asks_preenqueue(cluster: Cluster):
     held(cluster)
     cluster.queue.activate([WEB])
     assert cluster.queue.place_of(WEB) is Place.GATED
-    assert cluster.queue.story(WEB)[-1].why == "ForceActivate; gated by Hold: held"
+    assert cluster.queue.history(WEB)[-1].why == "ForceActivate; gated by Hold: held"
 
     cluster.held.clear()
     cluster.queue.activate([WEB])

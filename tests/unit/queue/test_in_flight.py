@@ -5,7 +5,7 @@ import pytest
 from scheduler.framework.changes import ASSIGNED_POD_ADD, NODE_ADD, UNSCHEDULABLE_TIMEOUT
 from scheduler.queue import Place
 from scheduler.queue.in_flight import InFlight
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 from tests.unit.queue.cluster import CSI_NODE_ADD, NODE_TAINT, PVC_ADD, Cluster
 
 LARGE = node("n1", labels={"size": "9"})
@@ -20,7 +20,7 @@ def test_an_event_during_the_attempt_that_helps_takes_the_pod_to_backoff(cluster
     cluster.queue.move_all(NODE_ADD, None, LARGE)
 
     assert cluster.queue.add_unschedulable(queued, unschedulable_plugins=["Fit"]) is Place.BACKOFF
-    assert cluster.queue.story(web.uid)[-1].why == "rejected by Fit; NodeAdd happened meanwhile"
+    assert cluster.queue.history(web.uid)[-1].why == "rejected by Fit; NodeAdd happened meanwhile"
     assert [result for _, _, result in cluster.counts.hints] == ["QueueSkip", "Queue"]
 
 
@@ -48,7 +48,9 @@ def test_a_pending_plugin_that_got_what_it_waited_for_skips_backoff(cluster: Clu
     )
 
     assert place is Place.ACTIVE
-    assert cluster.queue.story(queued.pod.uid)[-1].why.endswith("PersistentVolumeClaimAdd happened meanwhile")
+    assert cluster.queue.history(queued.pod.uid)[-1].why.endswith(
+        "PersistentVolumeClaimAdd happened meanwhile"
+    )
 
 
 def test_an_error_does_not_ask_what_happened(cluster: Cluster):
@@ -125,7 +127,7 @@ def test_nothing_is_recorded_when_nobody_is_in_flight(cluster: Cluster):
     assert cluster.queue.in_flight_events == {}
 
 
-def test_an_event_that_no_plugin_of_the_pods_in_flight_registered_for_is_not_recorded(cluster: Cluster):
+def test_an_event_without_registered_plugins_of_pods_in_flight_is_not_recorded(cluster: Cluster):
     cluster.profiles["quiet"] = {}
     cluster.queue.add(pod("web", scheduler_name="quiet"))
     cluster.pop()
@@ -177,7 +179,7 @@ def test_no_event_is_kept_for_an_attempt_that_events_cannot_help_any_more(cluste
     assert cluster.queue.count(Place.IN_FLIGHT) == 1
 
 
-def test_an_attempt_that_events_cannot_help_comes_back_as_an_error_in_its_newest_version(cluster: Cluster):
+def test_an_attempt_that_ends_in_an_error_returns_in_its_newest_version(cluster: Cluster):
     old, new = pod("web"), pod("web", labels={"a": "b"})
     cluster.queue.add(old)
     web = cluster.pop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.builders import pod
+from tests.support.builders import pod
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.queue.places import MOVES, Move, Place, Places
+from scheduler.queue.pod_places import MOVES, Move, Place, Places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,16 +62,16 @@ def test_a_move_that_is_not_in_the_table_raises_with_the_story(places: Places, s
 def test_a_story_tells_when_where_from_where_to_and_why(places: Places):
     go(places, "u", Place.ACTIVE, Place.IN_FLIGHT)
 
-    assert places.story("u") == (
+    assert places.history("u") == (
         Move(0.0, Place.OUTSIDE, Place.ACTIVE, "step 0"),
         Move(1.0, Place.ACTIVE, Place.IN_FLIGHT, "step 1"),
     )
-    assert str(places.story("u")[1]) == "1.000 active -> in flight: step 1"
+    assert str(places.history("u")[1]) == "1.000 active -> in flight: step 1"
 
 
 def test_an_unknown_pod_is_outside_and_has_no_story(places: Places):
     assert places.of("u") is Place.OUTSIDE
-    assert places.story("u") == ()
+    assert places.history("u") == ()
 
 
 def test_pods_are_counted_where_they_are(places: Places):
@@ -88,24 +88,24 @@ def test_a_story_goes_on_when_a_pod_comes_back(places: Places):
     go(places, "u", Place.ACTIVE, Place.OUTSIDE)
     places.move("u", Place.ACTIVE, at=5.0, why="again")
 
-    assert [move.why for move in places.story("u")] == ["step 0", "step 1", "again"]
+    assert [move.why for move in places.history("u")] == ["step 0", "step 1", "again"]
 
 
 def test_a_long_story_forgets_its_beginning(places: Places):
     go(places, "u", *[Place.ACTIVE, Place.IN_FLIGHT, Place.BACKOFF] * 20)
 
-    story = places.story("u")
+    history = places.history("u")
 
-    assert len(story) == 32
-    assert story[-1].why == "step 59"
+    assert len(history) == 32
+    assert history[-1].why == "step 59"
 
 
 def test_of_pods_outside_the_last_thousand_stories_are_kept(places: Places):
     for number in range(1001):
         go(places, f"u{number}", Place.ACTIVE, Place.OUTSIDE)
 
-    assert places.story("u0") == ()
-    assert len(places.story("u1")) == 2
+    assert places.history("u0") == ()
+    assert len(places.history("u1")) == 2
 
 
 def test_a_note_says_why_a_pod_stays_and_is_not_repeated(places: Places):
@@ -113,7 +113,7 @@ def test_a_note_says_why_a_pod_stays_and_is_not_repeated(places: Places):
     for at in (1.0, 2.0):
         places.note("u", at=at, why="still gated")
 
-    assert [str(move) for move in places.story("u")] == [
+    assert [str(move) for move in places.history("u")] == [
         "0.000 outside -> gated: step 0",
         "1.000 gated -> gated: still gated",
     ]
@@ -124,4 +124,4 @@ def test_many_notes_do_not_make_a_story_longer(places: Places):
     for number in range(100):
         places.note("u", at=float(number), why=f"reason {number}")
 
-    assert len(places.story("u")) == 32
+    assert len(places.history("u")) == 32

@@ -10,8 +10,8 @@ from scheduler.framework.status import SUCCESS, Status
 from scheduler.queue import Place, SchedulingQueue
 from scheduler.state.nominator import Nominator
 from scheduler.state.pod_groups import PodGroups
-from tests.builders import pod
-from tests.manual_clock import ManualClock
+from tests.support.builders import pod
+from tests.support.manual_clock import ManualClock
 from tests.unit.queue.cluster import Counts
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def test_an_unschedulable_pod_is_tried_again_after_its_backoff(profiles: Profile
     profiles.reload()
 
     assert place(profiles, "web") is Place.BACKOFF
-    assert profiles.queue.story("uid-of-default-web")[-1].why == "ConfigurationReloaded"
+    assert profiles.queue.history("uid-of-default-web")[-1].why == "ConfigurationReloaded"
 
 
 def test_pods_take_the_order_of_the_new_queue_sort(profiles: Profiles) -> None:

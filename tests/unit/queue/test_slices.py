@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scheduler.framework import ActionType, ClusterEvent, EventResource
 from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_ADD
 from scheduler.queue import Place
-from tests.builders import node, pod
-from tests.manual_clock import ManualClock
+from tests.support.builders import node, pod
+from tests.support.manual_clock import ManualClock
 from tests.unit.queue.cluster import CSI_NODE_ADD, NODE_LABEL, NODE_TAINT, PVC_ADD, Cluster
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class TickingClock(ManualClock):
 class SlicedCluster(Cluster):
     """A queue that does the given number of steps in each slice."""
 
-    def __init__(self, steps: float, **options: Any) -> None:
-        super().__init__(slice_seconds=steps * STEP, **options)
+    def __init__(self, hooks: float, **options: Any) -> None:
+        super().__init__(slice_seconds=hooks * STEP, **options)
         self.clock = TickingClock(1000.0)
         for part in (self.queue, self.queue._hints, self.queue._backlog):
             part._clock = self.clock
@@ -191,7 +191,7 @@ def test_pods_alike_are_asked_about_once() -> None:
     assert sorted(cluster.counts.hints) == [("Fit", "NodeAdd", "Queue"), ("Fit", "NodeAdd", "QueueSkip")]
 
 
-@pytest.mark.parametrize("broken", ["alike", "brings", "awaits"])
+@pytest.mark.parametrize("broken", ["pod_key", "event_keys", "waits_for_keys"])
 def test_a_plugin_that_fails_to_say_what_it_reads_is_asked_about_every_pod(broken: str) -> None:
     def fail(*_: Any) -> Any:
         raise ValueError("no idea")
@@ -199,11 +199,16 @@ def test_a_plugin_that_fails_to_say_what_it_reads_is_asked_about_every_pod(broke
     cluster = Cluster()
     registered = cluster.profiles["custom-scheduler"] = dict(cluster.profiles["custom-scheduler"])
     fits = registered["Fit"][0]
-    said = {"alike": lambda _: "", "brings": lambda *_: ("a",), "awaits": lambda _: {"b"}, broken: fail}
+    said = {
+        "pod_key": lambda _: "",
+        "event_keys": lambda *_: ("a",),
+        "waits_for_keys": lambda _: {"b"},
+        broken: fail,
+    }
     registered["Fit"] = [type(fits)(fits.event, fits.hint, **said)]
     waiting(cluster, 3, "Fit", size=5)
 
-    assert cluster.queue.move_all(NODE_ADD, None, LARGE) == (0 if broken == "alike" else 3)
+    assert cluster.queue.move_all(NODE_ADD, None, LARGE) == (0 if broken == "pod_key" else 3)
 
 
 EVENTS = (
@@ -228,15 +233,15 @@ STORIES = st.lists(
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(
-    steps=st.sampled_from([1, 2, 5, 9]),
+    hooks=st.sampled_from([1, 2, 5, 9]),
     first=st.lists(PLUGINS, min_size=1, max_size=6),
     sizes=st.lists(st.integers(0, 9), min_size=12, max_size=12),
-    story=STORIES,
+    history=STORIES,
 )
-def test_slices_wake_whom_doing_all_at_once_wakes(steps: int, first: Any, sizes: Any, story: Any) -> None:
+def test_slices_wake_whom_doing_all_at_once_wakes(hooks: int, first: Any, sizes: Any, history: Any) -> None:
     """Six pods wait, and six are in flight and come back at any time."""
     found = []
-    for slice_steps in (inf, steps):
+    for slice_steps in (inf, hooks):
         cluster = SlicedCluster(slice_steps)
         pods = [pod(f"p{number}", labels={"size": str(size)}) for number, size in enumerate(sizes)]
         for each, rejectors in zip(pods, first, strict=False):
@@ -245,7 +250,7 @@ def test_slices_wake_whom_doing_all_at_once_wakes(steps: int, first: Any, sizes:
         for number, each in enumerate(pods[6:]):
             cluster.queue.add(each)
             flying[number] = cluster.pop()
-        for what, *details in story:
+        for what, *details in history:
             if what == "happen":
                 cluster.queue.move_all(details[0], SMALL, details[1])
             elif what == "come back" and details[0] in flying:

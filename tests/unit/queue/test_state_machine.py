@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_ADD, UNSCHEDULABLE_TIMEOUT, pod_changes
 from scheduler.queue import Place
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 from tests.unit.queue.cluster import CSI_NODE_ADD, NODE_LABEL, NODE_TAINT, PVC_ADD, REGISTERED, Cluster
 from tests.unit.queue.slow_queue import FLUSH, INITIAL, MOST, SlowPod, SlowQueue
 
@@ -63,7 +63,7 @@ class QueueMachine(RuleBasedStateMachine):
         return "Curfew" if each.uid in self.cluster.under_curfew else None
 
     def what_was_done(self) -> object:
-        return dict(self.cluster.asked), [self.queue.story(uid(name)) for name in ALL_NAMES]
+        return dict(self.cluster.asked), [self.queue.history(uid(name)) for name in ALL_NAMES]
 
     @property
     def now(self) -> float:

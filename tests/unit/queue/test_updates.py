@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.framework.changes import NODE_ADD
 from scheduler.queue import Place
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 from tests.unit.queue.cluster import NODE_TAINT, Cluster
 
 WEB = "uid-of-default-web"
@@ -101,7 +101,7 @@ def test_activation_ignores_active_and_unknown_pods(cluster: Cluster):
     cluster.queue.activate([WEB, "unknown"])
 
     assert cluster.queue.count(Place.ACTIVE) == 1
-    assert len(cluster.queue.story(WEB)) == 1
+    assert len(cluster.queue.history(WEB)) == 1
 
 
 def test_a_pod_is_tried_again_after_five_minutes_though_nothing_happened(cluster: Cluster):
@@ -144,7 +144,7 @@ def test_a_gated_pod_is_not_flushed(cluster: Cluster):
     assert cluster.advance_and_flush(1000) == 0
 
 
-def test_a_gated_pod_whose_plugin_registered_for_everything_is_asked_again_every_five_minutes(
+def test_a_gated_pod_is_checked_again_every_five_minutes(
     cluster: Cluster,
 ):
     cluster.under_curfew.add(WEB)

@@ -23,10 +23,10 @@ from scheduler.framework.changes import (
 )
 from scheduler.objects.decode import decode_pod
 from scheduler.queue import Place
-from scheduler.queue.hints import Strategy
-from tests.builders import node, pod
-from tests.manual_clock import ManualClock
-from tests.offline_capabilities import OFFLINE
+from scheduler.queue.hints import RequeueStrategy
+from tests.support.builders import node, pod
+from tests.support.manual_clock import ManualClock
+from tests.support.offline_capabilities import OFFLINE
 
 FEW = st.sampled_from(["a", "b"])
 NAMES = st.sampled_from(["x", "y", "z"])
@@ -201,7 +201,7 @@ def test_an_event_wakes_whom_asking_about_every_pod_would_wake(
         helped = {
             uid
             for uid, queued in asked
-            if queued and queue._hints.strategy(queued, event, old, new) is not Strategy.SKIP
+            if queued and queue._hints.strategy(queued, event, old, new) is not RequeueStrategy.SKIP
         }
 
         queue.move_all(event, old, new)

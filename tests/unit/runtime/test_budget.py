@@ -9,8 +9,8 @@ import pytest
 
 from scheduler.cycle.scheduling import run_now
 from scheduler.framework import Plugin
-from scheduler.runtime.budget import LoopBudget, OverBudgetError, Usage
-from tests.puppets import NodeFilter, Reserve, framework_of
+from scheduler.runtime.budget import AttemptUsage, LoopBudget, OverBudgetError
+from tests.support.scripted_plugins import NodeFilter, Reserve, framework_of
 
 
 class Ours(Plugin):
@@ -54,7 +54,7 @@ class Machine(LoopBudget):
                 self._on_alarm(signal.SIGALRM, None)
 
 
-def test_a_plugin_of_ours_that_uses_the_processor_for_too_long_is_the_one_that_is_named() -> None:
+def test_an_in_tree_plugin_that_computes_too_long_is_named() -> None:
     budget = Machine()
     budget.begin()
     budget.call(OURS, budget.pass_, 0.6)
@@ -79,7 +79,7 @@ def test_the_plugin_that_would_have_been_next_is_not_blamed() -> None:
     async def reserve() -> Any:
         return framework.run_reserve(None, None, "n1")  # type: ignore[arg-type]
 
-    status = run_now(_awaited(budget.in_stretches(reserve())))
+    status = run_now(_awaited(budget.run_in_slices(reserve())))
     assert status.plugin == "First"
     assert 'over budget: more than 0.5s had passed when plugin "First" was done' in status.message
     assert second.called() == []
@@ -100,7 +100,7 @@ def test_while_others_have_the_machine_nobody_is_charged() -> None:
 
 def test_what_was_used_before_the_stretch_began_is_not_its_own() -> None:
     budget = Machine()
-    budget.stretch(lambda: None)
+    budget.run_slice(lambda: None)
     budget.pass_(0.45, used=0.45)
     budget.begin()
     budget.pass_(0.4, used=0.4)
@@ -119,9 +119,7 @@ def test_the_garbage_of_all_is_collected_at_the_cost_of_nobody() -> None:
     assert not budget.is_spent
 
 
-def test_a_plugin_of_somebody_else_that_sleeps_is_charged_and_one_that_waits_for_the_processor_is_not() -> (
-    None
-):
+def test_sleeping_counts_against_a_plugin_and_waiting_for_the_cpu_does_not() -> None:
     budget = Machine()
     budget.begin()
     budget.call(THEIRS, lambda: budget.pass_(5.0, waited=4.9))
@@ -141,19 +139,19 @@ def test_a_process_that_was_stopped_is_charged_to_nobody_and_a_long_call_of_c_is
 
 
 def test_an_attempt_of_many_stretches_ends_when_all_of_them_have_used_its_limit() -> None:
-    budget, usage = Machine(), Usage(limit=2.0)
+    budget, usage = Machine(), AttemptUsage(limit=2.0)
     for number in range(7):
-        over = budget.stretch_of(usage, lambda: budget.is_spent)
+        over = budget.run_slice_of(usage, lambda: budget.is_spent)
         assert not over, number
-        budget.stretch_of(usage, lambda: budget.pass_(0.3, used=0.3))
+        budget.run_slice_of(usage, lambda: budget.pass_(0.3, used=0.3))
         budget.pass_(5.0, used=5.0)  # time that other tasks use in between
     with pytest.raises(OverBudgetError, match="more than 2s"):
-        budget.stretch_of(usage, budget.call, OURS, lambda: None)
+        budget.run_slice_of(usage, budget.call, OURS, lambda: None)
 
 
 def test_how_long_the_loop_was_held_beyond_the_budget_is_noted() -> None:
-    budget, usage = Machine(), Usage()
-    budget.stretch_of(usage, lambda: budget.pass_(0.4, used=0.4))
+    budget, usage = Machine(), AttemptUsage()
+    budget.run_slice_of(usage, lambda: budget.pass_(0.4, used=0.4))
     assert usage.longest == 0.0
-    budget.stretch_of(usage, lambda: budget.pass_(3.0, used=3.0))
+    budget.run_slice_of(usage, lambda: budget.pass_(3.0, used=3.0))
     assert usage.longest == pytest.approx(3.0)

@@ -213,7 +213,7 @@ def test_arguments_may_have_other_names_and_more_of_them_with_defaults():
     assert check_plugin(Mine, "mine.py") is Mine
 
 
-def test_a_constructor_says_what_it_wants_by_annotations_also_of_names_imported_for_types_only():
+def test_constructor_annotations_may_name_imports_for_types_only():
     def constructor(
         self: Any, *, args: PluginArgs, binder: PodBinder, sleep: Sleep, depth: int = 3
     ) -> None: ...
@@ -233,8 +233,8 @@ def test_every_protocol_of_the_contract_is_a_capability():
     assert {
         "PodBinder",
         "Sleep",
-        "TakeTurns",
-        "TurnLimit",
+        "KeyedLock",
+        "TimeSlice",
         "WaitForEvent",
         "ApiGet",
         "ApiWrite",
@@ -243,7 +243,7 @@ def test_every_protocol_of_the_contract_is_a_capability():
         "Clock",
         "ClusterObjects",
         "HttpGet",
-        "LongWork",
+        "SlicedWork",
         "NominatedPods",
         "PodEvents",
         "PodActivator",

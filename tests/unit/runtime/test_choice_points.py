@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from scheduler.framework import SKIP, Code, CycleState, Status, Wait
-from tests.builders import pod
-from tests.puppets import Bind, Gate, Permit, PostBind, PreBind, Reserve, framework_of
+from tests.support.builders import pod
+from tests.support.scripted_plugins import Bind, Gate, Permit, PostBind, PreBind, Reserve, framework_of
 
 POD = pod("web")
 STATE = CycleState()
@@ -49,7 +49,7 @@ def test_all_reserve_when_nobody_refuses():
     assert [plugin.called() for plugin in plugins] == [["reserve"], ["reserve"]]
 
 
-def test_permit_collects_who_holds_the_pod_and_for_how_long_a_quarter_of_an_hour_at_most():
+def test_permit_collects_the_waiting_plugins_and_their_capped_timeouts():
     framework = framework_of(
         Permit("A", Wait(5)),
         Permit("B"),

@@ -11,11 +11,11 @@ from plugins.node_ports import NodePorts
 from plugins.node_resources.fit import NodeResourcesFit
 from scheduler.framework import Code, CycleState, Diagnosis, Status
 from scheduler.runtime.dry_run import DryRun
-from scheduler.runtime.points import keeps_rows_apart
-from tests.builders import node, pod
-from tests.puppets import Filter, PreFilter, framework_of
-from tests.snapshots import snapshot_of
-from tests.unit.plugins.running import made
+from scheduler.runtime.plugin_points import keeps_rows_apart
+from tests.support.builders import node, pod
+from tests.support.scripted_plugins import Filter, PreFilter, framework_of
+from tests.support.snapshots import snapshot_of
+from tests.unit.plugins.plugin_calls import made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,9 +22,9 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.runtime.calls import PluginError
-from tests.builders import node, pod
-from tests.puppets import Filter, NodeFilter, PostFilter, PreFilter, framework_of
-from tests.snapshots import snapshot_of
+from tests.support.builders import node, pod
+from tests.support.scripted_plugins import Filter, NodeFilter, PostFilter, PreFilter, framework_of
+from tests.support.snapshots import snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

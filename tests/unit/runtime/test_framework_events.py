@@ -7,7 +7,7 @@ from scheduler.configuration.load import default
 from scheduler.framework import ActionType, ClusterEvent, EventResource
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
-from tests.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import OFFLINE
 
 
 def heard_by(plugin: str) -> list[ClusterEvent]:

@@ -12,10 +12,10 @@ from scheduler.cycle.scheduling import run_now
 from scheduler.framework import Code, CycleState, Diagnosis, QueuedPodInfo, Status, Wait
 from scheduler.framework.points import ExtensionPoint
 from scheduler.runtime.calls import PluginError
-from tests import puppets
-from tests.builders import pod
-from tests.puppets import framework_of
-from tests.snapshots import snapshot_of
+from tests.support import scripted_plugins as puppets
+from tests.support.builders import pod
+from tests.support.scripted_plugins import framework_of
+from tests.support.snapshots import snapshot_of
 
 if TYPE_CHECKING:
     from scheduler.runtime.framework import Framework

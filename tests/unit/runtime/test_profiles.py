@@ -23,7 +23,7 @@ from scheduler.framework.capabilities import HttpGet, PodBinder, Sleep
 from scheduler.framework.points import ExtensionPoint
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
-from tests.offline_capabilities import OFFLINE
+from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -167,7 +167,7 @@ def test_weights_go_by_the_plugins_own_name():
     assert "LicenceAware" not in [p.name for p in framework.plugins.at[ExtensionPoint.FILTER]]
 
 
-def test_a_file_is_found_relative_to_the_configuration_and_its_capabilities_by_annotation(tmp_path: Path):
+def test_a_plugin_file_is_found_relative_to_the_configuration(tmp_path: Path):
     (tmp_path / "mine.py").write_text(
         """
 from __future__ import annotations

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plugins.node_name import NodeName
 from scheduler.errors import PluginLoadError
 from scheduler.runtime.registry import ENTRY_POINT_GROUP, Registry
-from tests.puppets import Filter
+from tests.support.scripted_plugins import Filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,9 @@ def test_two_files_of_one_name_live_side_by_side(folder: Path):
 
 
 def test_an_imported_plugin_class_is_not_the_files_own(folder: Path):
-    (folder / "licences.py").write_text(PLUGIN + "\nfrom tests.puppets import Filter\nAlias = Licences\n")
+    (folder / "licences.py").write_text(
+        PLUGIN + "\nfrom tests.support.scripted_plugins import Filter\nAlias = Licences\n"
+    )
 
     assert Registry({}).find("licences.py", folder).name == "Licences"
 
@@ -209,8 +211,8 @@ def test_a_class_of_an_importable_module_is_found():
     ("reference", "told"),
     [
         pytest.param("nowhere_at_all:Filter", "cannot be imported: ModuleNotFoundError", id="no module"),
-        pytest.param("tests.puppets:Filters", "tests.puppets has no Filters; its plugins are: Gate,", id="no class"),
-        pytest.param("tests.puppets:framework_of", "is not a subclass of scheduler.framework.Plugin", id="no plugin"),
+        pytest.param("tests.support.scripted_plugins:Filters", "tests.support.scripted_plugins has no Filters; its plugins are: Gate,", id="no class"),
+        pytest.param("tests.support.scripted_plugins:framework_of", "is not a subclass of scheduler.framework.Plugin", id="no plugin"),
     ],
 )  # fmt: skip
 def test_a_class_that_cannot_be_taken_says_why(reference: str, told: str):

@@ -15,14 +15,14 @@ from scheduler.framework import (
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.slow_plugins import SlowPlugin
-from scheduler.runtime.asking import outcomes_of, scores_of, slow_last
+from scheduler.runtime.adapters import outcomes_of, scores_of, slow_last
 from scheduler.runtime.framework import EnabledPlugins, Framework
 from scheduler.runtime.instruments import NoInstruments
-from scheduler.whatif.judging import judge_each
-from tests.builders import node, node_object, pod, pod_object
-from tests.clusters import cluster
-from tests.puppets import framework_of
-from tests.snapshots import cache_of
+from scheduler.whatif.evaluation import evaluate_each
+from tests.support.builders import node, node_object, pod, pod_object
+from tests.support.clusters import cluster
+from tests.support.scripted_plugins import framework_of
+from tests.support.snapshots import cache_of
 from tests.unit.whatif.clusters import profile_with, scheduler_of
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def test_explain_says_which_nodes_were_left_out_of_the_sample() -> None:
     objects = [*(node_object(f"n{number}") for number in range(4)), pod_object("web")]
     scheduler = scheduler_of(*objects, config=profile_with("Sampled"), plugins=(Sampled,))
 
-    (judged,) = judge_each(scheduler, [pod("web")])
+    (judged,) = evaluate_each(scheduler, [pod("web")])
     told = judged.explanation
 
     assert told["result"] == "schedulable"

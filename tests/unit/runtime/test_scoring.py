@@ -9,9 +9,9 @@ import pytest
 
 from scheduler.framework import SKIP, CycleState, ScorePlugin
 from scheduler.runtime.calls import PluginError
-from tests.builders import pod
-from tests.puppets import NodeScore, PreScore, Score, framework_of
-from tests.snapshots import snapshot_of
+from tests.support.builders import pod
+from tests.support.scripted_plugins import NodeScore, PreScore, Score, framework_of
+from tests.support.snapshots import snapshot_of
 
 if TYPE_CHECKING:
     from scheduler.framework import Plugin

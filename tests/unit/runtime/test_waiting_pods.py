@@ -10,8 +10,8 @@ from scheduler.framework import Code, Status
 from scheduler.framework.capabilities import WaitingPods
 from scheduler.runtime.instruments import NoInstruments
 from scheduler.runtime.waiting_pods import WaitingPodsMap
-from tests.builders import pod
-from tests.virtually import virtually
+from tests.support.builders import pod
+from tests.support.virtual_time_test import virtually
 
 POD = pod("web")
 

@@ -13,9 +13,9 @@ from aiohttp import web
 
 from scheduler.client.connection import ApiConnection
 from scheduler.client.http.endpoint import Endpoint
-from scheduler.server.access import Access, _digest, _Remembered
+from scheduler.server.access import Access, _CachedAnswers, _digest
 from scheduler.server.http_server import serving
-from tests.unit.server.asking import some_pages
+from tests.unit.server.one_request import some_pages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -277,7 +277,7 @@ PROMETHEUS = "Bearer of-prometheus"
 
 @pytest.mark.parametrize("broken", [[TOKEN_REVIEWS], [ACCESS_REVIEWS], [TOKEN_REVIEWS, ACCESS_REVIEWS]])
 @pytest.mark.parametrize("status", [0, 403, 429, 503])
-def test_metrics_are_read_for_an_hour_by_the_last_word_of_an_api_server_that_cannot_be_asked(
+def test_metrics_access_is_cached_for_an_hour_of_api_server_outage(
     tmp_path: Path, broken: list[str], status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(it: Scene) -> None:
@@ -463,7 +463,7 @@ def test_who_may_read_something_is_no_stranger_on_other_pages(tmp_path: Path) ->
 
 
 def test_of_guesses_a_thousand_digests_are_remembered() -> None:
-    remembered = _Remembered[bool](lambda: 0.0, 10.0)
+    remembered = _CachedAnswers[bool](lambda: 0.0, 10.0)
     for number in range(1200):
         remembered.put(_digest(f"{number}" + "x" * 10_000), answer=True)
 

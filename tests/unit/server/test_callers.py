@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from scheduler.server.callers import Callers
-from scheduler.server.messages import Request
+from scheduler.server.messages import ServerRequest
 
 
 class Shown(NamedTuple):
@@ -21,12 +21,12 @@ BASIC = Shown(authorization="Basic secret")
 ODD = Shown(authorization="Bearer \xff\x00")
 
 
-def request(shown: Shown) -> Request:
+def request(shown: Shown) -> ServerRequest:
     async def read() -> bytes:
         raise AssertionError("nobody reads what is not to be answered")
 
     headers = {"authorization": shown.authorization} if shown.authorization else {}
-    return Request("POST", "/filter", {}, headers, "10.0.0.7", shown.certificate, read)
+    return ServerRequest("POST", "/filter", {}, headers, "10.0.0.7", shown.certificate, read)
 
 
 @pytest.mark.parametrize(

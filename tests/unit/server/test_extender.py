@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from scheduler.extenders import serving
-from scheduler.extenders.serving import RequestError
+from scheduler.extenders import serving_wire
+from scheduler.extenders.serving_wire import RequestError
 from scheduler.server.extender import _verbs
-from tests import virtual_time
-from tests.builders import pod_object
+from tests.support import virtual_time
+from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.extenders.serving import PreemptionRequest
+    from scheduler.extenders.serving_wire import PreemptionRequest
     from scheduler.extenders.wire import MetaVictims
 
 
@@ -38,13 +38,13 @@ def victims(nodes: int) -> bytes:
 def test_a_large_request_is_read_where_it_leaves_the_loop_its_turns(
     monkeypatch: pytest.MonkeyPatch, nodes: int, is_aside: bool
 ) -> None:
-    readers, read = [], serving.preemption_request
+    readers, read = [], serving_wire.preemption_request
 
     def noted(body: bytes) -> PreemptionRequest:
         readers.append(threading.current_thread())
         return read(body)
 
-    monkeypatch.setattr(serving, "preemption_request", noted)
+    monkeypatch.setattr(serving_wire, "preemption_request", noted)
     preempt = _verbs(KeepsAll())["preempt"]  # type: ignore[arg-type]  # nothing else is asked
 
     answer = msgspec.json.decode(asyncio.run(preempt(victims(nodes))))

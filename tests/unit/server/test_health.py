@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.server.asking import ask, some_pages
+from tests.unit.server.one_request import ask, some_pages
 
 if TYPE_CHECKING:
     from scheduler.server.http_server import Application

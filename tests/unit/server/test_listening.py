@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.errors import ConfigurationError
 from scheduler.server.http_server import serving
-from tests.unit.server.asking import some_pages
+from tests.unit.server.one_request import some_pages
 
 
 def status_at(host: str, url_host: str) -> int:

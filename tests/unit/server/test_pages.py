@@ -12,13 +12,13 @@ import pytest
 
 from scheduler.configuration.load import default, parse
 from scheduler.metrics import Metrics
-from scheduler.server.messages import Answer, Page
-from tests.builders import pod
+from scheduler.server.messages import Page, ServerResponse
+from tests.support.builders import pod
 from tests.unit.metrics.exposition import families
-from tests.unit.server.asking import ask, some_pages
+from tests.unit.server.one_request import ask, some_pages
 
 if TYPE_CHECKING:
-    from scheduler.server.messages import Request
+    from scheduler.server.messages import ServerRequest
 
 EXTENDER = f"""
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -142,9 +142,9 @@ def test_a_page_of_another_site_has_no_browser_change_anything(
 ) -> None:
     done = []
 
-    async def change(request: Request) -> Answer:
+    async def change(request: ServerRequest) -> ServerResponse:
         done.append(request.method)
-        return Answer(b"done")
+        return ServerResponse(b"done")
 
     app = some_pages(more=[Page("/change", change, ("GET", "POST"))])
     assert ask(app, "/change", method, **headers).status == status

@@ -9,7 +9,7 @@ import pytest
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.trim import trim_bound_pod
 from scheduler.server.pod_resources import pod_resources_text
-from tests.builders import pod
+from tests.support.builders import pod
 from tests.unit.metrics.exposition import families
 
 

@@ -25,7 +25,7 @@ from scheduler.errors import ConfigurationError
 from scheduler.server import tls
 from scheduler.server.http_server import serving
 from scheduler.server.tls import KeyPair, tls_context
-from tests.unit.server.asking import some_pages
+from tests.unit.server.one_request import some_pages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from scheduler.server.zpages import Process
-from tests.unit.server.asking import Answer, ask, some_pages
+from tests.unit.server.one_request import Answer, ask, some_pages
 
 BEGAN = datetime(2026, 11, 2, 3, 4, 5, tzinfo=UTC).timestamp()
 PROCESS = Process("custom-scheduler", {"v": "2", "config": "", "leader-elect": "true"}, lambda: BEGAN)

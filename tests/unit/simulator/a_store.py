@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store
-from tests.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from scheduler.clock import Clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from scheduler.simulator.stand_ins import KubeletOptions, stand_ins
+from scheduler.simulator.external_controllers import KubeletOptions, stand_ins
 
 if TYPE_CHECKING:
     from tests.unit.simulator.a_store import AStore

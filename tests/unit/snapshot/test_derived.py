@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import node, pod
-from tests.clusters import CLAIM_NAMES, Cluster, cluster, wild_clusters, wild_pods
+from tests.support.builders import node, pod
+from tests.support.clusters import CLAIM_NAMES, Cluster, cluster, wild_clusters, wild_pods
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,7 +170,7 @@ def test_what_one_node_has_is_what_the_columns_say(base: Cluster, data: st.DataO
             assert list(snapshot.nonzero_requested_on(row)) == nonzero
 
 
-def test_nothing_can_be_kept_of_pods_that_are_not_there_but_what_looks_at_nodes_alone():
+def test_results_on_an_overlay_are_cached_only_for_nodes():
     base = cluster(node("a"), node("b")).snapshot()
 
     overlay = base.overlay(add=[(1, pod("p", node="b"))])

@@ -19,8 +19,8 @@ from scheduler.objects.selectors import (
 )
 from scheduler.snapshot import ClusterTable, WeighedTerms, interning, node_tally, nodes_of_any
 from scheduler.snapshot.node_tally import NodeTallies
-from tests.builders import node
-from tests.clusters import Cluster, cluster, many_node_selector_terms, wild_clusters
+from tests.support.builders import node
+from tests.support.clusters import Cluster, cluster, many_node_selector_terms, wild_clusters
 
 if TYPE_CHECKING:
     from scheduler.snapshot import NodeTally

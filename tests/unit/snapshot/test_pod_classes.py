@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorRequirement, parse_label_selector
 from scheduler.snapshot.pod_classes import PodClasses
-from tests.builders import pod
+from tests.support.builders import pod
 
 
 def rule(*expressions: SelectorRequirement, **labels: str) -> LabelRule:

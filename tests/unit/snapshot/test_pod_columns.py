@@ -36,8 +36,8 @@ from scheduler.snapshot import (
 )
 from scheduler.snapshot.pod_counts import PodCounts
 from scheduler.snapshot.rule_index import RuleIndex
-from tests import builders
-from tests.counting import CountedLabels
+from tests.support import builders
+from tests.support.counted_labels import CountedLabels
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -356,7 +356,7 @@ def in_many(name: str, values: int) -> PodQuery:
     ],
     ids=lambda value: value.value if isinstance(value, Operator) else "",
 )
-def test_a_pod_that_comes_or_goes_is_not_compared_with_each_of_very_many_descriptions(
+def test_a_changed_pod_is_not_compared_with_every_one_of_many_queries(
     operator: Operator, values: tuple[str, ...], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = ClusterTable()
@@ -382,7 +382,7 @@ def test_a_pod_that_comes_or_goes_is_not_compared_with_each_of_very_many_descrip
     assert {tuple(table.snapshot().pods_matching(query)) for query in queries} == {(count,)}
 
 
-def test_long_descriptions_are_kept_up_to_a_number_of_bytes_and_counted_anew_afterwards(
+def test_long_queries_are_cached_up_to_a_number_of_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pod_counts, "_DESCRIBED_BYTES", 50_000)

@@ -20,9 +20,9 @@ from scheduler.objects.selectors import (
     required_node_affinity,
 )
 from scheduler.snapshot import nodes_of_any, nodes_required, weigh_nodes
-from tests.builders import node
-from tests.clusters import Cluster, cluster, many_node_selector_terms, wild_clusters, wild_pods
-from tests.counting import CountedLabels
+from tests.support.builders import node
+from tests.support.clusters import Cluster, cluster, many_node_selector_terms, wild_clusters, wild_pods
+from tests.support.counted_labels import CountedLabels
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

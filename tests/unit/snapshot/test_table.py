@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scheduler.snapshot import ClusterTable
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -218,7 +218,7 @@ class Table(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(name for name, pods in self.model.pods.items() if pods)))
         uid = data.draw(st.sampled_from(sorted(self.model.pods[name])))
         another = self.model.pods[name][uid] = self.model.pods[name][uid].placed_on(name)
-        self.table.replace_pod(self.table.row_of(name), another, is_news=False)
+        self.table.replace_pod(self.table.row_of(name), another, invalidates=False)
 
     @invariant()
     def columns_are_the_models(self):

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.state.cache import Cache
 from scheduler.state.pod_states import MOVES, PodState
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -235,10 +235,10 @@ class TestNews:
             cache.add_node(node("n1", conditions=[ready]))
 
         beat("00:00")
-        disturbances = cache.disturbances("n1")
+        node_generation = cache.node_generation("n1")
         assert self.rows_changed_by(cache, lambda: beat("00:05")) == set()
-        assert cache.disturbances("n1") == disturbances
+        assert cache.node_generation("n1") == node_generation
         assert cache.table.nodes[0].object["status"]["conditions"][0]["lastHeartbeatTime"] == "00:05"
 
         assert self.rows_changed_by(cache, lambda: beat("00:10", "False")) == {0}
-        assert cache.disturbances("n1") != disturbances
+        assert cache.node_generation("n1") != node_generation

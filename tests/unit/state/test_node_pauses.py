@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler.state.node_pauses import NodePauses
-from tests.builders import node
-from tests.clusters import cluster
+from tests.support.builders import node
+from tests.support.clusters import cluster
 
 SNAPSHOT = cluster(node("n0"), node("n1")).snapshot()
 
@@ -16,9 +16,9 @@ def pauses() -> NodePauses:
     return NodePauses(initial_seconds=5, max_seconds=30)
 
 
-def resting(pauses: NodePauses, at: float) -> list[int]:
+def paused(pauses: NodePauses, at: float) -> list[int]:
     rows = sorted(pauses.rows(SNAPSHOT, at=at))
-    assert pauses.resting(at=at) == len(rows)
+    assert pauses.paused(at=at) == len(rows)
     return rows
 
 
@@ -26,8 +26,8 @@ def test_a_node_that_rejected_rests_for_the_first_pause_and_no_longer(pauses: No
     assert pauses.rejected("n1", "OutOfcpu", at=100) == 5
 
     assert pauses.rows(SNAPSHOT, at=100) == {1: "OutOfcpu"}
-    assert resting(pauses, 104.9) == [1]
-    assert resting(pauses, 105) == []
+    assert paused(pauses, 104.9) == [1]
+    assert paused(pauses, 105) == []
 
 
 def test_each_further_rejection_doubles_the_pause_up_to_the_longest(pauses: NodePauses):
@@ -43,7 +43,7 @@ def test_what_a_resting_node_rejects_lengthens_nothing(pauses: NodePauses):
     pauses.rejected("n1", "", at=0)
 
     assert pauses.rejected("n1", "", at=3) == 2
-    assert resting(pauses, 5) == []
+    assert paused(pauses, 5) == []
     assert pauses.rejected("n1", "", at=5) == 10
 
 
@@ -58,15 +58,15 @@ def test_nodes_rest_apart(pauses: NodePauses):
     pauses.rejected("n0", "", at=0)
     pauses.rejected("n1", "", at=3)
 
-    assert resting(pauses, 4) == [0, 1]
-    assert resting(pauses, 6) == [1]
+    assert paused(pauses, 4) == [0, 1]
+    assert paused(pauses, 6) == [1]
 
 
 def test_a_pause_that_is_ended_is_over_but_not_forgotten(pauses: NodePauses):
     pauses.rejected("n1", "", at=0)
     pauses.end("n1")
 
-    assert resting(pauses, 1) == []
+    assert paused(pauses, 1) == []
     assert pauses.rejected("n1", "", at=2) == 10
 
 
@@ -74,7 +74,7 @@ def test_a_node_that_is_gone_is_forgotten(pauses: NodePauses):
     pauses.rejected("n1", "", at=0)
     pauses.forget("n1")
 
-    assert resting(pauses, 1) == []
+    assert paused(pauses, 1) == []
     assert pauses.rejected("n1", "", at=2) == 5
 
 
@@ -90,6 +90,6 @@ def test_a_first_pause_of_nothing_turns_pauses_off_at_once(pauses: NodePauses):
     pauses.rejected("n1", "", at=0)
     pauses.configure(initial_seconds=0, max_seconds=30)
 
-    assert resting(pauses, 1) == []
+    assert paused(pauses, 1) == []
     assert pauses.rejected("n1", "", at=1) == 0
-    assert resting(pauses, 1) == []
+    assert paused(pauses, 1) == []

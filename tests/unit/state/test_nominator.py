@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.state.nominator import Nominator
-from tests.builders import pod
+from tests.support.builders import pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

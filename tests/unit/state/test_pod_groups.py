@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey
 from scheduler.state.pod_groups import PodGroups
-from tests.builders import pod
+from tests.support.builders import pod
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

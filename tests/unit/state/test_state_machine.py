@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from scheduler.state.cache import Cache
 from scheduler.state.pod_states import PodState
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 NODES = st.sampled_from(["n1", "n2", "n3"])
 PODS = st.sampled_from([f"p{number}" for number in range(5)])

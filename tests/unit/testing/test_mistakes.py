@@ -17,7 +17,7 @@ from scheduler.framework import (
     ScorePlugin,
     Status,
 )
-from scheduler.testing import Trial, node, pod
+from scheduler.testing import ProfileSimulation, node, pod
 
 
 def mine(base: type[Plugin], method: str, answer: Any) -> Any:
@@ -57,7 +57,7 @@ def mine(base: type[Plugin], method: str, answer: Any) -> Any:
 )
 def test_a_wrong_answer_is_told_with_the_right_one(plugin: type[Plugin], told: str):
     with pytest.raises(RuntimeError) as failed:
-        Trial(node("a"), plugins=[plugin]).schedule(pod("web"))
+        ProfileSimulation(node("a"), plugins=[plugin]).schedule(pod("web"))
 
     assert 'plugin "Mine"' in str(failed.value)
     assert told in str(failed.value)
@@ -78,7 +78,7 @@ def test_a_signature_that_is_a_list_is_told_with_a_way_out():
     with pytest.raises(
         RuntimeError, match=r'"SignsAList": .* a hashable value, such as a tuple, was \[\'web\'\]'
     ):
-        Trial(node("a"), plugins=[SignsAList]).schedule(pod("web"))
+        ProfileSimulation(node("a"), plugins=[SignsAList]).schedule(pod("web"))
 
 
 class WantsADatabase(ScorePlugin):
@@ -97,4 +97,4 @@ def test_a_capability_that_is_unknown_is_told_with_those_there_are():
         PluginLoadError,
         match="'Database' is not defined; the capabilities are ApiGet, ApiWrite, Background, ClaimMetrics",
     ):
-        Trial(plugins=[WantsADatabase])
+        ProfileSimulation(plugins=[WantsADatabase])

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from scheduler.configuration.load import parse
-from scheduler.wasm.args import GuestArgs
+from scheduler.wasm.guest_args import GuestArgs
 from scheduler.wasm.library import GuestLibrary, guest_urls
 from tests.unit.wasm.test_library import built, filters, folder
 

@@ -13,9 +13,9 @@ from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.outcomes import Outcomes
 from scheduler.objects.protobuf import encode, encode_list
 from scheduler.wasm.guest import GuestError
-from tests.builders import node, node_object, pod, pod_object
-from tests.clusters import cluster
-from tests.guests import KeptEvents, NoWaitingPods, guest, wat
+from tests.support.builders import node, node_object, pod, pod_object
+from tests.support.clusters import cluster
+from tests.support.guests import KeptEvents, NoWaitingPods, guest, wat
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo

@@ -18,8 +18,8 @@ from scheduler.framework.points import ExtensionPoint
 from scheduler.runtime.profiles import build_frameworks
 from scheduler.runtime.registry import Registry
 from scheduler.wasm.library import GuestLibrary
-from tests.guests import EVEN_NODES, LAST_DIGIT, KeptEvents, NoWaitingPods, wat
-from tests.offline_capabilities import OFFLINE
+from tests.support.guests import EVEN_NODES, LAST_DIGIT, KeptEvents, NoWaitingPods, wat
+from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

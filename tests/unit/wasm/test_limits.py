@@ -16,11 +16,11 @@ from scheduler.configuration.types import KubeSchedulerConfiguration
 from scheduler.errors import PluginLoadError
 from scheduler.framework import Code, CycleState
 from scheduler.objects.durations import Duration
-from scheduler.wasm.args import GuestArgs, MemorySize
 from scheduler.wasm.guest import GuestError, GuestTimeError, _forget, compile_guest
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.guests import EVEN_NODES, GROWS, LOOPS, TRAPS, guest, wat
+from scheduler.wasm.guest_args import GuestArgs, MemorySize
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.support.guests import EVEN_NODES, GROWS, LOOPS, TRAPS, guest, wat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ ONCE = wat(
 """Filter: the second call of every instance traps."""
 
 
-def test_an_instance_that_trapped_is_replaced_for_the_next_pod_and_silent_for_this_one() -> None:
+def test_an_instance_that_trapped_is_replaced_for_the_next_pod() -> None:
     plugin, state = guest(ONCE), CycleState()
     assert ask(plugin, state).is_success
     with pytest.raises(GuestError, match="unreachable"):

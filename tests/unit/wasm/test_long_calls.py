@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 
 from scheduler.framework import Code, CycleState, NeedsTime
-from scheduler.framework.long_work import answered_at_once, at_once
+from scheduler.framework.sliced_work import answer_to_end, run_to_end
 from scheduler.objects.durations import Duration
-from scheduler.runtime.asking import outcomes_of
+from scheduler.runtime.adapters import outcomes_of
 from scheduler.runtime.calls import NodeError
-from scheduler.testing.fakes import FakeTurnLimit
-from scheduler.wasm import flights, scene
+from scheduler.testing.fakes import FakeTimeSlice
+from scheduler.wasm import call_context, guest_pool
 from scheduler.wasm.guest import GuestError, GuestTimeError
 from scheduler.wasm.instance import Instance
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.guests import LOOPS, TRAPS, KeptEvents, guest, wat
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.support.guests import LOOPS, TRAPS, KeptEvents, guest, wat
 
 SNAPSHOT = cluster(*(node(f"n{number}") for number in range(20))).snapshot()
 POD = pod("web", cpu="1")
@@ -55,8 +55,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     return made
 
 
-def limited(*, each_reading: float = 0.0) -> FakeTurnLimit:
-    limit = FakeTurnLimit()
+def limited(*, each_reading: float = 0.0) -> FakeTimeSlice:
+    limit = FakeTimeSlice()
     limit.slice_seconds, limit.each_reading = 0.005, each_reading
     return limit
 
@@ -70,11 +70,11 @@ def new_state(attempt: int) -> CycleState:
 def asked(plugin: Any) -> Any:
     """Ask about the first node in an attempt, which starts again where the guest needs time."""
     attempt = next(ATTEMPTS)
-    return answered_at_once(lambda: plugin.filter_node(new_state(attempt), POD, SNAPSHOT.node_info(0)))
+    return answer_to_end(lambda: plugin.filter_node(new_state(attempt), POD, SNAPSHOT.node_info(0)))
 
 
 def test_answers_are_kept_where_another_plugin_needs_time_in_the_same_attempt(calls: list[Call]) -> None:
-    plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), turn_limit=limited())
+    plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), time_slice=limited())
     for attempt in (1, 1, 2, 2, 2):
         plugin.filter_node(new_state(attempt), POD, SNAPSHOT.node_info(0))
 
@@ -82,19 +82,19 @@ def test_answers_are_kept_where_another_plugin_needs_time_in_the_same_attempt(ca
 
 
 def test_a_guest_that_loops_holds_the_event_loop_for_one_short_call_only(calls: list[Call]) -> None:
-    plugin = guest(LOOPS, time_limit=SHORT, turn_limit=limited())
+    plugin = guest(LOOPS, time_limit=SHORT, time_slice=limited())
 
     for _ in range(3):
         with pytest.raises(GuestTimeError, match="filter error: stopped"):
             asked(plugin)
 
     assert [in_loop for _, in_loop, _ in calls] == [True, False, False, False]
-    assert calls[0][2] == pytest.approx(flights.CALL_SECONDS, abs=0.01)
+    assert calls[0][2] == pytest.approx(guest_pool.CALL_SECONDS, abs=0.01)
 
 
 def test_a_call_that_is_longer_than_a_turn_is_answered(calls: list[Call]) -> None:
     content = wat(f'(func (export "filter") (result i32) {WORK} (i32.const 2))')
-    plugin = guest(content, time_limit=LONG, turn_limit=limited())
+    plugin = guest(content, time_limit=LONG, time_slice=limited())
 
     assert asked(plugin).is_rejected
     assert asked(plugin).is_rejected
@@ -102,7 +102,7 @@ def test_a_call_that_is_longer_than_a_turn_is_answered(calls: list[Call]) -> Non
 
 
 def test_calls_return_to_the_event_loop_once_they_are_short(calls: list[Call]) -> None:
-    plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), turn_limit=limited())
+    plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), time_slice=limited())
     plugin._pool.long.add("filter")  # as after a call that was long because the machine was busy
 
     assert asked(plugin).is_success
@@ -116,7 +116,7 @@ def test_calls_that_are_long_together_give_way_and_ask_about_each_node_once(call
         (func (export "filter") (result i32) (i32.const 0))"""
     )
     limit = limited(each_reading=0.01)  # a turn is over after a few calls
-    plugin, times = guest(content, turn_limit=limit), 0
+    plugin, times = guest(content, time_slice=limit), 0
 
     def ask() -> Any:
         nonlocal times
@@ -128,7 +128,7 @@ def test_calls_that_are_long_together_give_way_and_ask_about_each_node_once(call
         except NodeError as error:
             raise error.cause from None
 
-    outcomes = answered_at_once(ask)
+    outcomes = answer_to_end(ask)
 
     assert np.all(outcomes.index == 0)
     assert [export for export, *_ in calls] == ["prefilter", *["filter"] * SNAPSHOT.n_nodes]
@@ -138,13 +138,13 @@ def test_calls_that_are_long_together_give_way_and_ask_about_each_node_once(call
 def test_a_function_that_was_stopped_once_runs_in_a_thread_for_the_rest_of_the_attempt(
     calls: list[Call],
 ) -> None:
-    class AlwaysOver(FakeTurnLimit):
-        def observed(self, is_so: bool) -> bool:
+    class AlwaysOver(FakeTimeSlice):
+        def branch(self, is_so: bool, what: str = "") -> bool:
             return True
 
     limit = AlwaysOver()
     limit.slice_seconds = 0.005
-    plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), turn_limit=limit)
+    plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), time_slice=limit)
     rows = np.arange(3, dtype=np.intp)
 
     def ask() -> Any:
@@ -154,18 +154,18 @@ def test_a_function_that_was_stopped_once_runs_in_a_thread_for_the_rest_of_the_a
         except NodeError as error:
             raise error.cause from None
 
-    answered_at_once(ask)
+    answer_to_end(ask)
 
     assert [in_loop for _, in_loop, _ in calls] == [True, False, False, False]
 
 
 def test_what_was_answered_of_a_node_is_asked_again_once_the_node_has_changed(calls: list[Call]) -> None:
     plugin = guest(
-        wat('(func (export "filter") (result i32) (i32.const 0))'), turn_limit=limited(each_reading=1.0)
+        wat('(func (export "filter") (result i32) (i32.const 0))'), time_slice=limited(each_reading=1.0)
     )
     with pytest.raises(NeedsTime) as needs:
         plugin.filter_node(CycleState(), POD, SNAPSHOT.node_info(0))
-    at_once(needs.value.steps)
+    run_to_end(needs.value.steps)
 
     changed = cluster(node("n0", labels={"changed": "yes"})).snapshot()
     with pytest.raises(NeedsTime):
@@ -181,7 +181,7 @@ def test_what_was_answered_before_the_guest_was_told_of_a_pod_is_not_its_answer_
         """(func (export "addpod") (result i32) (i32.const 0))
         (func (export "filter") (result i32) (i32.const 0))"""
     )
-    plugin, state = guest(content, turn_limit=limited()), CycleState()
+    plugin, state = guest(content, time_slice=limited()), CycleState()
     other = pod("other")
 
     for _ in range(2):  # the second time as in an attempt that begins again
@@ -203,8 +203,10 @@ READS_ALL_NODES = wat(
 def test_nodes_that_take_long_to_write_are_written_in_a_thread(
     calls: list[Call], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scene, "time", SimpleNamespace(perf_counter=lambda: inf))  # it is always too late
-    plugin = guest(READS_ALL_NODES, turn_limit=limited())
+    monkeypatch.setattr(
+        call_context, "time", SimpleNamespace(perf_counter=lambda: inf)
+    )  # it is always too late
+    plugin = guest(READS_ALL_NODES, time_slice=limited())
 
     assert asked(plugin).code is Code.ERROR
     assert [in_loop for _, in_loop, _ in calls] == [True, False]
@@ -223,7 +225,7 @@ def test_an_event_of_a_long_call_is_written_on_the_event_loop() -> None:
           (call $eventf (i32.const 16) (i32.const {len(event)})) (i32.const 0))""",
         data=event,
     )
-    plugin = guest(content, events=Events(), turn_limit=limited())
+    plugin = guest(content, events=Events(), time_slice=limited())
     plugin._pool.long.add("filter")
 
     assert asked(plugin).is_success
@@ -232,7 +234,7 @@ def test_an_event_of_a_long_call_is_written_on_the_event_loop() -> None:
 
 
 def test_a_long_call_that_nobody_waits_for_any_more_leaves_no_instance_behind() -> None:
-    plugin = guest(LOOPS, time_limit=SHORT, turn_limit=limited())
+    plugin = guest(LOOPS, time_limit=SHORT, time_slice=limited())
     plugin._pool.long.add("filter")
 
     def begin_and_give_up() -> None:
@@ -254,16 +256,16 @@ def test_a_long_call_that_nobody_waits_for_any_more_leaves_no_instance_behind() 
 def test_calls_from_reserve_on_have_a_tenth_of_a_second_each(export: str, calls: list[Call]) -> None:
     result = "i64" if export == "permit" else "i32"
     plugin = guest(
-        wat(f'(func (export "{export}") (result {result}) ({result}.const 0))'), turn_limit=limited()
+        wat(f'(func (export "{export}") (result {result}) ({result}.const 0))'), time_slice=limited()
     )
 
     getattr(plugin, export)(CycleState(), POD, "n0")
 
-    assert calls == [(export, True, pytest.approx(flights.LAST_CALL_SECONDS, abs=0.01))]
+    assert calls == [(export, True, pytest.approx(guest_pool.LAST_CALL_SECONDS, abs=0.01))]
 
 
 def test_offline_a_call_may_take_all_of_the_guests_time(calls: list[Call]) -> None:
-    assert FakeTurnLimit().slice_seconds == inf
+    assert FakeTimeSlice().slice_seconds == inf
     plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), time_limit=LONG)
 
     assert asked(plugin).is_success
@@ -284,7 +286,7 @@ def test_the_memory_of_a_guest_that_failed_does_not_wait_for_the_garbage_collect
         return really(self, export, about, seconds)
 
     monkeypatch.setattr(Instance, "call", call)
-    plugin = guest(content, time_limit=Duration(20_000_000), turn_limit=limited())
+    plugin = guest(content, time_limit=Duration(20_000_000), time_slice=limited())
     if is_long:
         plugin._pool.long.add("filter")
     gc.collect()
@@ -301,7 +303,7 @@ def test_the_memory_of_a_guest_that_failed_does_not_wait_for_the_garbage_collect
 
 
 def test_the_instance_of_a_long_call_is_free_again_without_the_garbage_collector() -> None:
-    plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), turn_limit=limited())
+    plugin = guest(wat('(func (export "filter") (result i32) (i32.const 0))'), time_slice=limited())
     plugin._pool.long.add("filter")
     gc.disable()
     try:

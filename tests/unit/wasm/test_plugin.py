@@ -24,14 +24,14 @@ from scheduler.framework import (
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.points import ExtensionPoint
 from scheduler.runtime.checking import check_plugin
-from scheduler.runtime.points import points_of
+from scheduler.runtime.plugin_points import points_of
 from scheduler.wasm.classes import guest_class
-from scheduler.wasm.events import DEFAULT_EVENTS, cluster_events
 from scheduler.wasm.guest import GuestError, compile_guest
+from scheduler.wasm.guest_events import DEFAULT_EVENTS, cluster_events
 from scheduler.wasm.statuses import high_and_low, status_of
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.guests import guest, waits, wat
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.support.guests import guest, waits, wat
 
 SNAPSHOT = cluster(*(node(f"n{number}") for number in range(3))).snapshot()
 POD = pod("web", cpu="1")
@@ -64,7 +64,7 @@ def returning(export: str, number: int) -> Any:
     return guest(wat(f'(func (export "{export}") (result i32) (i32.const {number}))'))
 
 
-def test_a_guest_takes_part_where_it_exports_something_and_where_attempts_begin_and_end() -> None:
+def test_a_guest_takes_part_at_the_points_that_it_exports() -> None:
     plugin = guest_class("x", compile_guest(waits(1)))
 
     assert points_of(plugin) == {
@@ -259,7 +259,7 @@ def score(plugin: Any, state: CycleState) -> int:
     return result
 
 
-def test_prefilter_is_called_before_anything_else_also_where_the_profile_leaves_it_out() -> None:
+def test_prefilter_of_a_guest_is_called_first_even_if_not_enabled() -> None:
     assert score(guest(COUNTS), CycleState()) == 11
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.wasm import source
-from scheduler.wasm.source import read_guest
+from scheduler.wasm import guest_source
+from scheduler.wasm.guest_source import read_guest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,21 +114,21 @@ def test_https_needs_a_certificate() -> None:
 
 
 def test_a_server_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(guest_source, "_TIMEOUT_SECONDS", 0.1)
 
     with answering(OK + b"Content-Length: 5\r\n\r\nby", silent=True) as url:
         assert refused(url) == "timed out"
 
 
 def test_a_server_that_goes_on_for_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_TOTAL_SECONDS", 0.0)
+    monkeypatch.setattr(guest_source, "_TOTAL_SECONDS", 0.0)
 
     with answering(OK + b"Content-Length: 5\r\n\r\nbytes") as url:
         assert refused(url) == "not read within 0 seconds"
 
 
 def test_what_is_too_large_is_refused_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "MOST_BYTES", 4)
+    monkeypatch.setattr(guest_source, "MOST_BYTES", 4)
     (tmp_path / "four.wasm").write_bytes(b"four")
     (tmp_path / "five.wasm").write_bytes(b"fives")
 

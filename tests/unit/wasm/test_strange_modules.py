@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from scheduler.errors import PluginLoadError
 from scheduler.framework import CycleState, Status
 from scheduler.objects.durations import Duration
-from scheduler.wasm.args import MemorySize
 from scheduler.wasm.guest import GuestError
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.guests import EVEN_NODES, GROWS, LAST_DIGIT, LOOPS, TRAPS, guest
+from scheduler.wasm.guest_args import MemorySize
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.support.guests import EVEN_NODES, GROWS, LAST_DIGIT, LOOPS, TRAPS, guest
 
 SNAPSHOT = cluster(node("n0")).snapshot()
 POD = pod("web", cpu="1")

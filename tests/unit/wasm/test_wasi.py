@@ -9,9 +9,9 @@ import wasmtime
 
 from scheduler.framework import CycleState, Status
 from scheduler.wasm.guest import GuestError
-from tests.builders import node, pod
-from tests.clusters import cluster
-from tests.guests import guest, wat
+from tests.support.builders import node, pod
+from tests.support.clusters import cluster
+from tests.support.guests import guest, wat
 
 SNAPSHOT = cluster(node("n0")).snapshot()
 _WASI = "wasi_snapshot_preview1"

@@ -11,7 +11,7 @@ import pytest
 from scheduler.client.http.request import Request, Response
 from scheduler.errors import ApiError
 from scheduler.whatif.admission import admit
-from scheduler.whatif.planned import Planned
+from scheduler.whatif.planned_pods import Planned
 
 
 class Server:
@@ -43,7 +43,7 @@ def admitted(server: Server, planned: Planned, *, knows_all: bool = True) -> str
     return asyncio.run(admit(connection, planned, knows_all=knows_all))
 
 
-def test_one_pod_is_asked_about_and_the_others_are_made_alike_but_for_what_is_their_own() -> None:
+def test_one_pod_is_admitted_and_its_replicas_are_derived_from_it() -> None:
     server, planned = Server(), set_of("web-0", "web-1")
 
     assert admitted(server, planned) == ""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.outcomes import PASS, Outcome
 from scheduler.framework.status import Code
-from scheduler.whatif.causes import Cause, Causes, causes_in
+from scheduler.whatif.pending_causes import Causes, PendingCause, causes_in
 
 
 @pytest.mark.parametrize(
@@ -18,35 +18,45 @@ from scheduler.whatif.causes import Cause, Causes, causes_in
     [
         pytest.param(
             "0/5 nodes are available: 2 node(s) had untolerated taint(s), 3 Insufficient cpu.",
-            Causes((Cause("Insufficient cpu", 3), Cause("node(s) had untolerated taint(s)", 2)), 5),
+            Causes(
+                (PendingCause("Insufficient cpu", 3), PendingCause("node(s) had untolerated taint(s)", 2)), 5
+            ),
             id="two reasons, in one order whatever their numbers",
         ),
         pytest.param(
             "0/5 nodes are available: 5 Insufficient cpu. preemption: 0/5 nodes are available: 5 No victims.",
-            Causes((Cause("Insufficient cpu", 5),), 5, "preemption: 0/5 nodes are available: 5 No victims."),
+            Causes(
+                (PendingCause("Insufficient cpu", 5),),
+                5,
+                "preemption: 0/5 nodes are available: 5 No victims.",
+            ),
             id="preemption found nothing",
         ),
         pytest.param(
             "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: none.",
-            Causes((Cause("Insufficient cpu", 1),), 1, "no new claims to deallocate, preemption: none."),
+            Causes(
+                (PendingCause("Insufficient cpu", 1),), 1, "no new claims to deallocate, preemption: none."
+            ),
             id="two PostFilter plugins have a say",
         ),
         pytest.param(
             '0/5 nodes are available: persistentvolumeclaim "data" not found.',
-            Causes((Cause('persistentvolumeclaim "data" not found', None),), 5),
+            Causes((PendingCause('persistentvolumeclaim "data" not found', None),), 5),
             id="PreFilter speaks for all nodes",
         ),
         pytest.param(
             "0/2 nodes are available: 1 not so, but 3 others, maybe, 1 no.",
-            Causes((Cause("no", 1), Cause("not so, but 3 others, maybe", 1)), 2),
+            Causes((PendingCause("no", 1), PendingCause("not so, but 3 others, maybe", 1)), 2),
             id="a reason with commas",
         ),
         pytest.param(
             "no nodes available to schedule pods",
-            Causes((Cause("no nodes available to schedule pods", None),)),
+            Causes((PendingCause("no nodes available to schedule pods", None),)),
             id="no nodes",
         ),
-        pytest.param("plugin said\nno", Causes((Cause("plugin said\nno", None),)), id="an error's words"),
+        pytest.param(
+            "plugin said\nno", Causes((PendingCause("plugin said\nno", None),)), id="an error's words"
+        ),
     ],
 )
 def test_a_message_is_taken_apart(message: str, causes: Causes) -> None:

@@ -16,7 +16,7 @@ from scheduler.configuration.yaml_text import read, read_all
 from scheduler.whatif import cluster_file
 from scheduler.whatif.cluster_file import ClusterFileError, load, parse
 from scheduler.whatif.typed_items import plural
-from tests.builders import node_object, pod_object
+from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
     from pathlib import Path

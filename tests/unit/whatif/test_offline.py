@@ -20,7 +20,7 @@ from scheduler.framework import (
     WaitingPods,
 )
 from scheduler.testing.storage import claim
-from tests.builders import node_object, pod_object
+from tests.support.builders import node_object, pod_object
 from tests.unit.whatif.clusters import profile_with, scheduler_of
 
 

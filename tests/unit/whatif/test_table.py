@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from scheduler.whatif.table import show
+from scheduler.whatif.explanation_text import show
 
 LONG = "ip-10-0-119-204.eu-central-1.compute.internal"
 
@@ -53,7 +53,7 @@ def waits(nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
 # The ranking.
 
 
-def test_scores_that_differ_are_columns_times_their_weight_and_the_others_are_told_once() -> None:
+def test_differing_scores_are_columns_and_equal_scores_one_line() -> None:
     text = shown(
         {
             **fits(

@@ -10,8 +10,8 @@ import pytest
 from scheduler.errors import FieldError
 from scheduler.whatif import cluster_file
 from scheduler.whatif.cluster_file import ClusterFile, ClusterFileError
-from scheduler.whatif.watch_event import EventType, WatchEvent, load, parse
-from tests.builders import node_object, pod_object
+from scheduler.whatif.watch_event import EventType, FileWatchEvent, load, parse
+from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def faults(cluster: ClusterFile, event: Any) -> list[str]:
     return [str(fault) for fault in raised.value.faults]
 
 
-def parsed(cluster: ClusterFile, **event: Any) -> WatchEvent:
+def parsed(cluster: ClusterFile, **event: Any) -> FileWatchEvent:
     return parse(json.dumps(event).encode(), "event", cluster, kinds={"example.com/v1/quotas"})
 
 

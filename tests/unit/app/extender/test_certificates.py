@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.app.extender.certificates import client_authority_in, kept_in
 from scheduler.errors import ConfigurationError
-from tests.full_disks import no_room
+from tests.support.full_disks import no_room
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,20 @@ from scheduler.app.extender.pages import ExtenderAddress
 from scheduler.app.extender.snippet import points_not_run, snippet
 from scheduler.configuration.load import load, parse
 from scheduler.errors import ConfigurationError
-from scheduler.runtime.points import CLASS_OF
+from scheduler.runtime.plugin_points import CLASS_OF_POINT
 from scheduler.server.tls import KeyPair
 from scheduler.whatif.cluster_file import ClusterFile
 from scheduler.whatif.offline import OfflineScheduler
-from tests.puppets import Bind, NodeFilter, NodeScore, Permit, PreBind, PreFilter, Reserve, framework_of
+from tests.support.scripted_plugins import (
+    Bind,
+    NodeFilter,
+    NodeScore,
+    Permit,
+    PreBind,
+    PreFilter,
+    Reserve,
+    framework_of,
+)
 
 if TYPE_CHECKING:
     import ipaddress
@@ -117,7 +126,7 @@ def test_points_that_nobody_asks_for_are_found() -> None:
 def test_the_shipped_profile_runs_nothing_that_kube_scheduler_runs() -> None:
     frameworks = OfflineScheduler(ClusterFile(), load(CONFIG), refresh=False).frameworks
     (framework,) = frameworks.values()
-    names = {plugin.name for point in CLASS_OF for plugin in framework.plugins.at.get(point, ())}
+    names = {plugin.name for point in CLASS_OF_POINT for plugin in framework.plugins.at.get(point, ())}
     assert names == {"PrioritySort", "DefaultBinder", "FreeLicence", "CheapestNode"}
     assert verbs(told(framework)) == ("filter", "preempt", "prioritize", "")
     assert told(framework).weight == 5

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.app.extender.token_file import following_token, token_in
 from scheduler.server.callers import Callers
-from tests.virtually import virtually
+from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.app.shadow.decisions import Decided, decision_in
-from tests.builders import node, pod
+from scheduler.app.shadow.decisions import ShadowedOutcome, decision_in
+from tests.support.builders import node, pod
 
 
 def theirs(**fields: Any) -> Any:
@@ -19,25 +19,25 @@ def waiting(message: str, reason: str = "Unschedulable") -> dict[str, Any]:
     return {"conditions": [said]}
 
 
-CASES: dict[str, tuple[Any, Any, tuple[Decided, str] | None]] = {
-    "it was placed": (theirs(), theirs(node="a"), (Decided.PLACED, "a")),
-    "it waits": (theirs(), theirs(status=waiting("no")), (Decided.WAITS, "")),
+CASES: dict[str, tuple[Any, Any, tuple[ShadowedOutcome, str] | None]] = {
+    "it was placed": (theirs(), theirs(node="a"), (ShadowedOutcome.PLACED, "a")),
+    "it waits": (theirs(), theirs(status=waiting("no")), (ShadowedOutcome.WAITS, "")),
     "it waits for another reason": (
         theirs(status=waiting("no")),
         theirs(status=waiting("not yet")),
-        (Decided.WAITS, ""),
+        (ShadowedOutcome.WAITS, ""),
     ),
     "it waits as before": (theirs(status=waiting("no")), theirs(status=waiting("no")), None),
     "it is gated": (theirs(), theirs(status=waiting("no", "SchedulingGated")), None),
     "room is made": (
         theirs(),
         theirs(status={**waiting("no"), "nominatedNodeName": "a"}),
-        (Decided.PREEMPTS, "a"),
+        (ShadowedOutcome.PREEMPTS, "a"),
     ),
     "room was made": (
         theirs(status={"nominatedNodeName": "a"}),
         theirs(status={**waiting("no"), "nominatedNodeName": "a"}),
-        (Decided.WAITS, ""),
+        (ShadowedOutcome.WAITS, ""),
     ),
     "it is on a node already": (theirs(node="a"), theirs(node="a", labels={"a": "b"}), None),
     "it has ended": (theirs(), theirs(node="a", status={"phase": "Failed"}), None),
@@ -50,7 +50,7 @@ CASES: dict[str, tuple[Any, Any, tuple[Decided, str] | None]] = {
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), CASES.values(), ids=CASES)
-def test_a_decision_shows(old: Any, new: Any, expected: tuple[Decided, str] | None) -> None:
+def test_a_decision_shows(old: Any, new: Any, expected: tuple[ShadowedOutcome, str] | None) -> None:
     found = decision_in(old, new, "theirs")
 
     assert (found and (found.what, found.node_name)) == expected

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.app.shadow.findings import Findings, lines
-from scheduler.app.shadow.verdicts import (
+from scheduler.app.shadow.comparison import (
     AGREEMENT,
     BEST,
     CAUSES,
@@ -12,6 +11,7 @@ from scheduler.app.shadow.verdicts import (
     UNKNOWN,
     WORSE,
 )
+from scheduler.app.shadow.findings import Findings, lines
 from scheduler.metrics import Metrics
 
 
@@ -30,9 +30,9 @@ def test_decisions_are_summed_up_by_profile_and_cause() -> None:
         found.note("default", cause, was_moved=was_moved)
     found.note("config", WORSE, was_moved=True)
 
-    told = found.summary()
+    details = found.summary()
 
-    assert told["default"] == {
+    assert details["default"] == {
         "decisions": 4,
         "agree": 2,
         "unknown": 1,
@@ -43,8 +43,8 @@ def test_decisions_are_summed_up_by_profile_and_cause() -> None:
         },
         "tippedBy": {},
     }
-    assert list(told) == ["config", "default"]
-    text = list(lines({"notSearched": 0, "profiles": told}))
+    assert list(details) == ["config", "default"]
+    text = list(lines({"notSearched": 0, "profiles": details}))
     assert text[2] == "default: 4 decisions, 2 agree (50.00 %), 1 cannot be known"
     assert text[3] == "        2  best: its node was among our best, 1 of them in another order than seen"
 
@@ -70,10 +70,10 @@ def test_it_is_counted_which_plugin_speaks_most_for_our_node() -> None:
         found.keep("default/p", {"profile": "config", **choices})
     found.note("config", WORSE, was_moved=False)
 
-    told = found.summary()
+    details = found.summary()
 
-    assert told["config"]["tippedBy"] == {"Fit": 3}
-    assert list(lines({"notSearched": 2, "profiles": told}))[-1] == "        3  tipped by Fit"
+    assert details["config"]["tippedBy"] == {"Fit": 3}
+    assert list(lines({"notSearched": 2, "profiles": details}))[-1] == "        3  tipped by Fit"
 
 
 def test_one_that_is_too_large_is_not_kept() -> None:

@@ -9,8 +9,8 @@ import pytest
 from scheduler.client.connection import CONNECTION_LOST, ApiConnection
 from scheduler.client.http.request import Request
 from scheduler.errors import ApiError
+from tests.support.virtual_time_test import virtually
 from tests.unit.client.http.raw_server import OK, Visit, raw_server
-from tests.virtually import virtually
 
 GET = Request("GET", "/a")
 POST = Request("POST", "/a", b"{}")

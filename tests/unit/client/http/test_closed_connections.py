@@ -14,8 +14,8 @@ from scheduler.client.connection import ApiConnection
 from scheduler.client.http.pool import ConnectionPool
 from scheduler.client.http.request import Request
 from scheduler.errors import ApiError
+from tests.support.virtual_time_test import virtually
 from tests.unit.client.http.raw_server import OK, Visit, raw_server
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason=
 
 
 @pytest.mark.parametrize("of", ["asyncio", "uvloop"])
-def test_every_connection_is_probed_when_idle_and_given_up_when_nothing_is_acknowledged(of: str) -> None:
+def test_idle_connections_are_probed_and_closed_without_acknowledgement(of: str) -> None:
     loops = pytest.importorskip("uvloop") if of == "uvloop" else asyncio
 
     async def scenario() -> None:

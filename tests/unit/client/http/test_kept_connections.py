@@ -13,9 +13,9 @@ from scheduler.client.http.pool import CONNECT_SECONDS, IDLE_SECONDS
 from scheduler.client.http.protocol import HttpProtocol
 from scheduler.client.http.request import Request
 from scheduler.errors import ApiError, NotLeadingError
+from tests.support.virtual_time_test import virtually
 from tests.unit.client.http.raw_server import OK, Visit, always_ok, raw_server
 from tests.unit.client.scripted_server import Answer, scripted_server
-from tests.virtually import virtually
 
 GET = Request("GET", "/a")
 POST = Request("POST", "/a", b"{}")

@@ -8,9 +8,9 @@ import msgspec
 
 from plugins.dynamic_resources.plugin import DynamicResources
 from scheduler.app.capabilities import TableObjects
-from scheduler.configuration.args import decode_args
+from scheduler.configuration.plugin_args import decode_args
 from scheduler.framework import CycleState, Status
-from scheduler.runtime.asking import outcomes_of, scores_of
+from scheduler.runtime.adapters import outcomes_of, scores_of
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.devices import watch_devices
 from scheduler.testing.fakes import FakeBackground, Fakes, FakeSleep
@@ -66,8 +66,8 @@ class Kit:
             activator=fakes.activator,
             events=fakes.events,
             happenings=fakes.happenings,
-            turns=fakes.turns,
-            turn_limit=fakes.turn_limit,
+            locks=fakes.keyed_lock,
+            time_slice=fakes.time_slice,
             metrics=fakes.claim_metrics,
         )
 

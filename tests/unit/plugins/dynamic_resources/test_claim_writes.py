@@ -17,10 +17,10 @@ from scheduler.objects.v1 import ContainerExtendedResourceRequest
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.devices import allocation, resource_claim, watch_devices
 from scheduler.testing.fakes import FakeSleep
-from tests.builders import pod
-from tests.manual_clock import ManualClock
+from tests.support.builders import pod
+from tests.support.manual_clock import ManualClock
+from tests.support.virtual_time_test import virtually
 from tests.unit.plugins.dynamic_resources.claims_api import CONFLICT, LOST, ClaimsApi
-from tests.virtually import virtually
 
 POD, OTHER = pod("web"), pod("db")
 GIVEN = allocation("gpu-0", node="n1")

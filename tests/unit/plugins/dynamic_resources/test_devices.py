@@ -14,7 +14,7 @@ from scheduler.app.capabilities import TableObjects
 from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.devices import DRIVER, allocation, resource_claim, watch_devices
-from tests.builders import pod
+from tests.support.builders import pod
 
 WEB = pod("web")
 

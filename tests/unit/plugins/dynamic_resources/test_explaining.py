@@ -16,7 +16,7 @@ from scheduler.testing.devices import (
     resource_claim,
     resource_slice,
 )
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 from tests.unit.plugins.dynamic_resources.kit import Kit, placed
 
 if TYPE_CHECKING:

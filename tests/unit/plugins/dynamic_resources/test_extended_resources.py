@@ -15,8 +15,8 @@ from plugins.dynamic_resources.extended_resources import ExtendedResources
 from scheduler.objects.dynamic_resources import ResourceClaim
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.devices import device_class, watch_devices
-from tests.builders import pod
-from tests.counting import lines_run
+from tests.support.builders import pod
+from tests.support.counted_labels import lines_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

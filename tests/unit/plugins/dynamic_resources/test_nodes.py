@@ -19,10 +19,10 @@ from scheduler.testing.devices import (
     resource_claim,
     resource_slice,
 )
-from tests.builders import node, pod
+from tests.support.builders import node, pod
+from tests.support.virtual_time_test import virtually
 from tests.unit.plugins.dynamic_resources.kit import Kit
-from tests.unit.plugins.dynamic_resources.structured.searching import long_search
-from tests.virtually import virtually
+from tests.unit.plugins.dynamic_resources.structured.node_search import long_search
 
 if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
@@ -105,7 +105,7 @@ def test_a_search_that_takes_too_long_fails_the_attempt():
     cluster = [node("a"), device_class(), resource_slice("a", devices), claim]
     kit = Kit(*cluster, filterTimeout="10s")
     attempt = kit.begin(WEB)
-    kit.fakes.turn_limit.each_reading = 3.0
+    kit.fakes.time_slice.each_reading = 3.0
 
     outcome = attempt.filter()["a"]
 
@@ -122,7 +122,7 @@ def test_a_search_that_needs_more_than_a_turn_has_no_limit_where_the_filter_has_
     devices, claim = long_search()
     kit = Kit(node("a"), device_class(), resource_slice("a", devices), claim, filterTimeout=timeout)
     attempt = kit.begin(WEB)
-    kit.fakes.turn_limit.slice_seconds, kit.fakes.turn_limit.each_reading = 0.002, 0.001
+    kit.fakes.time_slice.slice_seconds, kit.fakes.time_slice.each_reading = 0.002, 0.001
 
     with pytest.raises(NeedsTime) as raised:
         attempt.filter()
@@ -286,7 +286,7 @@ async def test_only_a_claim_that_nobody_else_uses_is_deallocated(users: list[Pod
     assert kit.fakes.activator.activated == [], "the watch event of it wakes the pod"
 
 
-def test_a_claim_that_is_available_somewhere_is_deallocated_too_if_it_kept_the_pod_from_some_node():
+def test_a_claim_that_kept_the_pod_from_some_node_is_deallocated():
     claims = [resource_claim("one", allocated=allocation("gpu-0", node="a")), resource_claim("two")]
     attempt = Kit(*NODES, device_class(), resource_slice("b"), *claims).begin(BOTH)
 

@@ -22,10 +22,10 @@ from scheduler.testing.devices import (
     resource_claim,
     resource_slice,
 )
-from tests.builders import node, pod
+from tests.support.builders import node, pod
+from tests.support.virtual_time_test import virtually
 from tests.unit.plugins.dynamic_resources.claims_api import LOST
 from tests.unit.plugins.dynamic_resources.kit import Attempt, Kit, placed
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ def test_a_claim_in_flight_is_nobody_elses_to_use():
     assert waiting.pre_filter == Status.unschedulable(words, resolvable=False)
 
 
-def test_a_claim_in_flight_is_shared_by_those_of_a_group_that_are_placed_with_its_pod():
+def test_members_of_a_group_share_a_claim_in_flight():
     it = Kit(
         *(node(name) for name in "ab"),
         device_class(),
@@ -282,7 +282,7 @@ class Hanging:
 
 
 @virtually
-async def test_a_write_that_nobody_waits_for_any_more_is_found_out_before_its_device_is_free():
+async def test_an_abandoned_write_is_checked_before_its_device_is_free():
     it = two_claims()
     attempt = placed(it, FIRST, "a")
     hanging = Hanging(it)
@@ -370,7 +370,7 @@ async def test_extended_resources_get_a_claim_of_their_own_and_the_pod_is_told()
     assert [each["name"] for each in claim["status"]["reservedFor"]] == ["ai"]
     told = it.api.writes[-1].body["status"]["extendedResourceClaimStatus"]
     assert told["resourceClaimName"] == "ai-extended-resources-xyz"
-    assert it.fakes.claim_metrics.told == [("claim_created", ("success",))]
+    assert it.fakes.claim_metrics.calls == [("claim_created", ("success",))]
     assert devices_of(it).in_flight == {}
     assert it.begin(SECOND).reasons() == {"a": NO_ROOM}
 
@@ -384,7 +384,7 @@ async def test_a_claim_that_cannot_be_created_frees_the_device():
     assert failed(await attempt.pre_bind("a")) == "create claim for extended resources default/: no"
     attempt.unreserve("a")
 
-    assert it.fakes.claim_metrics.told == [("claim_created", ("failure",))]
+    assert it.fakes.claim_metrics.calls == [("claim_created", ("failure",))]
     assert it.begin(SECOND).reasons() == {}
     assert it.fakes.background.started == []
 
@@ -468,7 +468,7 @@ async def test_a_pod_waits_until_its_devices_are_ready():
         "Scheduling",
         "waiting for binding conditions for device on node a",
     )
-    assert it.fakes.claim_metrics.told == [
+    assert it.fakes.claim_metrics.calls == [
         ("devices_awaited", ("custom-scheduler", DRIVER, "success", 0.0)),
         ("devices_allocated", ("custom-scheduler", DRIVER, "success")),
     ]
@@ -482,7 +482,7 @@ async def test_a_device_that_fails_ends_the_wait():
     status = await placed(it, FIRST, "a").pre_bind("a")
 
     assert failed(status) == 'device binding failed: claim=one, reason=Burnt, message="out"'
-    assert it.fakes.claim_metrics.told[-1] == ("devices_allocated", ("custom-scheduler", DRIVER, "failed"))
+    assert it.fakes.claim_metrics.calls[-1] == ("devices_allocated", ("custom-scheduler", DRIVER, "failed"))
 
 
 @virtually
@@ -494,7 +494,7 @@ async def test_the_wait_ends_with_its_time():
 
     assert failed(status) == "device binding timeout: claim=one"
     assert times == [30.0]
-    assert it.fakes.claim_metrics.told[0] == (
+    assert it.fakes.claim_metrics.calls[0] == (
         "devices_awaited",
         ("custom-scheduler", DRIVER, "timeout", 30.0),
     )
@@ -522,4 +522,4 @@ async def test_a_pod_without_such_devices_does_not_wait():
     assert await placed(it, FIRST, "a").pre_bind("a") is None
 
     assert it.fakes.events.recorded == []
-    assert it.fakes.claim_metrics.told == []
+    assert it.fakes.claim_metrics.calls == []

@@ -17,10 +17,10 @@ from scheduler.testing.devices import (
     first_available,
     resource_claim,
 )
-from tests.builders import node, pod
-from tests.counting import lines_run
+from tests.support.builders import node, pod
+from tests.support.counted_labels import lines_run
 from tests.unit.plugins.dynamic_resources.kit import Kit
-from tests.unit.plugins.running import hint
+from tests.unit.plugins.plugin_calls import hint
 
 WEB = pod("web", resourceClaims=claims_of("one"))
 OTHER = pod("other")
@@ -226,7 +226,7 @@ def test_pods_that_need_no_devices_are_all_alike():
     ],
 )  # fmt: skip
 def test_arguments(args: dict[str, str], found: list[str]):
-    from scheduler.configuration.args import decode_args
+    from scheduler.configuration.plugin_args import decode_args
     from scheduler.errors import ConfigurationError
 
     try:

@@ -10,7 +10,7 @@ from scheduler.app.capabilities import NoApiServer, TableObjects
 from scheduler.framework import ApiWrite, ClusterObjects, CycleState
 from scheduler.runtime.checking import constructor_wants
 from scheduler.snapshot import ClusterTable
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -14,7 +14,7 @@ from plugins.gpu_sharing.gradient_descent import (
 )
 from scheduler.framework import CycleState
 from tests.unit.plugins.gpu_sharing.gpu_clusters import GpuCluster, gpu_node, gpu_pod
-from tests.unit.plugins.running import faults
+from tests.unit.plugins.plugin_calls import faults
 
 SIZES = (100, 300, 500, 700, 1000)
 

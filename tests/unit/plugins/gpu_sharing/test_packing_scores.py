@@ -12,7 +12,7 @@ from plugins.gpu_sharing.packing_scores import (
 )
 from plugins.gpu_sharing.random_node import RandomNode
 from scheduler.framework import CycleState
-from tests.builders import pod
+from tests.support.builders import pod
 from tests.unit.plugins.gpu_sharing.gpu_clusters import GpuCluster, gpu_node, gpu_pod
 
 NODES = (gpu_node("empty", 8), gpu_node("shared", 2), gpu_node("whole", 4))

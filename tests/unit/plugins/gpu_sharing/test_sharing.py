@@ -9,9 +9,9 @@ from plugins.gpu_sharing.requests import NOTHING, GpuRequest, gpu_request
 from plugins.gpu_sharing.sharing import GpuSharing
 from scheduler.framework import SKIP, Code, CycleState, EventResource, QueueingHint
 from scheduler.testing.contract import verdict
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 from tests.unit.plugins.gpu_sharing.gpu_clusters import GpuCluster, gpu_node, gpu_pod
-from tests.unit.plugins.running import hint
+from tests.unit.plugins.plugin_calls import hint
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from plugins.volume_binding.plugin import VolumeBindingArgs
 from scheduler.configuration.load import parse
-from tests.unit.plugins.running import faults
+from tests.unit.plugins.plugin_calls import faults
 
 
 def test_a_pod_may_wait_ten_minutes_for_its_volumes():

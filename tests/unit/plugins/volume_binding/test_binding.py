@@ -15,11 +15,11 @@ from scheduler.framework import SKIP, ActionType, ClusterEvent, Code, CycleState
 from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_DELETE
 from scheduler.testing.fakes import FakeApi
 from scheduler.testing.storage import claim, csi_node, only_on, storage_class, volume
-from tests.builders import node, pod
-from tests.unit.plugins.volume_binding.stage import HOST, LOCAL, ZONE, Stage, using
+from tests.support.builders import node, pod
+from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time_test import virtually
+from tests.unit.plugins.volume_binding.small_cluster import HOST, LOCAL, ZONE, Stage, using
 from tests.unit.queue.cluster import Cluster
-from tests.virtual_time import LoopClock
-from tests.virtually import virtually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,14 +8,14 @@ import pytest
 
 from plugins.volume_binding import candidates
 from plugins.volume_binding.candidates import KeptCandidates, VolumeCandidates, VolumeDemand, VolumeTraits
-from plugins.volume_binding.places import NONE
+from plugins.volume_binding.reachability import NONE
 from plugins.volumes.storage import VOLUMES
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.storage import claim, only_on, volume, watch_storage
-from tests.builders import node
+from tests.support.builders import node
 
 HOST = "kubernetes.io/hostname"
 
@@ -55,14 +55,14 @@ class Shelf:
         self.looked_at = 0
         wanted = demand(size)
         found = self.volumes(wanted.class_name)
-        fitting = at_once(found.fitting(wanted, wanted.admits))
-        selection = at_once(found.select(self.table.snapshot(), fitting))
-        numbers = at_once(selection.first(found.at_least(wanted.nanos))).tolist()
+        fitting = run_to_end(found.fitting(wanted, wanted.admits))
+        selection = run_to_end(found.select(self.table.snapshot(), fitting))
+        numbers = run_to_end(selection.first(found.at_least(wanted.nanos))).tolist()
         return ["" if number == NONE else found.ranked[number][1] for number in numbers]
 
     def volumes(self, class_name: str) -> VolumeCandidates:
         found = self.kept.volumes(class_name)
-        at_once(found.follow(self.table.watch_kind(VOLUMES)))
+        run_to_end(found.follow(self.table.watch_kind(VOLUMES)))
         return found
 
 
@@ -160,7 +160,7 @@ def test_a_selector_is_compared_once_with_all_volumes_that_have_the_same_labels(
     asked = []
 
     for _ in range(2):
-        at_once(volumes.fitting("anything", lambda traits: bool(asked.append(traits))))
+        run_to_end(volumes.fitting("anything", lambda traits: bool(asked.append(traits))))
 
     assert len(asked) == 1
 

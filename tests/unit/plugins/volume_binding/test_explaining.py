@@ -15,7 +15,7 @@ from scheduler.testing.storage import (
     storage_class,
     volume,
 )
-from tests.unit.plugins.volume_binding.stage import HOST, LOCAL, ZONE, Stage, ephemeral, using
+from tests.unit.plugins.volume_binding.small_cluster import HOST, LOCAL, ZONE, Stage, ephemeral, using
 
 
 def told(stage: Stage, waiting: Any, node: str | None) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plugins.volume_binding.judging import REASONS, Refusal
+from plugins.volume_binding.node_volumes import REASONS, NodeRefusal
 from scheduler.framework import SKIP, Code, Status
 from scheduler.testing.storage import (
     claim,
@@ -17,11 +17,11 @@ from scheduler.testing.storage import (
     storage_class,
     volume,
 )
-from tests.builders import node, pod
-from tests.unit.plugins.volume_binding.stage import HOST, LOCAL, ZONE, Stage, ephemeral, using
+from tests.support.builders import node, pod
+from tests.unit.plugins.volume_binding.small_cluster import HOST, LOCAL, ZONE, Stage, ephemeral, using
 
 HOPELESS = "UnschedulableAndUnresolvable"
-NOT_REACHED, NO_VOLUME, NO_ROOM, GONE = (REASONS[each] for each in Refusal)
+NOT_REACHED, NO_VOLUME, NO_ROOM, GONE = (REASONS[each] for each in NodeRefusal)
 LOCAL_CLASS = storage_class("local", provisioner=LOCAL)
 
 
@@ -306,7 +306,7 @@ def test_each_node_takes_the_smallest_volume_that_it_reaches():
     ]
 
 
-def test_claims_of_one_pod_never_take_the_same_volume_and_the_smallest_is_served_first():
+def test_claims_of_one_pod_never_take_the_same_volume():
     stage = Stage(
         unbound("large", "2Gi"),
         unbound("small", "1Gi"),

@@ -8,9 +8,9 @@ import pytest
 
 from scheduler.framework import ActionType, EventResource, QueueingHint
 from scheduler.testing.storage import claim, csi_driver, csi_node, storage_capacity, storage_class
-from tests.builders import pod
-from tests.unit.plugins.running import hint
-from tests.unit.plugins.volume_binding.stage import DRIVER, ZONE, Stage, ephemeral, using
+from tests.support.builders import pod
+from tests.unit.plugins.plugin_calls import hint
+from tests.unit.plugins.volume_binding.small_cluster import DRIVER, ZONE, Stage, ephemeral, using
 
 INLINE = pod("web", volumes=[{"name": "v", "csi": {"driver": DRIVER}}])
 WEB = using("data")
@@ -172,13 +172,16 @@ def test_the_events_are_upstreams():
 def test_an_event_that_helps_no_pod_asks_none(
     resource: EventResource, waiting: Any, old: Any, new: Any, helps: bool
 ):
-    (wish,) = [each for each in Stage().plugin.events() if each.event.resource is resource]
-    assert wish.alike is not None
-    assert wish.brings is not None
+    (registration,) = [each for each in Stage().plugin.events() if each.event.resource is resource]
+    assert registration.pod_key is not None
+    assert registration.event_keys is not None
 
-    brought = wish.brings(old, new)
+    brought = registration.event_keys(old, new)
 
     if helps:
-        assert brought is None or (wish.awaits is not None and set(brought) & set(wish.awaits(waiting) or ()))
+        assert brought is None or (
+            registration.waits_for_keys is not None
+            and set(brought) & set(registration.waits_for_keys(waiting) or ())
+        )
     elif resource not in {EventResource.PERSISTENT_VOLUME_CLAIM, EventResource.CSI_DRIVER}:
         assert brought == ()

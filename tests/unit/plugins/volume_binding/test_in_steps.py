@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from plugins.volume_binding import candidates, places
+from plugins.volume_binding import candidates, reachability
 from plugins.volume_binding.candidates import VolumeCandidates
-from plugins.volume_binding.judging import NodeVolumes
+from plugins.volume_binding.node_volumes import NodeVolumes
 from plugins.volumes.storage import VOLUMES
 from plugins.volumes.volume_restrictions import VolumeRestrictions
 from scheduler.framework import CycleState, NeedsTime
 from scheduler.snapshot import object_store
-from scheduler.testing.fakes import FakeTurnLimit
+from scheduler.testing.fakes import FakeTimeSlice
 from scheduler.testing.storage import (
     claim,
     csi_driver,
@@ -22,7 +22,7 @@ from scheduler.testing.storage import (
     storage_class,
     volume,
 )
-from tests.unit.plugins.volume_binding.stage import HOST, LOCAL, Stage, using
+from tests.unit.plugins.volume_binding.small_cluster import HOST, LOCAL, Stage, using
 
 LOCAL_CLASS = storage_class("local", provisioner=LOCAL)
 
@@ -50,8 +50,8 @@ class Counted:
         self._count(patch, object_store, "typed_object")
         self._count(patch, candidates, "traits_of")
         self._count(patch, candidates.VolumeDemand, "admits")
-        self._count(patch, places, "nodes_in")
-        self._count(patch, places.Selection, "first")
+        self._count(patch, reachability, "nodes_in")
+        self._count(patch, reachability.Selection, "first")
 
     def _count(self, patch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
         original = getattr(owner, name)
@@ -75,9 +75,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
 def impatient(*objects: dict[str, Any]) -> Stage:
     """Return a stage whose time slices always end at once."""
-    limit = FakeTurnLimit()
+    limit = FakeTimeSlice()
     limit.slice_seconds, limit.each_reading = 1.0, 1.0
-    return Stage(LOCAL_CLASS, *objects, turn_limit=limit)
+    return Stage(LOCAL_CLASS, *objects, time_slice=limit)
 
 
 def judged_in_steps(
@@ -258,7 +258,7 @@ def test_claims_and_volumes_of_a_pod_that_has_very_many_are_read_in_steps(counte
     names = [f"d{number}" for number in range(300)]
     stage = impatient(*(volume(name) for name in names), *(claim(name, name) for name in names))
     waiting, steps = using(*names), 0
-    restrictions = VolumeRestrictions(turn_limit=stage.limit)
+    restrictions = VolumeRestrictions(time_slice=stage.limit)
 
     for plugin in (restrictions, stage.plugin):
         counted.begin()

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from plugins.volume_binding import judging
+from plugins.volume_binding import node_volumes
 from plugins.volume_binding.candidates import KeptCandidates
 from plugins.volume_binding.matching import match_volumes
-from plugins.volume_binding.places import Selection
+from plugins.volume_binding.reachability import Selection
 from plugins.volumes.storage import VOLUMES
-from scheduler.framework.long_work import at_once
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import PersistentVolumeClaim
 from scheduler.testing.storage import claim, only_on, storage_class, volume
-from tests.unit.plugins.volume_binding.stage import HOST, LOCAL, ZONE, Stage, using
+from tests.unit.plugins.volume_binding.small_cluster import HOST, LOCAL, ZONE, Stage, using
 
 MODES = ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]
 LOCAL_CLASS = storage_class("local", provisioner=LOCAL)
@@ -83,10 +83,10 @@ def test_claims_of_all_kinds_take_on_each_node_what_they_would_one_by_one(seed: 
     snapshot = stage.table.snapshot()
 
     of_class = KeptCandidates().volumes("local")
-    at_once(of_class.follow(snapshot.objects(VOLUMES)))
+    run_to_end(of_class.follow(snapshot.objects(VOLUMES)))
     asking = [typed_object(each, PersistentVolumeClaim) for each in claims]
 
-    found = at_once(match_volumes(snapshot, asking, {"local": of_class}))
+    found = run_to_end(match_volumes(snapshot, asking, {"local": of_class}))
 
     assert not isinstance(found, str)
     for row, node in enumerate(snapshot.nodes):
@@ -98,7 +98,7 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.searches = self.comparisons = 0
-        first, nodes_in = Selection.first, judging.nodes_in
+        first, nodes_in = Selection.first, node_volumes.nodes_in
 
         def counted_first(*args: Any) -> Any:
             self.searches += 1
@@ -109,7 +109,7 @@ class Counted:
             return nodes_in(*args)
 
         monkeypatch.setattr(Selection, "first", counted_first)
-        monkeypatch.setattr(judging, "nodes_in", counted_nodes_in)
+        monkeypatch.setattr(node_volumes, "nodes_in", counted_nodes_in)
 
 
 def test_very_many_claims_look_for_volumes_as_often_as_a_node_has_some(

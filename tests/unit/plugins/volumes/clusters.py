@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.framework import SKIP, CycleState, Status
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.storage import watch_storage
-from tests.builders import node
+from tests.support.builders import node
 
 if TYPE_CHECKING:
     from scheduler.framework import EventResource, QueueingHint

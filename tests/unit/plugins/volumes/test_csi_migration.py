@@ -17,7 +17,7 @@ from plugins.volumes.csi_migration import (
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import PersistentVolume
 from scheduler.testing.storage import volume
-from tests.builders import pod
+from tests.support.builders import pod
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE, BETA_REGION = (f"failure-domain.beta.kubernetes.io/{what}" for what in ("zone", "region"))

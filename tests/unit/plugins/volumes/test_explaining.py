@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from plugins.volumes.node_volume_limits import NodeVolumeLimits
 from plugins.volumes.volume_restrictions import VolumeRestrictions
 from plugins.volumes.volume_zone import VolumeZone
-from scheduler.testing.fakes import FakeTurnLimit
+from scheduler.testing.fakes import FakeTimeSlice
 from scheduler.testing.storage import (
     DRIVER,
     claim,
@@ -17,7 +17,7 @@ from scheduler.testing.storage import (
     volume,
     volume_attachment,
 )
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 from tests.unit.plugins.volumes.clusters import cluster_of
 
 if TYPE_CHECKING:
@@ -72,15 +72,15 @@ def test_a_claim_for_one_pod_is_told_with_who_has_it_and_where():
     table = cluster_of(claim("data", "pv", modes=["ReadWriteOncePod"]), pods=(holder,))
 
     for name in ("a", "b"):
-        assert told(VolumeRestrictions(turn_limit=FakeTurnLimit()), WANTS, table, name) == [
+        assert told(VolumeRestrictions(time_slice=FakeTimeSlice()), WANTS, table, name) == [
             "claim data is for one pod only (ReadWriteOncePod), and in use by default/holder on node b",
             "what would help: default/holder being deleted, or the access mode ReadWriteOnce",
         ]
     assert (
-        told(VolumeRestrictions(turn_limit=FakeTurnLimit()), WANTS, cluster_of(claim("data", "pv")), "a")
+        told(VolumeRestrictions(time_slice=FakeTimeSlice()), WANTS, cluster_of(claim("data", "pv")), "a")
         == []
     )
-    assert told(VolumeRestrictions(turn_limit=FakeTurnLimit()), WANTS, table, None) is None, (
+    assert told(VolumeRestrictions(time_slice=FakeTimeSlice()), WANTS, table, None) is None, (
         "the reason names the claim"
     )
 
@@ -92,10 +92,10 @@ def test_a_disk_is_told_with_who_uses_it():
 
     table = cluster_of(pods=(using_disk("holder", nodeName="b"),))
 
-    assert told(VolumeRestrictions(turn_limit=FakeTurnLimit()), using_disk("p"), table, "b") == [
+    assert told(VolumeRestrictions(time_slice=FakeTimeSlice()), using_disk("p"), table, "b") == [
         "disk GCEPersistentDisk pd is in use on this node by default/holder, and cannot be shared with it"
     ]
-    assert told(VolumeRestrictions(turn_limit=FakeTurnLimit()), using_disk("p"), table, "a") == []
+    assert told(VolumeRestrictions(time_slice=FakeTimeSlice()), using_disk("p"), table, "a") == []
 
 
 def test_a_full_driver_is_told_with_its_numbers():
@@ -107,11 +107,11 @@ def test_a_full_driver_is_told_with_its_numbers():
     )  # fmt: skip
     waiting = pod("p", volumes=mounted("cv2", "cv3", "cv4"))
 
-    assert told(NodeVolumeLimits(turn_limit=FakeTurnLimit()), waiting, table, "a") == [
+    assert told(NodeVolumeLimits(time_slice=FakeTimeSlice()), waiting, table, "a") == [
         f"driver {DRIVER} has 3 of at most 3 volumes attached on this node, and the pod needs 2 more",
         "what would help: 2 fewer volumes attached there, or a higher limit in its CSINode",
     ]
-    assert told(NodeVolumeLimits(turn_limit=FakeTurnLimit()), waiting, table, "b") == []
+    assert told(NodeVolumeLimits(time_slice=FakeTimeSlice()), waiting, table, "b") == []
 
 
 def test_what_cannot_be_counted_on_a_node_is_told():
@@ -123,7 +123,7 @@ def test_what_cannot_be_counted_on_a_node_is_told():
     )  # fmt: skip
 
     assert told(
-        NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("q", volumes=mounted("data")), table, "a"
+        NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("q", volumes=mounted("data")), table, "a"
     ) == [
         (
             "the attached volumes of the pods on this node cannot be counted: "

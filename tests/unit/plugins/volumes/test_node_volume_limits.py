@@ -9,7 +9,7 @@ from plugins.volumes import attached
 from plugins.volumes.attached import AttachedVolumes
 from plugins.volumes.node_volume_limits import NodeVolumeLimits
 from scheduler.framework import SKIP, ActionType, CycleState, EventResource, NeedsTime, QueueingHint
-from scheduler.testing.fakes import FakeTurnLimit
+from scheduler.testing.fakes import FakeTimeSlice
 from scheduler.testing.storage import (
     DRIVER,
     claim,
@@ -20,7 +20,7 @@ from scheduler.testing.storage import (
     volume_attachment,
     watch_storage,
 )
-from tests.builders import node, pod
+from tests.support.builders import node, pod
 from tests.unit.plugins.volumes.clusters import asked, cluster_of, judged
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def on_a(name: str, *claims: str, **fields: Any) -> Any:
 def test_pods_without_volumes_that_count_are_skipped_and_alike(source: str):
     each = pod("p", volumes=[{"name": "v", source: {}}])
 
-    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), each, cluster_of()) is SKIP
-    assert NodeVolumeLimits(turn_limit=FakeTurnLimit()).signature(each) == ()
+    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), each, cluster_of()) is SKIP
+    assert NodeVolumeLimits(time_slice=FakeTimeSlice()).signature(each) == ()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_pods_without_volumes_that_count_are_skipped_and_alike(source: str):
 def test_pods_with_others_are_not(source: str):
     each = pod("p", volumes=[{"name": "v", source: {}}])
 
-    assert NodeVolumeLimits(turn_limit=FakeTurnLimit()).signature(each) is None
+    assert NodeVolumeLimits(time_slice=FakeTimeSlice()).signature(each) is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_node_that_cannot_attach_all_volumes_is_refused(
 ):
     table = cluster_of(*bound("x", "y", "z"), csi_node("a", {DRIVER: limit}), pods=(on_a("u", *there),))
 
-    found = judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted(*wanted)), table)
+    found = judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted(*wanted)), table)
 
     assert found == (SKIP if not wanted else {"a": FULL} if refused else {})
 
@@ -87,14 +87,14 @@ def test_pods_that_share_a_volume_attach_it_once():
     users = on_a("one", "x"), on_a("two", "x")
     table = cluster_of(*bound("x", "y"), csi_node("a", {DRIVER: 2}), pods=users)
 
-    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("y")), table) == {}
+    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("y")), table) == {}
 
 
 def test_each_driver_has_its_own_limit():
     objects = [claim("x", "x"), volume("x", driver="one"), claim("y", "y"), volume("y", driver="two")]
     table = cluster_of(*objects, csi_node("a", {"one": 1, "two": 1}), pods=(on_a("u", "x"),))
 
-    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("y")), table) == {}
+    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("y")), table) == {}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_volumes_that_are_attached_without_a_pod_count(attachment: Any, refused:
     others = volume("nfs", csi=None, nfs={"server": "s"})
     table = cluster_of(*bound("x", "y"), others, csi_node("a", {DRIVER: 1}), attachment)
 
-    found = judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("y")), table)
+    found = judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("y")), table)
 
     assert found == ({"a": FULL} if refused else {})
 
@@ -124,7 +124,7 @@ def test_a_volume_that_is_attached_for_a_pod_counts_once():
 
     assert (
         judged(
-            NodeVolumeLimits(turn_limit=FakeTurnLimit()),
+            NodeVolumeLimits(time_slice=FakeTimeSlice()),
             pod("p", volumes=mounted("y")),
             cluster_of(*objects, pods=(on_a("u", "x"),)),
         )
@@ -137,7 +137,7 @@ def test_the_attachment_of_the_pods_own_volume_takes_a_place_all_the_same():
     objects = [*bound("x"), csi_node("a", {DRIVER: 1}), volume_attachment("v", node="a", volume="x")]
 
     assert judged(
-        NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x")), cluster_of(*objects)
+        NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x")), cluster_of(*objects)
     ) == {"a": FULL}
 
 
@@ -158,7 +158,7 @@ def test_a_volume_that_is_still_to_be_made_counts_for_who_will_make_it(
     ]  # fmt: skip
 
     found = judged(
-        NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x")), cluster_of(*objects)
+        NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x")), cluster_of(*objects)
     )
 
     assert found == ({"a": FULL} if counts else {})
@@ -186,7 +186,7 @@ def test_what_no_driver_attaches_does_not_count(objects: list[Any]):
 
     assert (
         judged(
-            NodeVolumeLimits(turn_limit=FakeTurnLimit()),
+            NodeVolumeLimits(time_slice=FakeTimeSlice()),
             pod("p", volumes=mounted("x")),
             cluster_of(*objects, limits),
         )
@@ -198,7 +198,7 @@ def test_a_claim_whose_volume_is_gone_counts_for_its_class():
     objects = [claim("x", "gone", class_name="c"), storage_class("c"), csi_node("a", {DRIVER: 0})]
 
     assert judged(
-        NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x")), cluster_of(*objects)
+        NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x")), cluster_of(*objects)
     ) == {"a": FULL}
 
 
@@ -219,10 +219,10 @@ def test_disks_of_in_tree_plugins_count_for_their_drivers(source: Any, limits: A
     claimed = pod("q", volumes=mounted("x"))
     table = cluster_of(claim("x", "x"), volume("x", csi=None, **source), csi_node("a", limits))
 
-    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), inline, table) == (
+    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), inline, table) == (
         {"a": FULL} if refused else {}
     )
-    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), claimed, table) == (
+    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), claimed, table) == (
         {"a": FULL} if refused else {}
     )
 
@@ -231,7 +231,7 @@ def test_an_ephemeral_volume_counts_through_the_claim_that_the_pod_owns():
     wants = pod("p", volumes=[{"name": "v", "ephemeral": {}}])
     objects = [claim("p-v", "x", owner=wants), volume("x"), csi_node("a", {DRIVER: 0})]
 
-    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), wants, cluster_of(*objects)) == {"a": FULL}
+    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), wants, cluster_of(*objects)) == {"a": FULL}
 
 
 ALL_NODES = ("a", "b")
@@ -275,7 +275,7 @@ def test_a_pod_whose_volumes_make_no_sense_is_told_so_of_each_node(
     volumes: Any, objects: list[Any], where: tuple[str, ...], answer: str
 ):
     found = judged(
-        NodeVolumeLimits(turn_limit=FakeTurnLimit()),
+        NodeVolumeLimits(time_slice=FakeTimeSlice()),
         pod("p", volumes=volumes),
         cluster_of(*objects, csi_node("a", {})),
     )
@@ -294,7 +294,7 @@ def test_a_node_whose_pods_volumes_make_no_sense_cannot_be_judged(limits: Any, t
     astray = pod("u", node="a", volumes=[{"name": "v", "ephemeral": {}}])
     table = cluster_of(*bound("x"), claim("u-v"), csi_node("a", limits), pods=(astray,))
 
-    found = judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x")), table)
+    found = judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x")), table)
 
     words = "Error: PVC default/u-v was not created for pod default/u (pod is not owner)"
     assert found == ({"a": words} if told else {})
@@ -303,7 +303,7 @@ def test_a_node_whose_pods_volumes_make_no_sense_cannot_be_judged(limits: Any, t
 def test_a_claim_that_a_pod_on_a_node_has_lost_does_not_count():
     table = cluster_of(*bound("x"), csi_node("a", {DRIVER: 1}), pods=(on_a("u", "lost"),))
 
-    assert judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x")), table) == {}
+    assert judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x")), table) == {}
 
 
 # Nodes are recounted only where something changed.
@@ -358,7 +358,7 @@ def test_only_nodes_that_something_happened_to_are_counted_again(
         csi_node("b", {DRIVER: 1}), volume_attachment("v", node="c", volume="x"),
         pods=(user, OWNER), nodes=(node("a"), node("b"), node("c")),
     )  # fmt: skip
-    plugin, wants = NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("y"))
+    plugin, wants = NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("y"))
     judged(plugin, wants, table)
     counted = set[int]()
     look_again = AttachedVolumes._look_again
@@ -373,11 +373,11 @@ def test_only_nodes_that_something_happened_to_are_counted_again(
     found = judged(plugin, wants, table)
 
     assert sorted(counted) == rows
-    assert found == judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), wants, table)
+    assert found == judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), wants, table)
 
 
 def test_another_cluster_is_counted_from_the_start():
-    plugin, wants = NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x"))
+    plugin, wants = NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x"))
 
     for limit, expected in ((0, {"a": FULL}), (1, {}), (0, {"a": FULL})):
         table = cluster_of(*bound("x"), csi_node("a", {DRIVER: limit}))
@@ -386,7 +386,7 @@ def test_another_cluster_is_counted_from_the_start():
 
 def test_after_more_changes_than_are_remembered_all_is_counted_again():
     table = cluster_of(*bound("x"), csi_node("a", {DRIVER: 0}))
-    plugin, wants = NodeVolumeLimits(turn_limit=FakeTurnLimit()), pod("p", volumes=mounted("x"))
+    plugin, wants = NodeVolumeLimits(time_slice=FakeTimeSlice()), pod("p", volumes=mounted("x"))
     assert judged(plugin, wants, table) == {"a": FULL}
 
     watch_storage(table, csi_node("a", {DRIVER: 1}))
@@ -446,7 +446,7 @@ def test_of_a_node_with_very_many_volumes_only_those_that_changed_are_looked_at(
     change: Callable[[ClusterTable], Any], looked_at: int, looks: Looks
 ):
     table, wants = crowded(attachments=100), pod("p", volumes=mounted("x"))
-    plugin = NodeVolumeLimits(turn_limit=FakeTurnLimit())
+    plugin = NodeVolumeLimits(time_slice=FakeTimeSlice())
     judged(plugin, wants, table)
     looks.begin()
     change(table)
@@ -454,14 +454,14 @@ def test_of_a_node_with_very_many_volumes_only_those_that_changed_are_looked_at(
     found = judged(plugin, wants, table)
 
     assert looks.number == looked_at
-    assert found == judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), wants, table)
+    assert found == judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), wants, table)
 
 
 def test_volumes_of_pods_are_looked_at_in_steps(looks: Looks):
-    limit = FakeTurnLimit()
+    limit = FakeTimeSlice()
     limit.slice_seconds, limit.each_reading = 1.0, 1.0
     table, wants = crowded(attachments=100), pod("p", volumes=mounted("x"))
-    plugin, snapshot = NodeVolumeLimits(turn_limit=limit), table.snapshot()
+    plugin, snapshot = NodeVolumeLimits(time_slice=limit), table.snapshot()
 
     with pytest.raises(NeedsTime) as needs:
         plugin.filter(CycleState(), wants, snapshot, snapshot.all_rows)
@@ -476,14 +476,14 @@ def test_volumes_of_pods_are_looked_at_in_steps(looks: Looks):
             table.remove_node("b")
 
     found = judged(plugin, wants, table)
-    assert found == judged(NodeVolumeLimits(turn_limit=FakeTurnLimit()), wants, table)
+    assert found == judged(NodeVolumeLimits(time_slice=FakeTimeSlice()), wants, table)
     assert plugin._attached._rows[0].users == {f"{DRIVER}/f{number}": ANY for number in range(20)}
 
 
 def test_a_dry_run_without_a_pod_looks_at_no_volume(looks: Looks):
     table, wants = crowded(), pod("p", volumes=mounted("x"))
     watch_storage(table, csi_node("a", {DRIVER: 320}))
-    plugin = NodeVolumeLimits(turn_limit=FakeTurnLimit())
+    plugin = NodeVolumeLimits(time_slice=FakeTimeSlice())
     assert judged(plugin, wants, table) == {"a": FULL}
     looks.begin()
     heavy = next(each for each in table.snapshot().pods_on(0) if each.name == "heavy")
@@ -517,7 +517,7 @@ WANTS = pod("p", volumes=mounted("x"))
 )
 def test_a_node_that_can_attach_more_wakes_pods(before: Any, after: Any, helps: bool):
     found = asked(
-        NodeVolumeLimits(turn_limit=FakeTurnLimit()),
+        NodeVolumeLimits(time_slice=FakeTimeSlice()),
         EventResource.CSI_NODE,
         UPDATE,
         WANTS,
@@ -531,7 +531,7 @@ def test_a_node_that_can_attach_more_wakes_pods(before: Any, after: Any, helps: 
 def test_any_new_csi_node_wakes_pods():
     assert (
         asked(
-            NodeVolumeLimits(turn_limit=FakeTurnLimit()),
+            NodeVolumeLimits(time_slice=FakeTimeSlice()),
             EventResource.CSI_NODE,
             ADD,
             WANTS,
@@ -564,7 +564,7 @@ def test_any_new_csi_node_wakes_pods():
     ],
 )
 def test_a_pod_that_goes_wakes_others_if_its_volumes_took_places(gone: Any, helps: bool):
-    found = asked(NodeVolumeLimits(turn_limit=FakeTurnLimit()), EventResource.POD, DELETE, WANTS, gone, None)
+    found = asked(NodeVolumeLimits(time_slice=FakeTimeSlice()), EventResource.POD, DELETE, WANTS, gone, None)
 
     assert found is (QueueingHint.QUEUE if helps else QueueingHint.SKIP)
 
@@ -580,7 +580,7 @@ def test_a_pod_that_goes_wakes_others_if_its_volumes_took_places(gone: Any, help
 )
 def test_a_new_claim_wakes_the_pod_that_uses_it(added: Any, helps: bool):
     waiting = pod("p", volumes=[*mounted("x"), {"name": "v", "ephemeral": {}}])
-    plugin, kind = NodeVolumeLimits(turn_limit=FakeTurnLimit()), EventResource.PERSISTENT_VOLUME_CLAIM
+    plugin, kind = NodeVolumeLimits(time_slice=FakeTimeSlice()), EventResource.PERSISTENT_VOLUME_CLAIM
 
     assert asked(plugin, kind, ADD, waiting, None, added) is (
         QueueingHint.QUEUE if helps else QueueingHint.SKIP
@@ -605,7 +605,7 @@ def test_a_new_claim_wakes_the_pod_that_uses_it(added: Any, helps: bool):
 def test_a_volume_that_is_detached_wakes_pods_it_may_make_room_for(source: Any, attacher: str, helps: bool):
     waiting = pod("p", volumes=[{"name": "v", **source}])
     detached = volume_attachment("v", node="a", volume="x", attacher=attacher)
-    plugin, kind = NodeVolumeLimits(turn_limit=FakeTurnLimit()), EventResource.VOLUME_ATTACHMENT
+    plugin, kind = NodeVolumeLimits(time_slice=FakeTimeSlice()), EventResource.VOLUME_ATTACHMENT
 
     assert asked(plugin, kind, DELETE, waiting, detached, None) is (
         QueueingHint.QUEUE if helps else QueueingHint.SKIP

@@ -6,9 +6,9 @@ import pytest
 
 from plugins.volumes.volume_restrictions import VolumeRestrictions
 from scheduler.framework import SKIP, ActionType, CycleState, EventResource, QueueingHint
-from scheduler.testing.fakes import FakeTurnLimit
+from scheduler.testing.fakes import FakeTimeSlice
 from scheduler.testing.storage import claim, mounted
-from tests.builders import pod
+from tests.support.builders import pod
 from tests.unit.plugins.volumes.clusters import asked, cluster_of, judged, refusals
 
 DISK = "Unschedulable: node(s) had no available disk"
@@ -46,7 +46,7 @@ def rbd(*monitors: str, pool: str = "rbd", image: str = "i", **fields: Any) -> l
 def test_a_pod_whose_volumes_can_be_nobody_elses_is_skipped(volumes: Any):
     table = cluster_of(RWOP, pods=(pod("on-a", node="a", volumes=mounted("other")),))
 
-    assert judged(VolumeRestrictions(turn_limit=FakeTurnLimit()), pod("p", volumes=volumes), table) is SKIP
+    assert judged(VolumeRestrictions(time_slice=FakeTimeSlice()), pod("p", volumes=volumes), table) is SKIP
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_a_pod_whose_volumes_can_be_nobody_elses_is_skipped(volumes: Any):
 def test_a_node_where_the_same_disk_is_in_use_is_refused(wanted: Any, there: Any, conflict: bool):
     table = cluster_of(pods=(pod("on-a", node="a", namespace="other", volumes=there),))
 
-    found = judged(VolumeRestrictions(turn_limit=FakeTurnLimit()), pod("p", volumes=wanted), table)
+    found = judged(VolumeRestrictions(time_slice=FakeTimeSlice()), pod("p", volumes=wanted), table)
 
     assert found == ({"a": DISK} if conflict else {})
 
 
 def test_a_claim_that_is_not_there_refuses_the_pod():
     found = judged(
-        VolumeRestrictions(turn_limit=FakeTurnLimit()),
+        VolumeRestrictions(time_slice=FakeTimeSlice()),
         pod("p", volumes=mounted("data", "nowhere")),
         cluster_of(RWO),
     )
@@ -125,7 +125,7 @@ def test_a_claim_that_is_not_there_refuses_the_pod():
 def test_a_claim_for_one_pod_is_refused_everywhere_while_it_is_in_use(data: Any, user: Any, refused: bool):
     wants = pod("p", volumes=mounted(data["metadata"]["name"]))
 
-    found = judged(VolumeRestrictions(turn_limit=FakeTurnLimit()), wants, cluster_of(data, pods=(user,)))
+    found = judged(VolumeRestrictions(time_slice=FakeTimeSlice()), wants, cluster_of(data, pods=(user,)))
 
     assert found == ({"a": ONE_POD, "b": ONE_POD} if refused else SKIP)
 
@@ -134,7 +134,7 @@ def test_of_two_reasons_the_disk_is_told():
     volumes = [*mounted("data"), *gce()]
     table = cluster_of(RWOP, pods=(pod("on-a", node="a", volumes=volumes),))
 
-    assert judged(VolumeRestrictions(turn_limit=FakeTurnLimit()), pod("p", volumes=volumes), table) == {
+    assert judged(VolumeRestrictions(time_slice=FakeTimeSlice()), pod("p", volumes=volumes), table) == {
         "a": DISK,
         "b": ONE_POD,
     }
@@ -143,7 +143,7 @@ def test_of_two_reasons_the_disk_is_told():
 def test_the_node_whose_pod_leaves_with_the_claim_is_free():
     user = pod("user", node="b", volumes=mounted("data"))
     wants, table = pod("p", volumes=mounted("data")), cluster_of(RWOP, pods=(user,))
-    snapshot, state, plugin = table.snapshot(), CycleState(), VolumeRestrictions(turn_limit=FakeTurnLimit())
+    snapshot, state, plugin = table.snapshot(), CycleState(), VolumeRestrictions(time_slice=FakeTimeSlice())
     plugin.pre_filter(state, wants, snapshot)
     twin = state.clone()
 
@@ -155,14 +155,14 @@ def test_the_node_whose_pod_leaves_with_the_claim_is_free():
     assert refusals(plugin, twin, wants, snapshot) == {"a": ONE_POD, "b": ONE_POD}
 
 
-def test_pods_that_come_and_go_are_counted_by_the_claims_name_whatever_their_namespace():
+def test_changed_pods_are_counted_by_the_name_of_the_claim():
     """Upstream compares names only; so a deleted pod frees the claim of another namespace."""
     user, other = (
         pod(name, node="a", namespace=namespace, volumes=mounted("data"))
         for name, namespace in (("user", "default"), ("other", "x"))
     )
     wants, table = pod("p", volumes=mounted("data")), cluster_of(RWOP, pods=(user, other))
-    snapshot, state, plugin = table.snapshot(), CycleState(), VolumeRestrictions(turn_limit=FakeTurnLimit())
+    snapshot, state, plugin = table.snapshot(), CycleState(), VolumeRestrictions(time_slice=FakeTimeSlice())
     plugin.pre_filter(state, wants, snapshot)
 
     plugin.remove_pods(state, wants, [(0, other)], snapshot)
@@ -183,7 +183,7 @@ def test_pods_that_come_and_go_are_counted_by_the_claims_name_whatever_their_nam
 def test_a_pod_that_goes_wakes_those_that_want_what_it_had(waiting: Any, gone: Any, helps: bool):
     found = [
         asked(
-            VolumeRestrictions(turn_limit=FakeTurnLimit()),
+            VolumeRestrictions(time_slice=FakeTimeSlice()),
             EventResource.POD,
             ActionType.DELETE,
             pod("p", volumes=waiting),
@@ -207,7 +207,7 @@ def test_a_pod_that_goes_wakes_those_that_want_what_it_had(waiting: Any, gone: A
 )
 def test_a_new_claim_wakes_the_pod_that_names_it(added: Any, helps: bool):
     waiting = pod("p", volumes=[*mounted("data"), {"name": "v1", "ephemeral": {}}])
-    plugin, kind = VolumeRestrictions(turn_limit=FakeTurnLimit()), EventResource.PERSISTENT_VOLUME_CLAIM
+    plugin, kind = VolumeRestrictions(time_slice=FakeTimeSlice()), EventResource.PERSISTENT_VOLUME_CLAIM
 
     found = asked(plugin, kind, ActionType.ADD, waiting, None, added)
 
@@ -215,7 +215,7 @@ def test_a_new_claim_wakes_the_pod_that_names_it(added: Any, helps: bool):
 
 
 def test_any_new_node_wakes_a_pod():
-    plugin = VolumeRestrictions(turn_limit=FakeTurnLimit())
+    plugin = VolumeRestrictions(time_slice=FakeTimeSlice())
 
     assert asked(plugin, EventResource.NODE, ActionType.ADD, pod("p"), None, None) is None
 
@@ -224,8 +224,8 @@ def test_pods_without_storage_are_all_alike():
     files = pod("p", volumes=[{"name": "t", "projected": {}}])
 
     assert (
-        VolumeRestrictions(turn_limit=FakeTurnLimit()).signature(files)
-        == VolumeRestrictions(turn_limit=FakeTurnLimit()).signature(pod("q"))
+        VolumeRestrictions(time_slice=FakeTimeSlice()).signature(files)
+        == VolumeRestrictions(time_slice=FakeTimeSlice()).signature(pod("q"))
         == ()
     )
-    assert VolumeRestrictions(turn_limit=FakeTurnLimit()).signature(pod("r", volumes=mounted("data"))) is None
+    assert VolumeRestrictions(time_slice=FakeTimeSlice()).signature(pod("r", volumes=mounted("data"))) is None

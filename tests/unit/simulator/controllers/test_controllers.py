@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 
-from scheduler.simulator.stand_ins import KubeletOptions, stand_ins
+from scheduler.simulator.external_controllers import KubeletOptions, stand_ins
+from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, deployment, node, pod
-from tests.virtually import virtually
 
 
 @asynccontextmanager

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, deployment, node
 from tests.unit.simulator.definitions import running
 from tests.unit.simulator.storage_objects import claim, storage_class
-from tests.virtual_time import LoopClock
-from tests.virtually import virtually
 
 
 def daemon_set(name: str, **pod_spec: Any) -> dict[str, Any]:

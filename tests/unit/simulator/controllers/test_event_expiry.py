@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore
 from tests.unit.simulator.definitions import running
-from tests.virtually import virtually
 
 
 def event(name: str) -> dict[str, Any]:

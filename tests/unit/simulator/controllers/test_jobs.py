@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from scheduler.simulator.apimachinery.status import StatusError
+from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, node
 from tests.unit.simulator.definitions import running
-from tests.virtual_time import LoopClock
-from tests.virtually import virtually
 
 
 def job(name: str, command: list[str], *, policy: str = "Never", **spec: Any) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, pod
 from tests.unit.simulator.definitions import running
-from tests.virtually import virtually
 
 GROUPS = "podgroups.scheduling.k8s.io"
 

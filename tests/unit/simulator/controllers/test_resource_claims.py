@@ -9,9 +9,9 @@ import pytest
 
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.drivers.devices import DeviceDrivers, DeviceOptions
+from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, node, pod
 from tests.unit.simulator.definitions import running
-from tests.virtually import virtually
 
 CLAIMS, TEMPLATES, SLICES = "resourceclaims", "resourceclaimtemplates", "resourceslices"
 DRIVER = "gpu.example.com"

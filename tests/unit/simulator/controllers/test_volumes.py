@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault, ProvisioningFaults
+from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, node
 from tests.unit.simulator.definitions import running
 from tests.unit.simulator.storage_objects import (
@@ -23,7 +24,6 @@ from tests.unit.simulator.storage_objects import (
     using,
     volume,
 )
-from tests.virtually import virtually
 
 PV, PVC, SC = "persistentvolumes", "persistentvolumeclaims", "storageclasses"
 

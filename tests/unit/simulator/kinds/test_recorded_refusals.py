@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import tests.integration
+import tests.integration.simulator
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.unit.simulator.a_store import AStore
 
@@ -22,7 +22,7 @@ GO_DUMPS = {"v144", "v143"}
 
 
 def refused() -> list[Any]:
-    folder = Path(next(iter(tests.integration.__path__)))
+    folder = Path(next(iter(tests.integration.simulator.__path__)))
     cases = []
     for end in ("storage", "pods"):
         for line in (folder / f"simulator_transcript_{end}.jsonl").read_text().splitlines():

@@ -7,21 +7,25 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.kubelet.container_runs import ENDLESS, Run, run_of_command, runs_of
+from scheduler.simulator.kubelet.container_runs import ENDLESS, ContainerRun, run_of_command, runs_of
 from tests.unit.simulator.a_store import pod
 
 
 @pytest.mark.parametrize(
     ("command", "run"),
     [
-        pytest.param(["sleep", "5"], Run(5, 0), id="sleep"),
-        pytest.param(["/bin/sleep", "1m", "30"], Run(90, 0), id="sleep with units"),
-        pytest.param(["sleep", "infinity"], Run(math.inf, 0), id="sleep for ever"),
-        pytest.param(["false"], Run(0, 1), id="false"),
-        pytest.param(["sh", "-c", "sleep 2; exit 3"], Run(2, 3), id="a script that fails"),
-        pytest.param(["bash", "-ec", "echo hello && sleep 1"], Run(1, 0), id="one after the other"),
-        pytest.param(["sh", "-c", "false && sleep 9"], Run(0, 1), id="what follows a failure is left out"),
-        pytest.param(["sh", "-c", "false || sleep 9"], Run(9, 0), id="what stands in for a failure is done"),
+        pytest.param(["sleep", "5"], ContainerRun(5, 0), id="sleep"),
+        pytest.param(["/bin/sleep", "1m", "30"], ContainerRun(90, 0), id="sleep with units"),
+        pytest.param(["sleep", "infinity"], ContainerRun(math.inf, 0), id="sleep for ever"),
+        pytest.param(["false"], ContainerRun(0, 1), id="false"),
+        pytest.param(["sh", "-c", "sleep 2; exit 3"], ContainerRun(2, 3), id="a script that fails"),
+        pytest.param(["bash", "-ec", "echo hello && sleep 1"], ContainerRun(1, 0), id="one after the other"),
+        pytest.param(
+            ["sh", "-c", "false && sleep 9"], ContainerRun(0, 1), id="what follows a failure is left out"
+        ),
+        pytest.param(
+            ["sh", "-c", "false || sleep 9"], ContainerRun(9, 0), id="what stands in for a failure is done"
+        ),
         pytest.param(["nginx", "-g"], None, id="anything else"),
         pytest.param(["sh", "-c", "sleep 1; ./work"], None, id="anything else in a script"),
         pytest.param(["sh", "-c", "echo 'open"], None, id="a broken script"),
@@ -29,11 +33,11 @@ from tests.unit.simulator.a_store import pod
         pytest.param([], None, id="the image's own command"),
     ],
 )
-def test_a_command_says_how_long_it_runs(command: list[str], run: Run | None):
+def test_a_command_says_how_long_it_runs(command: list[str], run: ContainerRun | None):
     assert run_of_command(command) == run
 
 
-def of(pod_object: dict[str, Any]) -> list[Run]:
+def of(pod_object: dict[str, Any]) -> list[ContainerRun]:
     return runs_of(pod_object, job_seconds=5)
 
 
@@ -45,7 +49,7 @@ def test_annotations_say_it_for_all_containers():
     made = pod("p", restartPolicy="Never")
     made["metadata"]["annotations"] = {"simulator/run-seconds": "2.5", "simulator/exit-code": "4"}
 
-    assert of(made) == [Run(2.5, 4)]
+    assert of(made) == [ContainerRun(2.5, 4)]
 
 
 def test_a_jobs_container_ends_without_a_word_others_do_not():
@@ -53,4 +57,4 @@ def test_a_jobs_container_ends_without_a_word_others_do_not():
     assert of(made) == [ENDLESS]
 
     made["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]
-    assert of(made) == [Run(5, 0)]
+    assert of(made) == [ContainerRun(5, 0)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from scheduler.simulator.kubelet.kubelet import KubeletOptions
+from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, node
 from tests.unit.simulator.definitions import running
-from tests.virtual_time import LoopClock
-from tests.virtually import virtually
 
 LEASES = "leases.coordination.k8s.io"
 NAMESPACE = "kube-node-lease"

@@ -16,9 +16,9 @@ from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.patches.field_sets import decoded, encoded, fields_of, merged, shown
 from scheduler.simulator.patches.merge_shapes import type_shape
 from scheduler.simulator.patches.patch_types import APPLY_PATCH
+from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, deployment, node
 from tests.unit.simulator.definitions import definition, running, widget
-from tests.virtually import virtually
 
 Object = dict[str, Any]
 

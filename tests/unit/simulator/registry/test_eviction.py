@@ -12,9 +12,9 @@ from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.kinds.disruption_budgets import count
 from scheduler.simulator.registry.deletion import DeleteOptions
 from scheduler.simulator.registry.eviction import evict
+from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, deployment, node, pod
 from tests.unit.simulator.definitions import running
-from tests.virtually import virtually
 
 
 def budget(name: str = "web", **spec: Any) -> dict[str, Any]:

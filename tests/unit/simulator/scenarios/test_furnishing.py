@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler.simulator.scenarios.clusters import GPU, heterogeneous
-from scheduler.simulator.scenarios.furnishing import furnish
+from scheduler.simulator.scenarios.node_extras import furnish
 from scheduler.simulator.server import ApiServer
 
 

@@ -73,7 +73,7 @@ def test_a_watch_resumes_after_a_version():
     ]
 
 
-def test_an_object_that_leaves_a_selector_arrives_as_deleted_in_its_last_matching_state():
+def test_an_object_that_leaves_a_selector_arrives_as_deleted():
     storage = a_storage()
     seen = put(storage, "a", "red")
     left = put(storage, "a", "blue")

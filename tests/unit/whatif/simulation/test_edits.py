@@ -8,7 +8,7 @@ import pytest
 from scheduler.objects.decode import decode_pod
 from scheduler.whatif.cluster_file import ClusterFile
 from scheduler.whatif.simulation.edits import EditError, scaled, with_nodes, without
-from tests.builders import node, pod, pod_object
+from tests.support.builders import node, pod, pod_object
 
 ZONE = "topology.kubernetes.io/zone"
 

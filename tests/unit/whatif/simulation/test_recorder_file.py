@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.whatif.simulation.recorder_file import RecordingError, is_recording, read_recording
+from scheduler.whatif.simulation.recorder_file import RecorderFileError, is_recording, read_recording
 from scheduler.whatif.simulation.timeline import NodeGoes, PodGoes, PodIsAnother
-from tests.builders import node_object, pod_object
+from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +109,7 @@ def test_a_torn_end_is_left_out(tmp_path: Path):
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, text: str, message: str):
-    with pytest.raises(RecordingError) as error:
+    with pytest.raises(RecorderFileError) as error:
         read_recording(written(tmp_path, text))
 
     assert message in str(error.value)

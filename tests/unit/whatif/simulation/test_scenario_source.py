@@ -6,8 +6,8 @@ import pytest
 
 from scheduler.configuration.load import default
 from scheduler.errors import ConfigurationError
-from scheduler.whatif.simulation.run import simulate
 from scheduler.whatif.simulation.scenario_source import is_scenario, read_scenario
+from scheduler.whatif.simulation.simulation_run import simulate
 
 if TYPE_CHECKING:
     from pathlib import Path

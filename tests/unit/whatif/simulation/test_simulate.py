@@ -15,12 +15,12 @@ from click.testing import CliRunner
 from scheduler.cli.simulate import simulate as command
 from scheduler.configuration.load import default
 from scheduler.whatif.cluster_file import ClusterFile, ClusterFileError
-from scheduler.whatif.simulation.measures import Measures
-from scheduler.whatif.simulation.run import simulate
+from scheduler.whatif.simulation.simulation_measures import Measures
+from scheduler.whatif.simulation.simulation_run import simulate
 from scheduler.whatif.simulation.sources import read_source
 from scheduler.whatif.simulation.trace import TraceError, read_trace
 from scheduler.whatif.simulation.workload import Arrival, Workload, drawn, gpu_milli, inflated, typical_pods
-from tests.builders import node, node_object, pod, pod_object
+from tests.support.builders import node, node_object, pod, pod_object
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 n-0,32000,65536,0,

@@ -19,15 +19,15 @@ from scheduler.objects.decode import decode_pod
 from scheduler.snapshot import object_key
 from scheduler.testing.devices import claims_of, device_class, exactly, resource_claim, resource_slice
 from scheduler.whatif.cluster_file import ClusterFile
-from scheduler.whatif.simulation.claims import CLAIMS as CLAIMS_OF_DEVICES
-from scheduler.whatif.simulation.loop import VirtualTimeLoop, run
-from scheduler.whatif.simulation.measures import Attempts
-from scheduler.whatif.simulation.player import Player
+from scheduler.whatif.simulation.device_claims import CLAIMS as CLAIMS_OF_DEVICES
+from scheduler.whatif.simulation.simulation_measures import Attempts
 from scheduler.whatif.simulation.timeline import NodeGoes, NodeIsDrained, NodeIsThere, PodIsAnother
 from scheduler.whatif.simulation.virtual_daemon import VirtualDaemon
+from scheduler.whatif.simulation.virtual_time import VirtualTimeLoop, run
 from scheduler.whatif.simulation.workload import Arrival, Workload, served_by
+from scheduler.whatif.simulation.workload_player import Player
 from scheduler.whatif.simulation.writes import ObjectWrites
-from tests.builders import node, pod, pod_object
+from tests.support.builders import node, pod, pod_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -149,7 +149,7 @@ def test_a_stateful_sets_pod_comes_again_by_its_own_name_when_it_is_gone():
     ]
 
 
-def test_who_comes_again_by_its_own_name_does_not_end_by_what_its_forerunner_had_left():
+def test_a_recreated_pod_does_not_end_with_the_run_time_of_its_predecessor():
     lines, _ = play(
         on(
             [node("n", cpu="4")],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plugins.dynamic_resources.cel import CELError, Subject, cost, selector
+from plugins.dynamic_resources.cel import CelDevice, CELError, cost, selector
 from plugins.dynamic_resources.cel.environment import environment
 from plugins.dynamic_resources.cel.functions import FUNCTIONS
 from scheduler.objects.dynamic_resources import Device, DeviceAttribute, DeviceCapacity
@@ -137,7 +137,7 @@ def cpu_seconds(expression: str) -> float:
     compiled = selector(expression)
     if not isinstance(compiled, CELError):
         with suppress(CELError):
-            compiled.matches(Subject(DRIVER, DEVICE))
+            compiled.matches(CelDevice(DRIVER, DEVICE))
     return time.thread_time() - started
 
 
@@ -150,7 +150,7 @@ def ordinary() -> float:
     """The time of 1000 plain comparisons: a few milliseconds."""
     compiled = selector(f'{MODEL} == "h100"')
     assert not isinstance(compiled, CELError)
-    subject = Subject(DRIVER, DEVICE)
+    subject = CelDevice(DRIVER, DEVICE)
     started = time.thread_time()
     for _ in range(1000):
         compiled.matches(subject)
@@ -244,13 +244,13 @@ OPTIONALS = [
 def test_optional_values_in_functions_of_kubernetes_do_not_end_the_process():
     program = """
 import json, sys
-from plugins.dynamic_resources.cel import CELError, Subject, selector
+from plugins.dynamic_resources.cel import CELError, CelDevice, selector
 from scheduler.objects.dynamic_resources import Device
 for expression in json.load(sys.stdin):
     compiled = selector(expression)
     if not isinstance(compiled, CELError):
         try:
-            compiled = compiled.matches(Subject("gpu.example.com", Device(name="gpu-0")))
+            compiled = compiled.matches(CelDevice("gpu.example.com", Device(name="gpu-0")))
         except CELError as error:
             compiled = error
     print(compiled)
@@ -303,7 +303,7 @@ def test_compiled_expressions_are_kept_up_to_a_number_of_bytes(monkeypatch: pyte
     monkeypatch.setattr(module, "_COMPILED", Remembered(4 * 1024 * 1024))
     compiled = [selector(f"{ones(450)}.size() > {number}") for number in range(40)]
     assert 0 < len(module._COMPILED) < 40
-    subject = Subject(DRIVER, DEVICE)
+    subject = CelDevice(DRIVER, DEVICE)
     assert all(each.matches(subject) is (number < 450) for number, each in enumerate(compiled))
 
 
@@ -311,4 +311,4 @@ def test_the_words_of_an_error_are_short():
     assert len(str(selector("@" * 10_000))) < 5000
     missing = selector(f'{{"a": true}}[{text(5000)} + {text(4000)}]')
     with pytest.raises(CELError, match=r"^CEL runtime error: no such key: a{4000}"):
-        missing.matches(Subject(DRIVER, DEVICE))
+        missing.matches(CelDevice(DRIVER, DEVICE))

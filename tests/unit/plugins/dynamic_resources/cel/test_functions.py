@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugins.dynamic_resources.cel import CELError, Subject, selector
+from plugins.dynamic_resources.cel import CelDevice, CELError, selector
 from plugins.dynamic_resources.cel.opaque import to_bytes
 from plugins.dynamic_resources.cel.semver import parse_version, parse_version_tolerantly
 from scheduler.objects.dynamic_resources import Device
@@ -15,7 +15,7 @@ def says(expression: str) -> bool:
     compiled = selector(expression)
     if isinstance(compiled, CELError):
         raise compiled
-    return compiled.matches(Subject("d", Device()))
+    return compiled.matches(CelDevice("d", Device()))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plugins.dynamic_resources.cel import CELError, Subject, selector
+from plugins.dynamic_resources.cel import CelDevice, CELError, selector
 from scheduler.objects.decode import typed_object
 from scheduler.objects.dynamic_resources import Device
 
@@ -35,7 +35,7 @@ def matches(expression: str, device: dict = GPU) -> bool:
     compiled = selector(expression)
     if isinstance(compiled, CELError):
         raise compiled
-    return compiled.matches(Subject(DRIVER, typed_object(device, Device)))
+    return compiled.matches(CelDevice(DRIVER, typed_object(device, Device)))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_an_expression_about_drivers_tells_them_apart():
     compiled = selector(f'device.driver == "{DRIVER}"')
     assert not isinstance(compiled, CELError)
 
-    said = [compiled.matches(Subject(driver, Device())) for driver in (DRIVER, "other", DRIVER, "other")]
+    said = [compiled.matches(CelDevice(driver, Device())) for driver in (DRIVER, "other", DRIVER, "other")]
 
     assert said == [True, False, True, False]
 

@@ -10,8 +10,8 @@ from plugins.dynamic_resources.structured.capacity import consumption
 from scheduler.objects.decode import typed_object
 from scheduler.objects.dynamic_resources import CapacityRequirements, Device
 from scheduler.testing.devices import allocation, device_class, exactly, resource_claim, resource_slice
-from tests.builders import node
-from tests.unit.plugins.dynamic_resources.structured.searching import Search, all_of, claim, device
+from tests.support.builders import node
+from tests.unit.plugins.dynamic_resources.structured.node_search import Search, all_of, claim, device
 
 HERE = node("here")
 RANGE = {"default": "1Gi", "validRange": {"min": "1Gi", "max": "6Gi", "step": "2Gi"}}

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from scheduler.testing.devices import DRIVER, device_class, exactly, resource_slice
-from tests.builders import node
-from tests.unit.plugins.dynamic_resources.structured.searching import Search, all_of, claim, device, selecting
+from tests.support.builders import node
+from tests.unit.plugins.dynamic_resources.structured.node_search import (
+    Search,
+    all_of,
+    claim,
+    device,
+    selecting,
+)
 
 HERE = node("here")
 

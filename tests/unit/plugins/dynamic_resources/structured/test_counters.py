@@ -11,8 +11,8 @@ from scheduler.testing.devices import (
     exactly,
     resource_claim,
 )
-from tests.builders import node
-from tests.unit.plugins.dynamic_resources.structured.searching import Search, claim, part, selecting
+from tests.support.builders import node
+from tests.unit.plugins.dynamic_resources.structured.node_search import Search, claim, part, selecting
 
 HERE, THERE = node("here"), node("there")
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from scheduler.testing.devices import DRIVER, device_class, resource_slice
-from tests.builders import node
-from tests.snapshots import snapshot_of
-from tests.unit.plugins.dynamic_resources.structured.searching import Search, all_of, claim, device, part
+from tests.support.builders import node
+from tests.support.snapshots import snapshot_of
+from tests.unit.plugins.dynamic_resources.structured.node_search import Search, all_of, claim, device, part
 
 HERE, THERE = node("here", labels={"zone": "a"}), node("there", labels={"zone": "b"})
 ONE = (device_class(), claim("one"))
@@ -220,7 +220,7 @@ def test_of_a_pool_that_contradicts_itself_not_all_devices_can_be_given():
     )
 
 
-def test_slices_that_disagree_on_how_many_there_are_are_counted_by_the_first_for_the_node_alone():
+def test_slices_that_disagree_on_their_number_follow_the_first_of_the_node():
     search = Search(
         *ALL,
         counters("a-counters", "a", pool="p", node="here"),

@@ -15,9 +15,15 @@ from scheduler.testing.devices import (
     resource_claim,
     resource_slice,
 )
-from tests.builders import node
-from tests.snapshots import snapshot_of
-from tests.unit.plugins.dynamic_resources.structured.searching import Search, all_of, claim, device, selecting
+from tests.support.builders import node
+from tests.support.snapshots import snapshot_of
+from tests.unit.plugins.dynamic_resources.structured.node_search import (
+    Search,
+    all_of,
+    claim,
+    device,
+    selecting,
+)
 
 HERE = node("here")
 NO_SCHEDULE = {"key": "sick", "value": "very", "effect": "NoSchedule"}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from scheduler.testing.devices import DRIVER, device_class, exactly, first_available, resource_slice
-from tests.builders import node
-from tests.unit.plugins.dynamic_resources.structured.searching import Search, claim, part
+from tests.support.builders import node
+from tests.unit.plugins.dynamic_resources.structured.node_search import Search, claim, part
 
 HERE = node("here", labels={"zone": "a", "row": "1"})
 OPAQUE = {"opaque": {"driver": DRIVER, "parameters": {"level": [1, {"deep": None}]}}}

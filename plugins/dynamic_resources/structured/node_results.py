@@ -1,0 +1,322 @@
+"""Results of nodes, cached until their view or the allocated devices change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from plugins.dynamic_resources.structured.errors import DeviceRefusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Mapping
+
+    from plugins.dynamic_resources.structured.allocated import AllocatedDevices, PoolID
+    from plugins.dynamic_resources.structured.errors import Verdict
+    from plugins.dynamic_resources.structured.inventory import AllViews
+    from plugins.dynamic_resources.structured.pools import Pools
+    from plugins.dynamic_resources.structured.requests import Question
+    from scheduler.snapshot import Rows, UInt16s
+
+    Said = tuple[UInt16s, tuple[Verdict, ...]]
+
+
+_MOST_PLACES = 30_000
+_VIEWS_OF_A_STEP = 16
+_WORK_OF_A_STEP = 256
+_MOST_CHANGED = 8
+"""If more than one in this number of nodes changes its view, all nodes are read again."""
+_MOST_SAID = 1000
+_NO_ROWS: Final[Rows] = np.zeros(0, dtype=np.intp)
+
+
+class OutOfTime:
+    """The result of nodes where a search took too long."""
+
+
+OUT_OF_TIME = OutOfTime()
+
+
+class Searching(Protocol):
+    """Finds out whether devices of some relevant pools can be allocated to claims."""
+
+    def known(self, pools: Pools) -> Verdict | OutOfTime:
+        """Return the result for equivalent pools; OUT_OF_TIME if there is none."""
+        ...
+
+    def verdict(self, pools: Pools) -> Generator[None, None, Verdict | OutOfTime]:
+        """Return the result of a search; OUT_OF_TIME if it takes too long."""
+        ...
+
+
+class NodeResults:
+    """The results of one question. They depend on the relevant pools that a node sees, and on the allocated devices.
+
+    Computing results may take long, and may be interrupted and continued; returning them is fast. A search that took too
+    long ends the attempt: other nodes are not searched then, and the failure is reported once.
+    """
+
+    def __init__(self) -> None:
+        self._said: dict[Pools, Verdict] = {}
+        self._depending: dict[PoolID, set[Pools]] = {}  # pool -> the cached results that involve it
+        self._changes = 0
+        self._out_of_time: Pools | None = None
+        # The results of all nodes: see `find_all`.
+        self._views: AllViews | None = None
+        self._seen = 0  # changes of what nodes see
+        self._by_row: list[Pools] = []  # the relevant pools that each node sees
+        self._rows: dict[Pools, Rows] = {}  # relevant pools -> rows, ordered by the first row
+        self._missing: set[Pools] = set()  # relevant pools without a result
+        self._index: UInt16s = np.zeros(0, dtype=np.uint16)
+        self._places: dict[Verdict, int] = {}
+
+    def find_all(
+        self,
+        views: AllViews,
+        allocated: AllocatedDevices,
+        question: Question,
+        searching: Searching,
+    ) -> Generator[None, None, None]:
+        """Find out for all nodes whether devices can be allocated to claims there; only new pools are searched.
+
+        Args:
+            views: what nodes see.
+            allocated: the allocated devices.
+            question: determines the relevant pools.
+            searching: runs the searches.
+        """
+        self._forget(allocated)
+        yield from self._follow(views, question)
+        if self._missing:
+            # In a fixed order, so that the point where the time limit ends it is deterministic.
+            yield from self._find(sorted(self._missing, key=self._first_row), allocated, searching)
+            if not self._missing:
+                self._missing.clear()  # a set that was large stays large, and slow to iterate, until it is cleared
+
+    def all(self, node_name: Callable[[int], str]) -> Said:
+        """Return the results of all nodes.
+
+        Args:
+            node_name: returns the name of the node in a row.
+
+        Returns:
+            index: (n_nodes,), an index in the table for each row.
+            table: the results; the first is None.
+        """
+        index, table = self._index.copy(), tuple(self._places)
+        if self._missing:
+            assert self._out_of_time is not None, "else all was found out"
+            for pools in self._missing:
+                index[self._rows[pools]] = len(table)
+            table = (*table, self._too_long(node_name(self._first_row(self._out_of_time))))
+        return index, table
+
+    def find_some(
+        self,
+        views: Mapping[Pools, Rows],
+        allocated: AllocatedDevices,
+        question: Question,
+        searching: Searching,
+    ) -> Generator[None, None, None]:
+        """Find out the same for some nodes, as `find_all`."""
+        self._forget(allocated)
+        wanted: list[Pools] = []
+        work = 0
+        for seen in views:
+            pools = question.known_matter(seen)
+            if pools is None:
+                pools = yield from question.matter(seen)
+            work += _work(seen)
+            if work > _WORK_OF_A_STEP:
+                work = 0
+                yield
+            wanted.append(pools)
+        missing = dict.fromkeys(pools for pools in wanted if pools not in self._said)
+        if missing:
+            yield from self._find(missing, allocated, searching)
+
+    def some(
+        self,
+        views: Mapping[Pools, Rows],
+        n_nodes: int,
+        question: Question,
+        node_name: Callable[[int], str],
+    ) -> Said:
+        """Return the results of some nodes, as `all`; other nodes have index 0."""
+        index = np.zeros(n_nodes, dtype=np.uint16)
+        places: dict[Verdict, int] = {None: 0}
+        missing = []
+        first = 0
+        for seen, rows in views.items():
+            pools = question.known_matter(seen)
+            assert pools is not None, "it was asked"
+            if pools in self._said:
+                index[rows] = places.setdefault(self._said[pools], len(places))
+                continue
+            missing.append(rows)
+            if pools == self._out_of_time:
+                first = int(rows[0])
+        for rows in missing:
+            index[rows] = len(places)
+        if missing:
+            assert self._out_of_time is not None, "else all was found out"
+            return index, (*places, self._too_long(node_name(first)))
+        return index, tuple(places)
+
+    def is_about(self, views: AllViews) -> bool:
+        """Return whether all nodes were evaluated before, with the same views."""
+        return self._views is views
+
+    def _too_long(self, node_name: str) -> DeviceRefusal:
+        """Report once that a search took too long: the next attempt may search again."""
+        self._out_of_time = None
+        return DeviceRefusal(f"node {node_name}: timed out trying to allocate devices", is_error=True)
+
+    def _first_row(self, pools: Pools) -> int:
+        return int(self._rows[pools][0])
+
+    def _find(
+        self, missing: Iterable[Pools], allocated: AllocatedDevices, searching: Searching
+    ) -> Generator[None, None, None]:
+        if self._out_of_time is not None:
+            return
+        work = 0
+        for pools in missing:
+            if work >= _VIEWS_OF_A_STEP:
+                work = 0
+                yield
+            if pools in self._said:
+                continue
+            verdict = searching.known(pools)
+            work += 1
+            if isinstance(verdict, OutOfTime):
+                verdict = yield from searching.verdict(pools)
+                # Other pods may have allocated devices meanwhile; the result is valid now.
+                self._forget(allocated)
+                if isinstance(verdict, OutOfTime):
+                    self._out_of_time = pools
+                    self._depend(pools)
+                    return
+                work = _VIEWS_OF_A_STEP
+            self._remember(pools, verdict)
+
+    def _follow(self, views: AllViews, question: Question) -> Generator[None, None, None]:
+        """Update the views of nodes."""
+        changes = views.changes
+        if views is self._views and changes == self._seen and len(self._places) <= _MOST_PLACES:
+            return
+        by_row = views.by_row.copy()  # other attempts may change it between two steps
+        changed = views.changed_since(self._seen) if views is self._views else None
+        is_much = (
+            changed is None
+            or _MOST_CHANGED * len(changed) > len(by_row)
+            or len(self._places) > _MOST_PLACES
+            or len(self._said) > 2 * len(self._rows) + _MOST_SAID
+        )
+        matter: dict[int, Pools] = {}  # by the id of the view, which may consist of many pools
+        work = 0
+        for seen in by_row if is_much or changed is None else [by_row[row] for row in changed]:
+            if id(seen) in matter:
+                continue
+            pools = question.known_matter(seen)
+            if pools is None:
+                pools = yield from question.matter(seen)
+            matter[id(seen)] = pools
+            work += _work(seen)
+            if work > _WORK_OF_A_STEP:
+                work = 0
+                yield
+        if views is self._views and self._seen > changes:
+            return  # another attempt has updated more meanwhile
+        if is_much or changed is None or views is not self._views:
+            self._lay_out([matter[id(seen)] for seen in by_row])
+        else:
+            for row in changed:
+                self._move(row, matter[id(by_row[row])])
+        self._views, self._seen = views, changes
+
+    def _lay_out(self, by_row: list[Pools]) -> None:
+        """Record the relevant pools of all rows."""
+        same: dict[int, list[int]] = {}
+        for row, pools in enumerate(by_row):
+            same.setdefault(id(pools), []).append(row)
+        together: dict[Pools, list[int]] = {}
+        for rows in same.values():
+            together.setdefault(by_row[rows[0]], []).extend(rows)
+        self._by_row = by_row
+        self._rows = {pools: np.array(sorted(rows), dtype=np.intp) for pools, rows in together.items()}
+        said, self._said, self._depending = self._said, {}, {}
+        self._missing = set(self._rows)
+        self._index = np.zeros(len(by_row), dtype=np.uint16)
+        self._places = {None: 0}
+        for pools in self._rows:
+            if pools in said:
+                self._remember(pools, said[pools])
+        if self._out_of_time in self._rows:
+            self._depend(self._out_of_time)
+        else:
+            self._out_of_time = None
+
+    def _move(self, row: int, pools: Pools) -> None:
+        """Record that the relevant pools of one row changed."""
+        before = self._by_row[row]
+        if before == pools:
+            return
+        rows = self._rows[before]
+        if len(rows) > 1:
+            self._rows[before] = rows[rows != row]
+        else:
+            del self._rows[before]
+            self._drop(before)
+        self._by_row[row] = pools
+        rows = self._rows.get(pools, _NO_ROWS)
+        self._rows[pools] = np.insert(rows, np.searchsorted(rows, row), row)
+        if pools in self._said:
+            verdict = self._said[pools]
+            self._index[row] = self._places.setdefault(verdict, len(self._places))
+        else:
+            self._missing.add(pools)
+
+    def _drop(self, pools: Pools) -> None:
+        """Forget the result of pools."""
+        self._said.pop(pools, None)
+        self._missing.discard(pools)
+        if pools == self._out_of_time:
+            self._out_of_time = None
+        for pool in pools:
+            depending = self._depending.get(pool.id)
+            if depending is not None:
+                depending.discard(pools)
+                if not depending:
+                    del self._depending[pool.id]
+
+    def _remember(self, pools: Pools, verdict: Verdict) -> None:
+        self._said[pools] = verdict
+        self._depend(pools)
+        rows = self._rows.get(pools)
+        if rows is not None:
+            self._missing.discard(pools)
+            self._index[rows] = self._places.setdefault(verdict, len(self._places))
+
+    def _depend(self, pools: Pools) -> None:
+        for pool in pools:
+            self._depending.setdefault(pool.id, set()).add(pools)
+
+    def _forget(self, allocated: AllocatedDevices) -> None:
+        """Forget the results that depend on what was allocated or released since the last call."""
+        if allocated.changes == self._changes:
+            return
+        changed = allocated.changed_since(self._changes)
+        self._changes = allocated.changes
+        for pool in tuple(self._depending) if changed is None else changed:
+            for pools in self._depending.pop(pool, ()):
+                self._said.pop(pools, None)
+                if pools in self._rows:
+                    self._missing.add(pools)
+                if pools == self._out_of_time:
+                    self._out_of_time = None
+
+
+def _work(seen: Pools) -> int:
+    """Return an upper bound of the work to read some pools, in devices."""
+    return 4 + (len(seen[0].devices) if len(seen) == 1 else sum(len(pool.devices) for pool in seen))

@@ -1,0 +1,70 @@
+"""The daemon's picture of the cluster beside one made anew from the API server's objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from scheduler.objects.decode import decode_node, decode_pod
+from scheduler.state.cache import Cache
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduler.simulator.registry.store import Store
+    from scheduler.snapshot import Snapshot
+
+
+def cache_from(store: Store) -> Cache:
+    """Return a cache that has seen the server's objects and nothing before them."""
+    cache = Cache()
+    for node in store.list("nodes"):
+        cache.add_node(decode_node(msgspec.json.encode(node)))
+    for found in store.list("pods"):
+        pod = decode_pod(msgspec.json.encode(found))
+        if pod.node_name and not pod.is_terminal:
+            cache.add_pod(pod)
+    return cache
+
+
+def differences(found: Cache, wanted: Cache) -> Iterator[str]:
+    """Yield where two caches differ, whatever the order of their rows."""
+    left, right = _described(found.snapshot()), _described(wanted.snapshot())
+    for name in sorted(left.keys() | right.keys()):
+        if left.get(name) != right.get(name):
+            yield f"node {name}: the cache has {left.get(name)}, the server {right.get(name)}"
+    for what in ("_pods_of_unknown_nodes", "_states"):
+        here, there = (_comparable(getattr(cache, what)) for cache in (found, wanted))
+        if here != there:
+            yield f"{what}: the cache has {here}, the server {there}"
+
+
+def _comparable(held: dict[str, Any]) -> dict[str, Any]:
+    return {key: sorted(value) if isinstance(value, dict) else value for key, value in held.items()}
+
+
+def _described(snapshot: Snapshot) -> dict[str, dict[str, Any]]:
+    """Return node name -> everything that columns say of it; zeros are left out."""
+    taints, ports = snapshot.taints, snapshot.used_ports
+    zones = snapshot.label("zone")
+    described = {}
+    for row in snapshot.all_rows.tolist():
+        amounts = {
+            f"{kind} {resource}": int(arrays[resource][row])
+            for kind, arrays in (("allocatable", snapshot.allocatable), ("requested", snapshot.requested))
+            for resource in sorted(snapshot.resources)
+        }
+        for resource in ("cpu", "memory"):
+            amounts[f"nonzero {resource}"] = int(snapshot.nonzero_requested[resource][row])
+        described[snapshot.name_of(row)] = {
+            **{what: amount for what, amount in amounts.items() if amount},
+            "pods": sorted(pod.uid for pod in snapshot.pods_on(row)),
+            "pod count": int(snapshot.pod_count[row]),
+            "cordoned": bool(np.asarray(snapshot.unschedulable)[row]),
+            "taints": taints.values[int(taints.codes[row])],
+            "ports": sorted(map(str, ports.values[int(ports.codes[row])])),
+            "zone": zones.values[int(zones.codes[row])],
+        }
+    return described

@@ -1,0 +1,316 @@
+"""`custom-scheduler check --live`: rights that are missing, and schedulers that have the lease or the name."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from scheduler.app.live_names import LiveNames, NameCheck
+from scheduler.app.live_rights import missing_rights
+from scheduler.app.rights import Named, Right, rights_of
+from scheduler.client.connection import ApiConnection
+from scheduler.configuration.load import default, parse
+from scheduler.whatif.cluster_file import ClusterFile
+from scheduler.whatif.offline import OfflineScheduler
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_accounts import Account
+from tests.support.daemon_harness import cluster
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from scheduler.configuration.load import Configuration
+    from scheduler.simulator.server import ApiServer
+    from tests.support.daemon_harness import Cluster
+
+ACCOUNT = Named("kube-system", "custom-scheduler")
+LEASES = "leases.coordination.k8s.io"
+EVENTS = "events.events.k8s.io"
+
+
+class Administrator:
+    """Who may do everything."""
+
+    def header(self) -> str | None:
+        return "Bearer root"
+
+    def rejected(self) -> None:
+        raise AssertionError("the administrator is not known")
+
+
+@asynccontextmanager
+async def administered(folder: Path) -> AsyncIterator[tuple[Cluster, ApiConnection]]:
+    async with (
+        cluster(folder, token="root") as it,
+        ApiConnection(it.endpoint, authorization=Administrator()) as connection,
+    ):
+        yield it, connection
+
+
+def taken(configuration: Configuration | None = None) -> dict[Right, str]:
+    configuration = configuration or default()
+    profiles = OfflineScheduler(ClusterFile(), configuration, refresh=False).frameworks.values()
+    return rights_of(profiles, configuration.settings, config_map=ACCOUNT)
+
+
+def scheduler_pod(name: str, *, account: str, namespace: str = "kube-system") -> dict[str, Any]:
+    pod = pod_object(name, namespace=namespace)
+    pod["spec"]["serviceAccountName"] = account
+    return pod
+
+
+async def look(connection: ApiConnection, configuration: Configuration | None = None) -> list[NameCheck]:
+    names = LiveNames(connection, ACCOUNT)
+    return [told async for told in names.look(configuration or default())]
+
+
+def hold(it: Cluster, holder: str, name: str = "custom-scheduler") -> None:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "2020-01-01T00:00:00.000000Z"}
+    lease = {"metadata": {"name": name, "namespace": "kube-system"}, "spec": spec}
+    it.server.store.create(LEASES, lease, namespace="kube-system")
+
+
+async def renew(it: Cluster, name: str = "custom-scheduler") -> None:
+    for second in range(60):
+        await asyncio.sleep(2)
+        patch = {"spec": {"renewTime": f"2020-01-01T00:00:{second:02}.000001Z"}}
+        it.server.store.patch(LEASES, name, patch, "kube-system")
+
+
+def placed_by(server: ApiServer, controller: str, host: str) -> None:
+    event = {
+        "metadata": {"name": f"placed-by-{host}", "namespace": "default"},
+        "eventTime": "2020-01-01T00:00:00.000000Z",
+        "reportingController": controller,
+        "reportingInstance": f"{controller}-{host}",
+        "action": "Binding",
+        "reason": "Scheduled",
+        "regarding": {"kind": "Pod", "namespace": "default", "name": "web"},
+        "note": "placed",
+        "type": "Normal",
+    }
+    server.store.create(EVENTS, event)
+
+
+@virtually
+async def test_who_has_all_rights_lacks_none_and_who_has_none_lacks_all(tmp_path: Path) -> None:
+    async with administered(tmp_path) as (it, connection):
+        rights = taken()
+        assert await missing_rights(connection, rights) == []
+        user = "system:serviceaccount:kube-system:daemon-0"
+        assert await missing_rights(connection, rights, user=user) == [*rights]
+
+        account = Account(it.server, 0)
+        account.grant(rights)
+        assert await missing_rights(connection, rights, user=user) == []
+        async with ApiConnection(it.endpoint, authorization=account) as own:
+            assert await missing_rights(own, rights) == []
+
+
+@pytest.mark.parametrize(
+    "group", ["system:authenticated", "system:serviceaccounts", "system:serviceaccounts:kube-system"]
+)
+def test_a_service_account_has_what_its_groups_have(tmp_path: Path, group: str) -> None:
+    @virtually
+    async def test() -> None:
+        async with administered(tmp_path) as (it, connection):
+            rbac = "rbac.authorization.k8s.io"
+            rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
+            subject = {"kind": "Group", "name": group, "apiGroup": rbac}
+            role = {"kind": "ClusterRole", "name": "readers", "apiGroup": rbac}
+            metadata = {"name": "readers"}
+            it.server.store.create(f"clusterroles.{rbac}", {"metadata": metadata, "rules": [rule]})
+            binding = {"metadata": metadata, "roleRef": role, "subjects": [subject]}
+            it.server.store.create(f"clusterrolebindings.{rbac}", binding)
+            both = [Right("get", "", "pods"), Right("get", "", "secrets")]
+            user = "system:serviceaccount:kube-system:custom-scheduler"
+
+            assert await missing_rights(connection, both, user=user) == both[1:]
+
+    test()
+
+
+@pytest.mark.parametrize("lacking", sorted(taken()), ids=str)
+def test_each_right_that_is_missing_is_named(tmp_path: Path, lacking: Right) -> None:
+    @virtually
+    async def test() -> None:
+        async with administered(tmp_path) as (it, connection):
+            rights = taken()
+            account = Account(it.server, 0)
+            account.grant({right: reason for right, reason in rights.items() if right != lacking})
+            user = "system:serviceaccount:kube-system:daemon-0"
+            assert await missing_rights(connection, rights, user=user) == [lacking]
+
+    test()
+
+
+@virtually
+async def test_nobody_else_is_nothing_to_tell(tmp_path: Path) -> None:
+    async with administered(tmp_path) as (it, connection):
+        assert await look(connection) == []
+        hold(it, "")
+        assert await look(connection) == []
+
+
+@virtually
+async def test_a_replica_of_ours_may_hold_the_lease_and_place_pods(tmp_path: Path) -> None:
+    async with administered(tmp_path) as (it, connection):
+        it.add_pods(scheduler_pod("custom-scheduler-1", account="custom-scheduler"))
+        hold(it, "custom-scheduler-1_0000")
+        placed_by(it.server, "custom-scheduler", "custom-scheduler-1")
+        begun = asyncio.get_running_loop().time()
+
+        assert await look(connection) == []
+        assert asyncio.get_running_loop().time() - begun < 1
+
+
+@pytest.mark.parametrize("is_pod", [True, False], ids=["a pod", "a process elsewhere"])
+def test_somebody_else_who_renews_the_lease_has_taken_it(tmp_path: Path, is_pod: bool) -> None:
+    @virtually
+    async def test() -> None:
+        async with administered(tmp_path) as (it, connection):
+            if is_pod:
+                it.add_pods(scheduler_pod("other", account="other"))
+            hold(it, "other_0000")
+            renewing = asyncio.create_task(renew(it))
+            (told,) = await look(connection)
+            renewing.cancel()
+
+            who = ", the pod kube-system/other of ServiceAccount other" if is_pod else ""
+            assert told.is_taken
+            assert told.text == (
+                f"lease kube-system/custom-scheduler is held by other_0000{who}, which renews it and is none of "
+                "kube-system/custom-scheduler: as long as it does, nothing here places a pod; give "
+                "leaderElection.resourceName another value, or end that one"
+            )
+
+    test()
+
+
+@virtually
+async def test_a_lease_that_nobody_renews_is_told_and_is_free(tmp_path: Path) -> None:
+    async with administered(tmp_path) as (it, connection):
+        hold(it, "other_0000")
+        (told,) = await look(connection)
+        assert told == NameCheck(
+            "lease kube-system/custom-scheduler is held by other_0000, which renews it no more: it will be taken over"
+        )
+
+
+@pytest.mark.parametrize(
+    ("host", "who"),
+    [
+        ("other", "the pod kube-system/other of ServiceAccount other"),
+        ("n1", "a scheduler on the node n1"),
+        ("gone", ""),
+    ],
+)
+def test_who_places_pods_of_the_same_name_is_told(tmp_path: Path, host: str, who: str) -> None:
+    @virtually
+    async def test() -> None:
+        async with administered(tmp_path) as (it, connection):
+            it.add_nodes(node_object("n1"))
+            it.add_pods(scheduler_pod("other", account="other"))
+            placed_by(it.server, "custom-scheduler", host)
+            placed_by(it.server, "another-scheduler", "n2")
+            told = await look(connection)
+
+            assert [one.text.partition(" places")[0] for one in told] == (
+                [f"schedulerName custom-scheduler: {who}"] if who else []
+            )
+            assert all(one.is_taken for one in told)
+
+    test()
+
+
+def deployment(account: str, *, replicas: int = 1) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/name": "custom-scheduler"}
+    container = {"name": "it", "image": "it", "args": ["run", "--config-map", "team/scheduler"]}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"serviceAccountName": account, "containers": [container]},
+    }
+    return {
+        "metadata": {"name": "scheduler", "namespace": "kube-system", "labels": labels},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+@pytest.mark.parametrize(
+    ("account", "replicas", "name", "is_told"),
+    [
+        pytest.param("other", 1, "custom-scheduler", True, id="same name"),
+        pytest.param("other", 1, "another", False, id="another name"),
+        pytest.param("other", 0, "custom-scheduler", False, id="no replicas"),
+        pytest.param("custom-scheduler", 1, "custom-scheduler", False, id="ours"),
+    ],
+)
+def test_another_installation_is_told_by_its_configuration(
+    tmp_path: Path, account: str, replicas: int, name: str, is_told: bool
+) -> None:
+    @virtually
+    async def test() -> None:
+        async with administered(tmp_path) as (it, connection):
+            it.server.store.create("namespaces", {"metadata": {"name": "team"}})
+            text = yaml.safe_dump(
+                {
+                    "apiVersion": "kubescheduler.config.k8s.io/v1",
+                    "kind": "KubeSchedulerConfiguration",
+                    "profiles": [{"schedulerName": name}],
+                }
+            )
+            metadata = {"name": "scheduler", "namespace": "team"}
+            data = {"config.yaml": text, "mine.py": "x = 1"}
+            it.server.store.create("configmaps", {"metadata": metadata, "data": data}, namespace="team")
+            it.server.store.create(
+                "deployments.apps", deployment(account, replicas=replicas), namespace="kube-system"
+            )
+            told = await look(connection)
+
+            assert [one.is_taken for one in told] == ([True] if is_told else [])
+            if is_told:
+                assert told[0].text.startswith(
+                    "schedulerName custom-scheduler: the Deployment kube-system/scheduler has it too, by ConfigMap "
+                    "team/scheduler;"
+                )
+
+    test()
+
+
+@virtually
+async def test_a_profile_called_default_scheduler_beside_kube_scheduler_is_told(tmp_path: Path) -> None:
+    async with administered(tmp_path) as (it, connection):
+        text = (
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+            "profiles: [{schedulerName: default-scheduler}]"
+        )
+        hold(it, "n1_0000", "kube-scheduler")
+        renewing = asyncio.create_task(renew(it, "kube-scheduler"))
+        (told,) = await look(connection, parse(text))
+        renewing.cancel()
+
+        assert told.is_taken
+        assert told.text.startswith(
+            "profiles[0].schedulerName: default-scheduler is placed by a live scheduler, n1_0000"
+        )
+
+
+@virtually
+async def test_what_may_not_be_read_is_told_and_the_rest_looked_at(tmp_path: Path) -> None:
+    async with administered(tmp_path) as (it, _):
+        account = Account(it.server, 0)
+        account.grant(taken())
+        hold(it, "other_0000")
+        renewing = asyncio.create_task(renew(it))
+        async with ApiConnection(it.endpoint, authorization=account) as own:
+            told = await look(own)
+        renewing.cancel()
+
+        assert [one.is_taken for one in told] == [True, False, False]
+        assert all(one.text.startswith("not looked at: ") for one in told[1:])

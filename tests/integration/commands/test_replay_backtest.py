@@ -1,0 +1,256 @@
+"""`custom-scheduler replay --config` on files: its words, its JSON, its page in a real browser, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import expect
+
+from scheduler.board.backtest_page import page_of
+from scheduler.configuration.load import parse
+from scheduler.recording.limits import RecordingLimits
+from scheduler.recording.recording import Recording
+from scheduler.whatif.backtest.backtest_run import as_recorded, backtest, material_of
+from scheduler.whatif.backtest.recorded_history import read_history
+from scheduler.whatif.backtest.result import Backtest
+from tests.recording.test_backtest import PACKING, SPREADING
+from tests.support import virtual_time
+from tests.support.browser import PATIENCE_MS, browsing
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.virtual_time import LoopClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTILE = "<img src=x onerror=document.title='hit'><script>document.title='hit'</script></script>"
+PODS = 24
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording: pods that come and go on six nodes in two zones, and one that fits nowhere."""
+    there = tmp_path_factory.mktemp("recorded")
+    where = there / "recording"
+
+    async def main() -> None:
+        recording = Recording(
+            RecordingLimits(where), LoopClock(), Random(7), max_in_unschedulable_seconds=300.0
+        )
+        async with (
+            cluster(there, kubelet=True) as it,
+            it.daemon(SPREADING, hooks=recording.hooks) as daemon,
+            recording.of(daemon),
+        ):
+            zone = "topology.kubernetes.io/zone"
+            it.add_nodes(
+                *(node_object(f"n{each}", cpu="4", labels={zone: f"zone-{each % 2}"}) for each in range(6))
+            )
+            await asyncio.sleep(1.0)
+            it.add_pods(pod_object("huge", cpu="9"))
+            for each in range(PODS):
+                it.add_pods(pod_object(f"p{each}", cpu=f"{(each % 3 + 1) * 250}m"))
+                await asyncio.sleep(1.3)
+                if each % 4 == 3 and each < 12:
+                    it.server.store.delete("pods", f"p{each - 2}", "default")
+            for each in range(12, 20):
+                it.server.store.delete("pods", f"p{each}", "default")
+            await asyncio.sleep(5.0)
+            it.add_nodes(*(node_object(f"new-{each}", cpu="4") for each in range(9)))
+            await asyncio.sleep(1.0)
+
+    virtual_time.run(main())
+    (there / "packing.yaml").write_text(PACKING)
+    (there / "broken.py").write_text("raise ImportError('not here')")
+    (there / "broken.yaml").write_text(PACKING.replace("enabled: [", "enabled: [{name: broken.py}, "))
+    (there / "spreading.yaml").write_text(SPREADING)
+    return there
+
+
+def replay(folder: Path, *arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "scheduler", "replay", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def test_it_says_the_same_whatever_the_order_of_hashes(folder: Path) -> None:
+    said = [
+        replay(
+            folder,
+            "recording",
+            "--config",
+            "packing.yaml",
+            "--config",
+            "spreading.yaml",
+            "-o",
+            "json",
+            hash_seed=seed,
+        )
+        for seed in ("1", "2")
+    ]
+
+    assert [each.stderr for each in said] == ["", ""]
+    assert said[0].stdout == said[1].stdout
+    told = json.loads(said[0].stdout)
+    packing, spreading = told["runs"]
+    assert (packing["configuration"], spreading["configuration"]) == ("packing.yaml", "spreading.yaml")
+    assert packing["moves"]["elsewhere"] > 0
+    assert spreading["moves"] == told["baseline"]["moves"]
+    assert told["baseline"]["moves"]["elsewhere"] == 0
+    assert len(packing["figures"]["nodes"]["emptyNames"]) > 9
+    assert told["recorded"]["figures"]["placed"] == packing["figures"]["placed"] == PODS
+    assert [each["pod"] for each in packing["figures"]["unplaced"]] == ["default/huge"]
+
+
+def test_it_fits_into_a_terminal_of_80_columns(folder: Path) -> None:
+    said = replay(folder, "recording", "--config", "packing.yaml", "--config", "spreading.yaml")
+
+    assert (said.returncode, said.stderr) == (0, "")
+    assert max(len(line) for line in said.stdout.splitlines()) <= 80
+    assert "as recorded configuration packing spreading" in " ".join(said.stdout.split())
+    assert "another node scored higher, decided by NodeResourcesFit" in said.stdout
+    assert f"recorded configuration: 0 pods on another node, {PODS} on the recorded node" in said.stdout
+
+
+def test_a_torn_recording_is_taken_up_to_the_tear(folder: Path, tmp_path: Path) -> None:
+    whole = next((folder / "recording").glob("*.rec"))
+    torn = tmp_path / whole.name
+    torn.write_bytes(whole.read_bytes()[:-2000])
+
+    said = replay(folder, str(torn), "--config", "packing.yaml")
+
+    assert said.returncode == 0, said.stderr
+    assert f"the end of {torn.name} is missing" in " ".join(said.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(
+            ["nothing", "--config", "packing.yaml"],
+            "nothing: there is no recording (no file *.rec)",
+            id="no recording",
+        ),
+        pytest.param(["recording", "--config", "none.yaml"], "none.yaml", id="no such configuration"),
+        pytest.param(["recording", "--config", "broken.yaml"], "broken.yaml: ", id="a broken plugin"),
+        pytest.param(
+            ["recording", "--html", "page.html"], "--html and --output need --config", id="a page of nothing"
+        ),
+        pytest.param(
+            ["recording", "--config", "packing.yaml", "--pod", "p0"],
+            "--pod and --config cannot be combined",
+            id="two questions at once",
+        ),
+        pytest.param(
+            ["recording", "--config", "packing.yaml", "--html", "no/such/folder.html"],
+            "no/such/folder.html",
+            id="a page that cannot be written",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(folder: Path, arguments: list[str], message: str) -> None:
+    said = replay(folder, *arguments)
+
+    assert said.returncode == 2
+    assert said.stderr.startswith("error: ")
+    assert message in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+# The page.
+
+
+@pytest.fixture
+def result(folder: Path) -> Backtest:
+    material = material_of(read_history(folder / "recording"))
+    return Backtest(
+        recorded=as_recorded(material),
+        baseline=backtest(material, material.recorded, "recorded configuration"),
+        no_baseline="",
+        runs=[backtest(material, parse(PACKING), HOSTILE)],
+    )
+
+
+def written(path: Path, result: Backtest) -> str:
+    """Write the page, and return where it is."""
+    path.write_text(page_of(result), encoding="utf-8")
+    return path.as_uri()
+
+
+def test_the_page_needs_nobody_and_has_a_table_beside_each_chart(result: Backtest, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with browsing(offline=True) as (page, complaints):
+            asked: list[str] = []
+            page.on("request", lambda request: asked.append(request.url))
+            await page.goto(written(tmp_path / "page.html", result))
+
+            figures = page.get_by_role("region", name="Figures", exact=True)
+            await expect(figures.get_by_role("row", name="placed 24 24 24", exact=True)).to_be_visible()
+            charts = page.locator("figure")
+            assert await charts.count() == await page.locator("figure canvas").count() >= 9
+            first = charts.first
+            await first.locator("summary").focus()
+            await page.keyboard.press("Enter")
+            await expect(first.get_by_role("table")).to_be_visible()
+            await expect(first.get_by_role("columnheader", name="as recorded")).to_be_visible()
+            assert [url for url in asked if not url.startswith("file:")] == []
+            assert complaints == []
+
+    asyncio.run(scenario())
+
+
+def test_names_are_text(result: Backtest, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        move = result.runs[0].moves.examples[0]
+        result.runs[0].moves.examples[0] = type(move)(
+            at=move.at,
+            pod=HOSTILE,
+            recorded=HOSTILE,
+            now=HOSTILE,
+            cause=move.cause,
+            by=HOSTILE,
+            scores={HOSTILE: (1, 2)},
+        )
+        result.runs[0].moves.causes["higher score"] = {HOSTILE: 1}
+        result.recorded.source = HOSTILE
+        async with browsing() as (page, complaints):
+            await page.goto(written(tmp_path / "page.html", result))
+
+            await page.locator("summary", has_text="pods on another node").first.click()
+            await expect(page.get_by_role("rowheader", name=HOSTILE, exact=True).first).to_be_visible()
+            assert await page.title() == f"Backtest of {HOSTILE}"
+            assert await page.locator("img").count() == 0
+            assert complaints == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_read_it(result: Backtest, tmp_path: Path, scheme: Any) -> None:
+    async def scenario() -> None:
+        async with browsing(color_scheme=scheme) as (page, _):
+            await page.goto(written(tmp_path / "page.html", result))
+            for summary in await page.locator("summary").all():
+                await summary.click()
+
+            found = await Axe().run(page)
+
+            assert [(each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]] == []
+
+    asyncio.run(scenario())

@@ -1,0 +1,383 @@
+"""`kubectl why` as processes: the daemon asked behind a forwarded port, or decided without one. Real time, real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from scheduler.app.leader import ASKING_ACCOUNT
+from scheduler.simulator.access.users import User
+from scheduler.simulator.server import ApiServer
+from tests.integration.daemon.test_prometheus import free_port, process, until
+from tests.support.builders import node_object, pod_object
+from tests.support.kubectl import Kubectl, Said
+from tests.support.manifests import MANIFESTS, ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+LEADER = "custom-scheduler-7d9f-x2x5z"
+ANN = {"ann-token": User("ann", groups=("system:authenticated",))}
+
+
+class World:
+    """An API server with RBAC over TLS, `why` against it, and perhaps a daemon that is one of its pods.
+
+    Attributes:
+        server: its objects.
+        kubeconfig: of an administrator.
+    """
+
+    def __init__(self, server: ApiServer, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+        self.kubeconfig = server.write_kubeconfig(folder / "admin.config")
+
+    def add(self, resource: str, *objects: dict[str, Any]) -> None:
+        for obj in objects:
+            self.server.store.create(resource, obj)
+
+    def bind(self, kind: str, role: str, user: str, **place: str) -> None:
+        group = "rbac.authorization.k8s.io"
+        binding = {
+            "metadata": {"name": user, **place},
+            "roleRef": {"kind": kind, "name": role, "apiGroup": group},
+            "subjects": [{"kind": "User", "name": user, "apiGroup": group}],
+        }
+        self.add(f"{kind.lower()}bindings.{group}", binding)
+
+    def may_be_asked(self) -> None:
+        """Apply what docs/why.md says."""
+        for obj in yaml.safe_load_all((MANIFESTS / "why" / "rbac.yaml").read_text()):
+            if self.server.store.is_namespaced(obj):
+                obj["metadata"]["namespace"] = "kube-system"
+            self.server.store.apply(obj)
+
+    @asynccontextmanager
+    async def daemon(self) -> AsyncIterator[None]:
+        """Run a daemon that holds the lease as a pod; the port that is forwarded to that pod is its."""
+        port = free_port()
+        self.server.ports[f"kube-system/{LEADER}"] = port
+        self.add("pods", pod_object(LEADER, namespace="kube-system", node="n1", scheduler_name="other"))
+        command = ("run", "--kubeconfig", str(self.kubeconfig), "--secure-port", str(port))
+        async with process(sys.executable, "-m", "scheduler", *command, "--no-leader-elect"):
+            lease = {
+                "metadata": {"name": "custom-scheduler", "namespace": "kube-system"},
+                "spec": {"holderIdentity": f"{LEADER}_0f3a"},
+            }
+            self.add("leases.coordination.k8s.io", lease)
+            yield
+
+    async def condition(self, name: str) -> bool:
+        return bool(self.server.store.get("pods", name).get("status", {}).get("conditions"))
+
+    async def start(self, *arguments: str, user: str = "") -> asyncio.subprocess.Process:
+        kubeconfig = self.kubeconfig
+        if user:
+            kubeconfig = self.server.write_kubeconfig(self.folder / user, token=f"{user}-token", user=user)
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "scheduler", "why", "--kubeconfig", str(kubeconfig), *arguments,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+
+    async def why(self, *arguments: str, user: str = "", stdin: str = "") -> Said:
+        process = await self.start(*arguments, user=user)
+        out, error = await process.communicate(stdin.encode())
+        return Said(process.returncode or 0, out.decode(), error.decode())
+
+    async def told(self, *arguments: str, user: str = "", stdin: str = "") -> Any:
+        """What programs are told; nothing may have gone wrong."""
+        said = await self.why(*arguments, "-o", "json", user=user, stdin=stdin)
+        assert said.code == 0, said.err
+        return json.loads(said.out)
+
+
+def in_a_world(folder: Path, scenario: Any) -> None:
+    async def run() -> None:
+        async with ApiServer(tls=True, rbac=True, users=ANN, kubelet=True, controllers=True) as server:
+            world = World(server, folder)
+            world.add(
+                "nodes", node_object("n1", cpu="4"), node_object("n2", cpu="2"), node_object("n3", cpu="8")
+            )
+            await scenario(world)
+
+    asyncio.run(run())
+
+
+def test_the_daemon_that_leads_is_asked_behind_a_forwarded_port(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.may_be_asked()
+        async with world.daemon():
+            world.add("pods", pod_object("big", cpu="99"), pod_object("other", cpu="1", scheduler_name="x"))
+            await until(lambda: world.condition("big"))
+
+            said = await world.why("big")
+            assert (said.code, said.err) == (0, "")
+            assert f"From pod kube-system/{LEADER}" in said.out
+            assert "is in the queue (unschedulable)" in said.out
+
+            told = await world.told("pod/big", "--node", "n2")
+            assert told["decidedBy"] == f"pod kube-system/{LEADER}"
+            assert (told["attempt"]["number"], [*told["attempt"]["nodes"]]) == (1, ["n2"])
+
+            other = await world.told("other")
+            assert other["decidedBy"] == "kube-scheduler's default plugins", "it is not the daemon's"
+            assert other["attempt"]["result"] == "schedulable"
+
+            shown = [request for request in world.server.requests if request.path.endswith("/tokenreviews")]
+            assert shown
+            own = yaml.safe_load(world.kubeconfig.read_text())["users"][0]["user"]["token"]
+            assert own
+            assert not any(own.encode() in request.body for request in shown), "the user's own is never shown"
+
+    in_a_world(tmp_path, scenario)
+
+
+def test_why_a_group_waits_is_told_by_the_daemon_and_decided_without_one(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.may_be_asked()
+        policy = {"gang": {"minCount": 3}}
+        world.add(
+            "podgroups.scheduling.k8s.io",
+            {"metadata": {"name": "train"}, "spec": {"schedulingPolicy": policy}},
+        )
+        async with world.daemon():
+            for number in range(3):
+                world.add(
+                    "pods",
+                    pod_object(f"train-{number}", cpu="5", scheduling_group={"podGroupName": "train"}),
+                )
+            await until(lambda: world.condition("train-0"))
+
+            said = await world.why("--group", "train")
+            assert (said.code, said.err) == (0, "")
+            assert f"From pod kube-system/{LEADER}" in said.out
+            assert "group default/train (minCount 3): unschedulable, 1 of 3 members fit" in said.out
+            member = await world.why("train-0")
+            assert "It waits for its group default/train (minCount 3)" in " ".join(member.out.split())
+
+            asked, decided = (
+                await world.told("--group", "train"),
+                await world.told("--group", "train", "--offline"),
+            )
+            assert asked["decidedBy"] == f"pod kube-system/{LEADER}"
+            assert decided["decidedBy"] == "kube-scheduler's default plugins"
+            [group], [offline] = asked["groups"], decided["groups"]
+            assert (
+                (group["result"], group["fits"])
+                == (offline["result"], offline["fits"])
+                == ("unschedulable", 1)
+            )
+
+        nobody = await world.why("--group", "nobody")
+        assert nobody.code == 1
+        assert "there is no pending pod of group default/nobody" in nobody.err
+
+    in_a_world(tmp_path, scenario)
+
+
+def test_who_may_ask_and_decide_needs_no_more_than_the_manifests_say(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.may_be_asked()
+        async with world.daemon():
+            world.add("pods", pod_object("big", cpu="99"))
+            await until(lambda: world.condition("big"))
+            assert "forbidden" in (await world.why("big", user="ann")).err
+
+            world.bind("Role", "custom-scheduler-ask", "ann", namespace="kube-system")
+            world.bind("ClusterRole", "custom-scheduler-decide", "ann")
+
+            asked = await world.why("big", user="ann")
+            decided = await world.why("big", "--offline", user="ann")
+            assert (asked.code, asked.err, decided.code, decided.err) == (0, "", 0, "")
+            assert "From pod" in asked.out
+            assert "Evaluated now with" in decided.out
+            refused = await world.why("-f", "-", user="ann", stdin=json.dumps(pod_object("new")))
+            assert 'User "ann" cannot create resource "pods"' in refused.err
+            assert "1 of 1 pods would start now" in refused.out
+
+    in_a_world(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        pytest.param("", "lease kube-system/custom-scheduler is not there", id="no lease"),
+        pytest.param("lease", "is no pod of kube-system", id="held by no pod"),
+        pytest.param("pod", f"no token of ServiceAccount kube-system/{ASKING_ACCOUNT}", id="no account"),
+        pytest.param("account", "the API server answered 501", id="no way to the pod"),
+        pytest.param("nobody", "error forwarding port", id="nobody listens"),
+    ],
+)
+def test_where_no_daemon_answers_it_says_why_and_decides_itself(
+    tmp_path: Path, prepare: str, reason: str
+) -> None:
+    steps = ["lease", "pod", "account", "nobody"]
+
+    async def scenario(world: World) -> None:
+        done = steps[: steps.index(prepare) + 1] if prepare else []
+        if "lease" in done:
+            metadata = {"name": "custom-scheduler", "namespace": "kube-system"}
+            world.add(
+                "leases.coordination.k8s.io",
+                {"metadata": metadata, "spec": {"holderIdentity": f"{LEADER}_0f3a"}},
+            )
+        if "pod" in done:
+            world.add("pods", pod_object(LEADER, namespace="kube-system", scheduler_name="other"))
+        if "account" in done:
+            world.may_be_asked()
+        if "nobody" in done:
+            world.server.ports[f"kube-system/{LEADER}"] = free_port()
+        world.add("pods", pod_object("web", cpu="3", scheduler_name="default-scheduler"))
+
+        said = await world.why("web")
+
+        assert said.code == 0
+        assert reason in said.err
+        assert "default/web: schedulable, 2 of 3 nodes fit" in said.out
+
+    in_a_world(tmp_path, scenario)
+
+
+def test_a_watch_tells_what_is_new_until_the_pod_is_on_a_node(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.may_be_asked()
+        async with world.daemon():
+            world.add("pods", pod_object("big", cpu="16"))
+            await until(lambda: world.condition("big"))
+            watching = await world.start("big", "--watch", "--node", "n1")
+            assert watching.stdout is not None
+            async with asyncio.timeout(60):
+                first = await watching.stdout.readuntil(b"Rejected by")
+                world.add("nodes", node_object("n4", cpu="32"))
+                rest = await watching.stdout.read()
+
+            assert b"n1 does not fit default/big: Insufficient cpu" in first
+            assert rest.count(b"n1 does not fit default/big: Insufficient cpu") == 1, (
+                "told anew as it was tried anew"
+            )
+            assert await watching.wait() == 0
+
+    in_a_world(tmp_path, scenario)
+
+
+def test_pods_that_wait_are_listed_by_cause(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        message = "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu. preemption: no."
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        for name in ("a", "b"):
+            world.add("pods", pod_object(name))
+            world.server.store.patch(
+                "pods", name, {"status": {"conditions": [condition]}}, subresource="status"
+            )
+        world.server.store.create("namespaces", {"metadata": {"name": "shop"}})
+        world.add("pods", pod_object("new", namespace="shop", scheduler_name="default-scheduler"))
+        world.add("pods", pod_object("runs", node="n1"))
+
+        said = await world.why("--pending")
+        assert said.out.splitlines()[1:4] == [
+            "  2 of 3 nodes: Insufficient cpu",
+            "  1 of 3 nodes: node(s) were unschedulable",
+            "  default/a, default/b",
+        ]
+        (shop,) = await world.told("--pending", "-n", "shop")
+        assert (shop["scheduler"], shop["pods"]) == ("default-scheduler", ["shop/new"])
+
+    in_a_world(tmp_path, scenario)
+
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      priorityClassName: urgent
+      containers:
+      - {name: c, image: nginx, resources: {requests: {cpu: "4"}}}
+"""
+
+
+def test_what_is_not_created_yet_is_judged_with_what_it_would_cost(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.add("priorityclasses.scheduling.k8s.io", {"metadata": {"name": "urgent"}, "value": 1000})
+        world.add("pods", pod_object("low", cpu="3", node="n1"))
+        (web,) = await world.told("-f", "-", stdin=DEPLOYMENT)
+        (few,) = await world.told("-f", "-", "--replicas", "2", stdin=DEPLOYMENT)
+        said = await world.why("-f", "-", "-n", "kube-system", stdin=DEPLOYMENT)
+
+        assert (web["pods"], web["starting"], web["nodes"]) == (4, 3, {"n3": 2, "n1": 1})
+        assert web["victims"] == [{"pod": "default/low", "node": "n1"}]
+        (waiting,) = web["waiting"]
+        assert waiting["pods"] == 1
+        assert waiting["message"].startswith("0/3 nodes are available: 3 Insufficient cpu.")
+        assert (few["pods"], few["starting"], few["victims"]) == (2, 2, [])
+        assert "Deployment kube-system/web: 3 of 4 pods would start now" in said.out
+        assert "pods that would be evicted: 1: default/low (n1)" in said.out
+        written = [request for request in world.server.requests if request.method != "GET"]
+        assert written
+        assert all(request.query == {"dryRun": "All"} for request in written)
+
+    in_a_world(tmp_path, scenario)
+
+
+def test_what_the_api_server_would_refuse_is_told_in_its_words(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        (web,) = await world.told("-f", "-", stdin=DEPLOYMENT)
+        assert web["problem"] == 'pods "web" is forbidden: no PriorityClass with name urgent was found'
+
+        (other,) = await world.told(
+            "-f", "-", "-n", "nowhere", stdin=json.dumps(pod_object("p", namespace=""))
+        )
+        assert other["problem"] == 'namespaces "nowhere" not found'
+
+    in_a_world(tmp_path, scenario)
+
+
+def test_kubectl_runs_it_as_its_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        plugin = tmp_path / "kubectl-why"
+        plugin.write_text(
+            f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+            "from scheduler.cli.command import kubectl_why\nkubectl_why()\n"
+        )
+        plugin.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        world.server.store.create("namespaces", {"metadata": {"name": "shop"}})
+        world.add("pods", pod_object("web", namespace="shop", scheduler_name="default-scheduler"))
+        kubectl = Kubectl(world.kubeconfig, tmp_path)
+        await kubectl("config", "set-context", "--current", "--namespace", "shop")
+
+        said = await kubectl("why", "web")
+        assert "shop/web: schedulable, 3 of 3 nodes fit" in said.out, said.err
+        nothing = await kubectl("why", "--replicas", "2")
+        assert nothing.code == 2
+        assert nothing.err.startswith("Usage: kubectl why [OPTIONS] [POD]")
+        assert "there is no pod shop/nobody" in (await kubectl("why", "nobody")).err
+
+    in_a_world(tmp_path, scenario)
+
+
+def test_a_pod_on_a_node_is_told_where_it_would_go_now(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        world.add("pods", pod_object("runs", cpu="2", node="n2", scheduler_name="default-scheduler"))
+
+        told = await world.told("runs", "--offline")
+
+        assert (told["node"], told["attempt"]) == ("n2", None)
+        assert told["now"]["node"] == "n2"
+        assert told["now"]["best"] == ["n3"]
+        assert told["now"]["nodes"]["n2"]["feasible"], "it leaves the room it has"
+
+    in_a_world(tmp_path, scenario)

@@ -1,0 +1,247 @@
+"""kopf in a thread of its own, against the simulated API server, in real time."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.certificates.made import issue
+from scheduler.controllers.config_map_watch import ConfigMapWatch
+from scheduler.controllers.kopf_thread import KopfThread
+from scheduler.simulator.server import ApiServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from scheduler.controllers.config_map import ConfigMap
+
+PATIENCE_SECONDS = 20.0
+PROMPT_SECONDS = 4.0
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not holds():  # noqa: ASYNC110 - what is waited for is in another thread
+            await asyncio.sleep(0.02)
+
+
+class Heard:
+    """What a watch told, in the order it did."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.versions: list[ConfigMap | None] = []
+        self.ups: list[bool] = []
+        self.beginnings = 0
+        self.thread = KopfThread(str(kubeconfig))
+        self.thread.follow(
+            ConfigMapWatch(
+                "default",
+                "cs",
+                began=self.began,
+                changed=self.versions.append,
+                seen=self.ups.append,
+            )
+        )
+
+    def began(self) -> None:
+        self.beginnings += 1
+
+
+def test_only_the_one_config_map_is_told_of_and_nothing_is_written(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with ApiServer() as server:
+            store = server.store
+            heard = Heard(server.write_kubeconfig(tmp_path / "kubeconfig"))
+            for name in ("other", "cs"):
+                store.create("configmaps", {"metadata": {"name": name}, "data": {"text": name}})
+            await heard.thread.__aenter__()
+            await until(lambda: heard.versions)
+            before = store.get("configmaps", "cs", "default")
+
+            store.patch("configmaps", "other", {"data": {"text": "changed"}})
+            store.patch("configmaps", "cs", {"data": {"text": "changed"}})
+            await until(lambda: len(heard.versions) == 2)
+            store.delete("configmaps", "cs", "default")
+            await until(lambda: len(heard.versions) == 3)
+            began = time.monotonic()
+            await heard.thread.__aexit__()
+
+            assert time.monotonic() - began < PROMPT_SECONDS
+            assert not [each for each in threading.enumerate() if each.name == "kopf"]
+            first, second, gone = heard.versions
+            assert first is not None
+            assert second is not None
+            assert (first.data, second.data, gone) == ({"text": "cs"}, {"text": "changed"}, None)
+            assert first.uid == before["metadata"]["uid"]
+            assert {each.method for each in server.requests} == {"GET"}
+            assert "annotations" not in before["metadata"]
+            assert "finalizers" not in before["metadata"]
+            paths = [each.path for each in server.requests if each.path.startswith("/api/v1/namespaces")]
+            assert set(paths) == {"/api/v1/namespaces/default/configmaps"}
+
+    asyncio.run(scenario())
+
+
+def test_a_server_is_followed_whose_certificate_carries_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issued = issue("kube-apiserver", dns_names=["kubernetes"])
+    monkeypatch.setattr("scheduler.simulator.server._issued", lambda _: issued)
+
+    async def scenario() -> None:
+        async with ApiServer(token="secret", tls=True) as server:
+            server.store.create("configmaps", {"metadata": {"name": "cs"}})
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            content = json.loads(kubeconfig.read_text())
+            content["clusters"][0]["cluster"]["tls-server-name"] = "kubernetes"
+            kubeconfig.write_text(json.dumps(content))
+            heard = Heard(kubeconfig)
+            async with heard.thread:
+                await until(lambda: heard.ups)
+
+            assert heard.ups[0] is True
+            assert len(heard.versions) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_config_map_is_followed_with_the_server_certificate_as_only_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issued = issue("kube-apiserver", addresses=["127.0.0.1"])
+    monkeypatch.setattr("scheduler.simulator.server._issued", lambda _: issued)
+
+    async def scenario() -> None:
+        async with ApiServer(token="secret", tls=True) as server:
+            server.store.create("configmaps", {"metadata": {"name": "cs"}})
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            content = json.loads(kubeconfig.read_text())
+            own = base64.b64encode(issued.serving).decode()
+            content["clusters"][0]["cluster"]["certificate-authority-data"] = own
+            kubeconfig.write_text(json.dumps(content))
+            heard = Heard(kubeconfig)
+            async with heard.thread:
+                await until(lambda: heard.ups)
+
+            assert heard.ups[0] is True
+            assert len(heard.versions) == 1
+
+    asyncio.run(scenario())
+
+
+def test_kopf_that_died_is_told_of_and_begun_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with ApiServer() as server:
+            server.store.create("configmaps", {"metadata": {"name": "cs"}, "data": {"text": "one"}})
+            kubeconfig = tmp_path / "kubeconfig"
+            heard = Heard(kubeconfig)
+            with caplog.at_level(logging.WARNING, "scheduler.controllers"):
+                await heard.thread.__aenter__()
+                await until(lambda: heard.ups)
+
+                server.write_kubeconfig(kubeconfig)
+                await until(lambda: heard.versions)
+                await heard.thread.__aexit__()
+
+            assert heard.ups == [*[False] * (len(heard.ups) - 1), True]
+            assert heard.beginnings == len(heard.ups)
+            told = [record for record in caplog.records if "is not watched at the moment" in record.message]
+            assert len(told) == heard.ups.count(False)
+            assert not [each for each in threading.enumerate() if each.name == "kopf"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_server_that_is_away_is_no_error_of_the_log(
+    tmp_path: Path, retries: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.controllers.kopf_thread._RETRIES", retries)
+
+    async def scenario() -> None:
+        async with ApiServer() as server:
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        heard = Heard(kubeconfig)
+        await heard.thread.__aenter__()
+        await until(lambda: heard.ups)
+        await heard.thread.__aexit__()
+
+    asyncio.run(scenario())
+    told = {(record.levelname, record.message) for record in caplog.records if record.levelno > logging.INFO}
+    message = "Configuration is not watched at the moment; the scheduler continues with the current one"
+    assert told == {("WARNING", message)}
+
+
+@pytest.mark.parametrize("when", ["at once", "while it cannot log in"])
+def test_it_can_be_stopped_at_any_time(tmp_path: Path, when: str) -> None:
+    async def scenario() -> None:
+        async with ApiServer():
+            heard = Heard(tmp_path / "kubeconfig")
+            await heard.thread.__aenter__()
+            if when != "at once":
+                await until(lambda: heard.ups)
+            began = time.monotonic()
+            await heard.thread.__aexit__()
+            assert time.monotonic() - began < PROMPT_SECONDS
+            assert not [each for each in threading.enumerate() if each.name == "kopf"]
+
+    asyncio.run(scenario())
+
+
+def test_kopf_that_breaks_is_begun_again_and_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(**_: object) -> None:
+        raise RuntimeError("kopf is broken")
+
+    async def scenario() -> None:
+        async with ApiServer() as server:
+            heard = Heard(server.write_kubeconfig(tmp_path / "kubeconfig"))
+            monkeypatch.setattr("scheduler.controllers.kopf_thread.kopf.operator", broken)
+            await heard.thread.__aenter__()
+            await until(lambda: heard.ups == [False])
+            monkeypatch.undo()
+            server.store.create("configmaps", {"metadata": {"name": "cs"}})
+            await until(lambda: heard.versions)
+            await heard.thread.__aexit__()
+            assert not [each for each in threading.enumerate() if each.name == "kopf"]
+
+    asyncio.run(scenario())
+
+
+def test_no_connection_stays_open_when_kopf_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[object] = []
+
+    async def scenario() -> None:
+        ended = asyncio.Event()
+
+        async def read_to_the_end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+            ended.set()
+
+        server = await asyncio.start_server(read_to_the_end, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+
+        async def leaves_a_connection_open(**_: object) -> None:
+            kept.append(await asyncio.open_connection("127.0.0.1", port))
+            raise RuntimeError("kopf is broken")
+
+        async with server:
+            heard = Heard(tmp_path / "kubeconfig")
+            monkeypatch.setattr("scheduler.controllers.kopf_thread.kopf.operator", leaves_a_connection_open)
+            await heard.thread.__aenter__()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await ended.wait()
+            await heard.thread.__aexit__()
+
+    asyncio.run(scenario())
+    assert kept

@@ -1,0 +1,145 @@
+"""What is followed becomes an offer, in virtual time: a file, and a ConfigMap without kopf."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scheduler.app.config_file import ConfigFile
+from scheduler.app.config_map import ConfigMapKey, ConfigMapSource
+from scheduler.app.following import _Listener
+from scheduler.app.rights import Named
+from scheduler.client.http.request import Response
+from scheduler.controllers.config_map import ConfigMap
+from tests.support.daemon_harness import cluster
+from tests.support.reloads import ABOUT, reloader_of
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from scheduler.app.daemon import Daemon
+    from scheduler.app.reloader import Offer
+    from scheduler.client.http.request import Request
+    from tests.support.daemon_harness import Cluster
+
+TEXT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+UP = "custom_scheduler_config_watch_up"
+
+
+@virtually
+async def test_a_file_is_offered_when_it_changed_and_rests_and_not_when_it_says_the_same(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(TEXT)
+    file = ConfigFile(path)
+    offers: list[Offer] = []
+    file.load()
+    following = asyncio.create_task(file.follow(offers.append, ABOUT))
+    await asyncio.sleep(60)
+    assert offers == []
+
+    for lines in range(1, 10):  # written piece by piece
+        path.write_text(TEXT + "# more\n" * lines)
+        await asyncio.sleep(1.5)
+    assert offers == []
+    await asyncio.sleep(60)
+    assert [offer.source for offer in offers] == [str(path)]
+
+    path.unlink()
+    path.write_text(TEXT + "# more\n" * 9)
+    await asyncio.sleep(60)
+    assert len(offers) == 1
+
+    path.unlink()
+    await asyncio.sleep(60)
+    assert len(offers) == 2
+    following.cancel()
+
+
+@asynccontextmanager
+async def listening(folder: Path) -> AsyncIterator[tuple[Cluster, Daemon, _Listener]]:
+    """A daemon that follows a ConfigMap, which is not there, with a listener that kopf told of it before."""
+    async with cluster(folder) as it, it.daemon(config_map=Named("default", "cs")) as daemon:
+        source = ConfigMapSource(ConfigMapKey("default", "cs"), folder / "plugins")
+        source.first(ConfigMap("default", "cs", data={"a": TEXT}))
+        reloader = reloader_of(daemon)
+        reloading = asyncio.create_task(reloader.run())
+        listener = _Listener(daemon, reloader, source, daemon._connection)
+        yield it, daemon, listener
+        for task in (reloading, *listener.tasks):
+            task.cancel()
+
+
+@virtually
+async def test_a_config_map_that_was_deleted_while_kopf_was_away_is_missed_and_said_so(
+    tmp_path: Path,
+) -> None:
+    async with listening(tmp_path) as (it, daemon, listener):
+
+        def up() -> bool:
+            return daemon.metrics.registry.get_sample_value(UP, {"source": "configmap"}) == 1
+
+        assert not up()
+        listener.changed(ConfigMap("default", "cs", data={"a": TEXT}))
+        listener.seen(True)
+        assert up()
+        listener.seen(False)
+        assert not up()
+        assert it.notes("cs", "ConfigurationRejected") == []
+
+        listener.began()
+
+        await it.until(lambda: it.notes("cs", "ConfigurationRejected"))
+        assert "is deleted" in it.notes("cs", "ConfigurationRejected")[0]
+        assert up()
+
+
+@pytest.mark.parametrize("code", [403, 503])
+def test_who_is_refused_asks_again_whether_the_config_map_was_deleted(tmp_path: Path, code: int) -> None:
+    @virtually
+    async def scenario() -> None:
+        async with listening(tmp_path) as (it, _, listener):
+            fault = it.server.faults.refuse(code, lambda info: info.path.endswith("/configmaps/cs"))
+            listener.began()
+            await asyncio.sleep(120)
+            assert it.notes("cs", "ConfigurationRejected") == []
+
+            it.server.faults.remove(fault)
+            await it.until(lambda: it.notes("cs", "ConfigurationRejected"))
+
+    scenario()
+
+
+@virtually
+async def test_who_is_answered_with_no_json_asks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with listening(tmp_path) as (it, daemon, listener):
+        connection = daemon._connection
+        answers = [Response(200, b"[]"), Response(200, b"<html>not now</html>")]
+
+        async def send(request: Request, **options: Any) -> Response:
+            if answers and request.path.endswith("/configmaps/cs"):
+                return answers.pop()
+            return await type(connection).send(connection, request, **options)
+
+        monkeypatch.setattr(connection, "send", send)
+        listener.began()
+        await it.until(lambda: it.notes("cs", "ConfigurationRejected"))
+
+
+@virtually
+async def test_nobody_asks_on_once_kopf_has_shown_the_config_map(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (it, _, listener):
+        it.server.faults.refuse(503, lambda info: info.path.endswith("/configmaps/cs"))
+        listener.began()
+        await asyncio.sleep(30)
+        assert listener.tasks
+        listener.changed(ConfigMap("default", "cs", data={"a": TEXT}))
+        await it.until(lambda: not listener.tasks)

@@ -1,0 +1,371 @@
+"""Hot reload in processes of their own, over real HTTP: kopf follows a ConfigMap, and a mounted file is followed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from scheduler.simulator.server import ApiServer
+from tests.support.builders import node_object, pod_object
+from tests.support.replicas import LEASES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from pathlib import Path
+
+PATIENCE_SECONDS = 60.0
+ENDS_SECONDS = 10.0
+FLAGS = ("--secure-port", "0", "--bind-address", "127.0.0.1", "--logging-format", "json")
+KEY = "config.yaml"
+
+
+def profile(a: int, b: int, name: str = "custom-scheduler", more: str = "") -> str:
+    """A configuration that weighs who prefers node a against who prefers node b."""
+    return f"""\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {{resourceNamespace: default}}
+{more}
+profiles:
+- schedulerName: {name}
+  plugins:
+    score:
+      disabled: [{{name: "*"}}]
+      enabled: [{{name: prefer_a.py, weight: {a}}}, {{name: prefer_b.py, weight: {b}}}]
+"""
+
+
+def preferring(node: str, name: str) -> str:
+    return f"""\
+from scheduler.framework import ScorePlugin
+
+
+class Prefer(ScorePlugin):
+    name = "{name}"
+    api_version = 1
+
+    def score_node(self, state, pod, node):
+        return 100 if node.name == "{node}" else 0
+"""
+
+
+PLUGINS = {"prefer_a.py": preferring("a", "PreferA"), "prefer_b.py": preferring("b", "PreferB")}
+
+
+class Run:
+    """A scheduler at work."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path, port: int) -> None:
+        self.process = process
+        self._log = log
+        self._port = port
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{")]
+
+    def said(self, message: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines() if line["message"] == message]
+
+    async def page(self, path: str) -> str:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{self._port}{path}") as answer,
+        ):
+            return await answer.text()
+
+    async def beginning_of(self, path: str) -> str:
+        """What a page that does not end says first."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{self._port}{path}") as answer,
+        ):
+            return (await answer.content.readany()).decode()
+
+    async def metrics(self) -> dict[str, float]:
+        """The series of hot reload, without their prefix."""
+        prefix = "custom_scheduler_config_"
+        lines = (await self.page("/metrics")).splitlines()
+        series = (line.removeprefix(prefix).rsplit(" ", 1) for line in lines if line.startswith(prefix))
+        return {name: float(value) for name, value in series}
+
+
+@asynccontextmanager
+async def running(kubeconfig: Path, log: Path, *flags: str) -> AsyncIterator[Run]:
+    """Run `custom-scheduler run`; what is left of it at the end is killed."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with log.open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "scheduler", "run", "--kubeconfig", str(kubeconfig), "--http-port", str(port),
+            *FLAGS, *flags, stderr=stderr,
+        )  # fmt: skip
+    try:
+        yield Run(process, log, port)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not holds():  # noqa: ASYNC110 - what is waited for is in another process
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"it does not hold after {PATIENCE_SECONDS} s: {holds}") from None
+
+
+async def end(run: Run) -> int:
+    """Send SIGTERM; return the exit status."""
+    run.process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(ENDS_SECONDS):
+        return await run.process.wait()
+
+
+class Server:
+    """What the tests do with the API server."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.store = server.store
+
+    async def place(self, name: str, scheduler_name: str = "custom-scheduler") -> str:
+        """Create a pod; return its node once it has one."""
+        self.store.create("pods", pod_object(name, cpu="10m", scheduler_name=scheduler_name))
+        await until(lambda: self.node_of(name))
+        return self.node_of(name)
+
+    def node_of(self, name: str) -> str:
+        return str(self.store.get("pods", name, "default")["spec"].get("nodeName", ""))
+
+    def put(self, configuration: str | None, **plugins: str) -> None:
+        """Write the ConfigMap; a key with None is left out."""
+        data = {**PLUGINS, **{name.replace("_py", ".py"): text for name, text in plugins.items()}}
+        if configuration is not None:
+            data[KEY] = configuration
+        config_map: Mapping[str, Any] = {"metadata": {"name": "cs", "namespace": "default"}, "data": data}
+        names = {each["metadata"]["name"] for each in self.store.list("configmaps")}
+        if "cs" in names:
+            found = self.store.get("configmaps", "cs", "default")
+            self.store.update("configmaps", {**found, "data": data})
+        else:
+            self.store.create("configmaps", dict(config_map))
+
+    def events(self, reason: str) -> list[dict[str, Any]]:
+        return [each for each in self.store.list("events.events.k8s.io") if each["reason"] == reason]
+
+    def notes(self, reason: str) -> list[str]:
+        return [each["note"] for each in self.events(reason)]
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[ApiServer, Server]]:
+    async with ApiServer() as server:
+        for name in ("a", "b"):
+            server.store.create("nodes", node_object(name, cpu="64", pods=1000))
+        yield server, Server(server)
+
+
+def test_a_config_map_is_followed_and_a_broken_one_refused_while_the_old_stays(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving() as (server, it):
+            it.put(profile(10, 1))
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            async with running(kubeconfig, tmp_path / "log", "--config-map", f"default/cs:{KEY}") as run:
+                assert await it.place("first") == "a"
+                await until(lambda: run.said("Configuration is followed"))
+                assert (await run.metrics())['watch_up{source="configmap"}'] == 1
+
+                it.put(profile(1, 10))
+                await until(lambda: it.notes("ConfigurationReloaded"))
+                assert await it.place("second") == "b"
+                after = await run.metrics()
+                assert after["last_reload_successful"] == 1
+                assert after['reloads_total{result="reloaded"}'] == 1
+                shown = json.loads(await run.page("/configz"))["componentconfig"]
+                weights = {
+                    each["name"]: each["weight"]
+                    for each in shown["profiles"][0]["plugins"]["score"]["enabled"]
+                }
+                assert weights == {"prefer_a.py": 1, "prefer_b.py": 10}
+
+                it.put(profile(10, -1))
+                await until(lambda: it.notes("ConfigurationRejected"))
+                assert "profiles[0].plugins.score.enabled[1].weight" in it.notes("ConfigurationRejected")[0]
+                assert it.events("ConfigurationRejected")[0]["regarding"]["kind"] == "ConfigMap"
+                refused = await run.metrics()
+                assert refused["last_reload_successful"] == 0
+                assert refused['reloads_total{result="rejected"}'] == 1
+                assert refused["hash"] == after["hash"]
+                assert await it.place("third") == "b"
+
+                it.store.delete("configmaps", "cs", "default")
+                await until(lambda: any("is deleted" in note for note in it.notes("ConfigurationRejected")))
+                assert await it.place("fourth") == "b"
+
+                it.put(profile(10, 1), prefer_a_py=preferring("b", "PreferA"))
+                await until(lambda: len(it.notes("ConfigurationReloaded")) == 2)
+                assert await it.place("fifth") == "b"
+                assert run.process.returncode is None
+                held = it.store.list(LEASES)[0]["spec"]["leaseTransitions"]
+                assert await end(run) == 0
+                assert held == 0
+
+            found = [each for each in server.requests if "configmaps" in each.path or "kopf" in each.path]
+            assert {each.method for each in found} == {"GET"}
+
+    asyncio.run(scenario())
+
+
+def test_a_mounted_configuration_is_followed_when_kubelet_swaps_its_link(
+    tmp_path: Path,
+) -> None:
+    mount = tmp_path / "mount"
+    mount.mkdir()
+
+    def project(version: str, files: Mapping[str, str]) -> None:
+        """Write a version and swap the link to it, as kubelet does for a ConfigMap volume."""
+        folder = mount / f"..{version}"
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / name).write_text(text)
+            if not (mount / name).is_symlink():
+                (mount / name).symlink_to(f"..data/{name}")
+        (mount / "..data_tmp").symlink_to(folder.name)
+        (mount / "..data_tmp").rename(mount / "..data")
+
+    async def scenario() -> None:
+        project("one", {KEY: profile(10, 1), **PLUGINS})
+        async with serving() as (server, it):
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            async with running(kubeconfig, tmp_path / "log", "--config", str(mount / KEY)) as run:
+                assert await it.place("first") == "a"
+
+                project("two", {KEY: profile(10, 1), **PLUGINS, "prefer_a.py": preferring("b", "PreferA")})
+                await until(lambda: it.notes("ConfigurationReloaded"))
+                assert await it.place("second") == "b"
+
+                project("three", {KEY: profile(1, 10), **PLUGINS, "prefer_b.py": "class Prefer(:"})
+                await until(lambda: it.notes("ConfigurationRejected"))
+                assert "SyntaxError" in it.notes("ConfigurationRejected")[0]
+                assert it.events("ConfigurationRejected")[0]["regarding"]["kind"] == "Lease"
+
+                project("four", {KEY: profile(10, 1), **PLUGINS})
+                await until(lambda: len(it.notes("ConfigurationReloaded")) == 2)
+                assert await it.place("third") == "a"
+                assert (await run.metrics())['watch_up{source="file"}'] == 1
+                assert await end(run) == 0
+
+    asyncio.run(scenario())
+
+
+def test_what_is_not_to_be_followed_is_not(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving() as (server, it):
+            it.put(profile(10, 1))
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            flags = ("--config-map", f"default/cs:{KEY}", "--no-follow-config")
+            async with running(kubeconfig, tmp_path / "log", *flags) as run:
+                assert await it.place("first") == "a"
+                assert not [name for name in await run.metrics() if name.startswith("watch_up")]
+                assert await end(run) == 0
+            watched = [each for each in server.requests if "configmaps" in each.path]
+            assert [each.path for each in watched] == ["/api/v1/namespaces/default/configmaps/cs"]
+
+    asyncio.run(scenario())
+
+
+def test_to_begin_a_config_map_has_to_be_there_and_right(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving() as (server, it):
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            for expected in ("ConfigMap default/cs: does not exist", "has no key config.yaml; it has none"):
+                async with (
+                    running(kubeconfig, tmp_path / "log", "--config-map", f"default/cs:{KEY}") as run,
+                    asyncio.timeout(PATIENCE_SECONDS),
+                ):
+                    assert await run.process.wait() == 2
+                assert expected in (tmp_path / "log").read_text()
+                it.put(None)
+
+    asyncio.run(scenario())
+
+
+ENDS_ALL = "import time, os; time.sleep(2); os._exit(3)\n"
+
+
+def test_a_plugin_file_that_ends_its_process_ends_no_scheduler_and_a_restart_neither(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving() as (server, it):
+            it.put(profile(1, 10))
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            kept = tmp_path / "kept.json"
+            flags = ("--config-map", f"default/cs:{KEY}", "--last-good-config", str(kept))
+            async with running(kubeconfig, tmp_path / "log", *flags) as run:
+                assert await it.place("first") == "b"
+                await until(lambda: run.said("Configuration is followed"))
+                it.put(profile(10, 1), prefer_a_py=ENDS_ALL)
+                slowest = 0.0
+                while not it.notes("ConfigurationRejected"):
+                    asked = asyncio.get_running_loop().time()
+                    assert await run.page("/healthz") == "ok"
+                    slowest = max(slowest, asyncio.get_running_loop().time() - asked)
+                    await asyncio.sleep(0.1)
+                assert (
+                    "importing prefer_a.py ends the process (status 3), in a dry run in another one"
+                    in it.notes("ConfigurationRejected")[0]
+                )
+                assert slowest < 1.0
+                assert await it.place("second") == "b"
+                assert await end(run) == 0
+
+            for event in it.events("ConfigurationRejected"):
+                it.store.delete("events.events.k8s.io", event["metadata"]["name"], "default")
+            async with running(kubeconfig, tmp_path / "log", *flags) as run:
+                assert await it.place("third") == "b"
+                (told,) = run.said("Configuration is invalid; using the last good one")
+                assert "prefer_a.py" in told["error"]
+                await until(lambda: it.notes("ConfigurationRejected"))
+                assert (await run.metrics())["last_reload_successful"] == 0
+
+                it.put(profile(10, 1))
+                await until(lambda: it.notes("ConfigurationReloaded"))
+                assert await it.place("fourth") == "a"
+                assert await end(run) == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_signal_has_the_cache_compared_and_dumped(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving() as (server, it):
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+            config = tmp_path / "config.yaml"
+            config.write_text(
+                "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+                "leaderElection: {resourceNamespace: default}\n"
+            )
+            async with running(kubeconfig, tmp_path / "log", "--config", str(config)) as run:
+                assert await it.place("first")
+                run.process.send_signal(signal.SIGUSR2)
+                await until(lambda: run.said("Dump of scheduling queue"))
+                (compared,) = run.said("Cache was compared")
+                assert (compared["result"], compared["nodes"], compared["pods"]) == ("clean", 2, 1)
+                assert len(run.said("Dump of cached NodeInfo")) == 2
+
+                page = json.loads(await run.page("/debug/cache"))
+                assert page["comparison"]["result"] == "clean"
+                assert [len(node["pods"]) for node in page["nodes"]].count(1) == 1
+                assert "Dump of scheduling queue: activeQ:0; backoffQ:0; " in await run.page(
+                    "/debug/cache?output=text"
+                )
+                assert await end(run) == 0
+
+    asyncio.run(scenario())

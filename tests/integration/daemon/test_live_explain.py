@@ -1,0 +1,201 @@
+"""Asking a running daemon why, and a daemon that writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from scheduler.app.live_explain import live_explanation
+from scheduler.app.pages import pages
+from scheduler.configuration.load import default
+from scheduler.server.http_server import serving
+from tests.support import virtual_time
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.virtual_time import LoopClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_last_attempt_is_told_as_it_was_though_nodes_have_changed_since(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon() as daemon:
+            it.add_nodes(node_object("n1", cpu="4"), node_object("n2", cpu="1"), node_object("n3", cpu="8"))
+            await it.until(lambda: daemon.parts.cache.table.n_nodes == 3)
+            it.add_pods(pod_object("web", cpu="2"))
+            await it.until(lambda: it.node_of("web"))
+            chosen = it.node_of("web")
+            it.server.store.delete("nodes", "n1")
+            it.add_nodes(node_object("n0"))
+            await it.until(lambda: "n0" in daemon.parts.cache.snapshot().names)
+
+            told = live_explanation(daemon, "default/web", LoopClock())
+
+            assert told is not None
+            assert (told["node"], told["place"]) == (chosen, "outside")
+            assert [move["to"] for move in told["history"]] == ["active", "in flight", "outside"]
+            attempt = told["attempt"]
+            assert (attempt["number"], attempt["chosen"], attempt["result"]) == (1, chosen, "schedulable")
+            assert sorted(attempt["nodes"]) == ["n1", "n2", "n3"]
+            assert attempt["nodes"]["n2"]["reasons"] == ["Insufficient cpu"]
+            best = max(node["total"] for node in attempt["nodes"].values() if node["feasible"])
+            assert attempt["nodes"][chosen]["total"] == best
+
+    virtual_time.run(scenario())
+
+
+def test_a_pod_that_waits_is_told_with_its_reason_and_what_happened_to_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon() as daemon:
+            it.add_nodes(node_object("n1", cpu="1"))
+            it.add_pods(pod_object("big", cpu="8"), pod_object("gated", gates=("example.com/quota",)))
+            await it.until(lambda: it.condition("big"))
+
+            big = live_explanation(daemon, "default/big", LoopClock())
+            gated = live_explanation(daemon, "default/gated", LoopClock())
+
+            assert big is not None
+            assert big["place"] == "unschedulable"
+            assert big["attempt"]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu. ")
+            assert gated is not None
+            assert (gated["place"], gated["attempt"]) == ("gated", None)
+            assert "waiting for scheduling gates: [example.com/quota]" in gated["history"][-1]["why"]
+            assert live_explanation(daemon, "default/nobody", LoopClock()) is None
+
+    virtual_time.run(scenario())
+
+
+def test_a_pod_that_is_gone_is_told_of_by_its_last_attempt(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon() as daemon:
+            it.add_nodes(node_object("n1", cpu="1"))
+            it.add_pods(pod_object("big", cpu="8"))
+            await it.until(lambda: it.condition("big"))
+            it.server.store.delete("pods", "big", "default")
+            await it.until(lambda: "default/big" not in daemon.parts.pods)
+
+            told = live_explanation(daemon, "default/big", LoopClock())
+
+            assert told is not None
+            assert (told["node"], told["place"]) == (None, "outside")
+            assert told["attempt"]["message"].startswith("0/1 nodes are available: 1 Insufficient cpu. ")
+
+    virtual_time.run(scenario())
+
+
+def test_of_a_pod_that_made_room_only_what_was_judged_is_told(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, kubelet=True) as it, it.daemon() as daemon:
+            it.add_nodes(node_object("n1", cpu="4"), node_object("n2", cpu="1"), node_object("n3", cpu="1"))
+            it.add_pods(pod_object("low", cpu="3"))
+            await it.until(lambda: it.node_of("low"))
+            it.add_pods(pod_object("vip", cpu="3", priority=9))
+            await it.until(lambda: daemon.cycles.attempts.last("default/vip"))
+            waiting = live_explanation(daemon, "default/vip", LoopClock())
+            await it.until(lambda: it.node_of("vip"))
+            placed = live_explanation(daemon, "default/vip", LoopClock())
+
+        assert waiting is not None
+        assert waiting["attempt"]["nominates"] == "n1"
+        assert waiting["attempt"]["preemption"] == {
+            "candidates": {"n1": {"victims": ["default/low"], "pdbViolations": 0}},
+            "nominated": ["n1"],
+        }
+        assert waiting["attempt"]["nodes"]["n1"]["details"] == ["needs 3 cpu, 1 free of 4"]
+        assert waiting["now"] is None
+        assert placed is not None
+        attempt = placed["attempt"]
+        assert (attempt["chosen"], attempt["nominatedNodeName"], attempt["notExamined"]) == ("n1", "n1", 2)
+        assert attempt["nodes"] == {"n1": {"feasible": True}}
+        assert (placed["now"]["node"], placed["now"]["best"]) == ("n1", ["n1"])
+        assert "nominatedNodeName" not in placed["now"]
+
+    virtual_time.run(scenario())
+
+
+def test_where_a_pod_on_a_node_would_go_now_is_told_and_nobody_is_sent_away_for_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon() as daemon:
+            it.add_nodes(node_object("n1", cpu="4"))
+            it.add_pods(
+                pod_object("vip", cpu="3", priority=9),
+                pod_object("theirs", cpu="1", node="n1", scheduler_name="x"),
+            )
+            await it.until(lambda: it.node_of("vip"))
+            it.server.store.patch("nodes", "n1", {"spec": {"unschedulable": True}})
+            it.add_nodes(node_object("n2", cpu="4"))
+            it.add_pods(pod_object("low", cpu="3"))
+            await it.until(lambda: it.node_of("low") == "n2")
+
+            vip, theirs = (
+                live_explanation(daemon, f"default/{name}", LoopClock()) for name in ("vip", "theirs")
+            )
+            await asyncio.sleep(60)
+
+            assert vip is not None
+            assert vip["now"]["result"] == "unschedulable"
+            assert (
+                vip["now"]["message"]
+                == "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
+            )
+            assert vip["now"]["nodes"]["n2"]["details"] == ["needs 3 cpu, 1 free of 4"]
+            assert theirs is not None
+            assert theirs["now"] is None
+            assert it.node_of("low") == "n2", "it was not sent away"
+            assert daemon.parts.cache.snapshot().requested["cpu"].tolist() == [4000, 3000]
+
+    virtual_time.run(scenario())
+
+
+def test_the_command_asks_a_daemon_over_http(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon() as daemon:
+            it.add_nodes(node_object("n1", cpu="1"))
+            it.add_pods(pod_object("big", cpu="8"))
+            await it.until(lambda: it.condition("big"))
+            app = pages(daemon, default(), stop=asyncio.Event(), clock=LoopClock())
+            async with serving(app, "127.0.0.1", 0) as port:
+                status, shown, error = await explain(port, "--pod", "big")
+                assert status == 0, error
+                assert "Insufficient cpu" in shown
+
+                status, text, _ = await explain(port, "--pod", "default/big", "-o", "json")
+                assert status == 0
+                assert json.loads(text)["attempt"]["result"] == "unschedulable"
+
+                status, _, error = await explain(port, "--pod", "default/nobody")
+                assert status == 1
+                assert "pod default/nobody is unknown here" in error
+
+    async def explain(port: int, *arguments: str) -> tuple[int, str, str]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "scheduler", "explain", "--server", f"http://127.0.0.1:{port}", *arguments,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        out, error = await process.communicate()
+        return process.returncode or 0, out.decode(), error.decode()
+
+    asyncio.run(scenario())  # in real time: the command is a process of its own
+
+
+def test_a_daemon_that_may_not_bind_decides_and_writes_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon(leader_elect=True, no_bind=True) as daemon:
+            it.add_nodes(node_object("n1", cpu="4"))
+            it.add_pods(pod_object("web", cpu="3"), pod_object("more", cpu="3"), pod_object("big", cpu="8"))
+            await it.until(lambda: daemon.cycles.attempts.last("default/big"))
+            await asyncio.sleep(600)
+
+            decided = {
+                name: daemon.cycles.attempts.last(f"default/{name}") for name in ("web", "more", "big")
+            }
+
+            nodes = sorted(attempted.decision.node_name for attempted in decided.values() if attempted)
+            assert nodes == ["", "", "n1"], "what it would bind counts"
+            assert {pod["spec"].get("nodeName", "") for pod in it.pods()} == {""}
+            assert {request.method for request in it.server.requests} == {"GET"}
+
+    virtual_time.run(scenario())

@@ -1,0 +1,282 @@
+"""Plugins of users in a running daemon: what they change, and what their mistakes cost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scheduler.framework import (
+    FilterPlugin,
+    Outcomes,
+    PostFilterPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Status,
+)
+from scheduler.runtime import calls
+from tests.support import virtual_time
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+
+EXAMPLES = Path(__file__).parents[3] / "manifests" / "examples"
+
+
+def profile(*plugins: str) -> str:
+    enabled = "".join(f"\n      - name: {plugin}\n        weight: 10" for plugin in plugins)
+    return f"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins:
+    multiPoint:
+      enabled:{enabled}
+"""
+
+
+def nodes_chosen(folder: Path, configuration: str) -> set[str]:
+    async def scenario() -> set[str]:
+        async with cluster(folder) as it, it.daemon(configuration):
+            it.add_nodes(*(node_object(f"large-{n}", cpu="64") for n in range(3)))
+            it.add_nodes(*(node_object(f"small-{n}", cpu="8") for n in range(3)))
+            it.add_pods(*(pod_object(f"pod-{n}", cpu="100m") for n in range(12)))
+            await it.until(lambda: all(pod["spec"].get("nodeName") for pod in it.pods()))
+            return {pod["spec"]["nodeName"] for pod in it.pods()}
+
+    return virtual_time.run(scenario())
+
+
+def test_the_single_file_of_the_readme_moves_pods_to_the_small_nodes(tmp_path: Path) -> None:
+    (tmp_path / "without").mkdir()
+    (tmp_path / "with").mkdir()
+
+    without = nodes_chosen(tmp_path / "without", "")
+    with_it = nodes_chosen(tmp_path / "with", profile(str(EXAMPLES / "prefer_small_nodes.py")))
+
+    assert any(name.startswith("large") for name in without)
+    assert with_it <= {"small-0", "small-1", "small-2"}
+
+
+class RaisingFilter(FilterPlugin):
+    name = "Raising"
+    api_version = 1
+    times = 2
+
+    def filter_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            raise KeyError("licence")
+
+
+class ShortFilter(FilterPlugin):
+    name = "Short"
+    api_version = 1
+    times = 2
+
+    def filter(self, state, pod, snapshot, rows):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            return Outcomes.all_pass(snapshot.n_nodes - 1)
+        return Outcomes.all_pass(snapshot.n_nodes)
+
+
+class FloatScore(ScorePlugin):
+    name = "Float"
+    api_version = 1
+    times = 2
+
+    def score(self, state, pod, snapshot, feasible):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            return np.ones(snapshot.n_nodes)
+        return np.ones(snapshot.n_nodes, dtype=np.int64)
+
+
+class HugeScore(ScorePlugin):
+    name = "Huge"
+    api_version = 1
+    times = 2
+
+    def score_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            return 101
+        return 1
+
+
+class RaisingReserve(ReservePlugin):
+    name = "RaisingReserve"
+    api_version = 1
+    times = 2
+
+    def reserve(self, state, pod, node_name):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            raise RuntimeError("no reservation today")
+
+    def unreserve(self, state, pod, node_name):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        raise RuntimeError("nor can it be undone")
+
+
+class HalfCharacterFilter(FilterPlugin):
+    name = "Half"
+    api_version = 1
+    times = 2
+
+    def filter_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            return Status.unschedulable("no licence in caf\udce9")
+        return None
+
+
+class HalfCharacterReserve(ReservePlugin):
+    name = "HalfReserve"
+    api_version = 1
+    times = 2
+
+    def reserve(self, state, pod, node_name):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            raise RuntimeError("no licence in caf\udce9")
+
+    def unreserve(self, state, pod, node_name): ...  # type: ignore[no-untyped-def]  # noqa: ANN001
+
+
+class CancelledFilter(FilterPlugin):
+    name = "Cancelled"
+    api_version = 1
+    times = 2
+
+    def filter_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            raise asyncio.CancelledError("as the result of a cancelled task")
+
+
+class ExitingScore(ScorePlugin):
+    name = "Exiting"
+    api_version = 1
+    times = 2
+
+    def score_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            raise SystemExit(3)
+        return 1
+
+
+class CancelledPreBind(PreBindPlugin):
+    name = "CancelledPreBind"
+    api_version = 1
+    times = 2
+
+    async def pre_bind(self, state, pod, node_name):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        if type(self).times:
+            type(self).times -= 1
+            await cancelled()
+
+
+async def cancelled() -> None:
+    asked = asyncio.ensure_future(asyncio.sleep(10))
+    asked.cancel()
+    await asked
+
+
+@pytest.mark.parametrize(
+    ("plugin", "told"),
+    [
+        pytest.param(RaisingFilter, 'Filter plugin "Raising" for node "n1": KeyError', id="a filter that raises"),
+        pytest.param(ShortFilter, 'Filter plugin "Short": ValueError: Outcomes.index is uint16 (2,)', id="a short array"),
+        pytest.param(FloatScore, 'Score plugin "Float": ValueError: score returns int64 (2,)', id="scores of another type"),
+        pytest.param(HugeScore, 'Score plugin "Huge": ValueError: invalid score 101 for node "n1"', id="a score out of range"),
+        pytest.param(RaisingReserve, 'Reserve plugin "RaisingReserve": RuntimeError: no reservation', id="a reserve that raises"),
+        pytest.param(HalfCharacterFilter, "TypeError: reasons are strings, as in", id="a reason that nobody can be told"),
+        pytest.param(HalfCharacterReserve, "RuntimeError: no licence in caf?", id="an error that nobody can be told"),
+        pytest.param(CancelledFilter, 'Filter plugin "Cancelled": CancelledError: as the result', id="a filter that is cancelled"),
+        pytest.param(ExitingScore, 'Score plugin "Exiting": SystemExit: 3', id="a score that exits"),
+        pytest.param(CancelledPreBind, 'PreBind plugin "CancelledPreBind": CancelledError: ', id="a cancelled pre-bind"),
+    ],
+)  # fmt: skip
+def test_a_plugin_that_fails_is_named_on_the_pod_and_the_pod_is_bound_once_it_works(
+    tmp_path: Path, plugin: type, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # pytest-xdist cannot send what is logged here: the traceback has the half of a character.
+    monkeypatch.setattr(calls.logger, "disabled", True)
+
+    async def scenario() -> None:
+        plugin.times = 2
+        plugins = {plugin.name: plugin}
+        async with cluster(tmp_path) as it, it.daemon(profile(plugin.name), plugins=plugins) as daemon:
+            it.add_nodes(node_object("n1"), node_object("n2"))
+            await it.until(lambda: daemon.parts.cache.table.n_nodes == 2)
+            it.add_pods(pod_object("web", cpu="1"), pod_object("other", cpu="1"))
+
+            await it.until(lambda: it.condition("web").get("reason") == "SchedulerError")
+            message = it.condition("web")["message"]
+            await it.until(lambda: it.node_of("web") and it.node_of("other"))
+            await it.until(lambda: daemon.parts.cache.counts()["assumed_pods"] == 0)
+
+            assert told in message
+            daemon.parts.cache.check()
+            daemon.parts.queue.check()
+            assert not list(daemon.parts.queue.pods())
+
+    virtual_time.run(scenario())
+
+
+class Never(FilterPlugin):
+    name = "Never"
+    api_version = 1
+
+    def filter_node(self, state, pod, node):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        return Status.unschedulable(f"node {node.name} has no free licence")
+
+
+def test_a_refusal_of_a_users_plugin_is_told_in_its_own_words(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path) as it, it.daemon(profile("Never"), plugins={"Never": Never}):
+            it.add_nodes(node_object("n1"))
+            it.add_pods(pod_object("web", cpu="1"))
+
+            await it.until(lambda: it.condition("web"))
+
+            told = "0/1 nodes are available: 1 node n1 has no free licence."
+            assert it.condition("web")["message"].startswith(
+                f"{told} no new claims to deallocate, preemption: "
+            )
+
+    virtual_time.run(scenario())
+
+
+class CancelledPostFilter(PostFilterPlugin):
+    name = "CancelledPostFilter"
+    api_version = 1
+    refresh_seconds = 1.0
+    refreshed = 0
+
+    async def post_filter(self, state, pod, snapshot, diagnosis):  # type: ignore[no-untyped-def]  # noqa: ANN001
+        await cancelled()
+
+    async def refresh(self) -> None:
+        type(self).refreshed += 1
+        await cancelled()
+
+
+def test_what_a_plugin_awaits_may_be_cancelled_without_an_end_to_anything_else(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        plugins = {"CancelledPostFilter": CancelledPostFilter}
+        async with cluster(tmp_path) as it, it.daemon(profile(*plugins), plugins=plugins):
+            it.add_nodes(node_object("n1", cpu="1"))
+            it.add_pods(pod_object("large", cpu="2"))
+            await it.until(lambda: it.notes("large", "FailedScheduling"))
+            assert "0/1 nodes are available: 1 Insufficient cpu." in it.notes("large", "FailedScheduling")[0]
+            it.add_pods(pod_object("small", cpu="100m"))
+            await it.until(lambda: it.node_of("small"))
+            await it.until(lambda: CancelledPostFilter.refreshed > 2)
+
+    virtual_time.run(scenario())

@@ -1,0 +1,28 @@
+"""docs/extender.md does what it says, command by command in one shell."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.integration.daemon.test_prometheus import free_port
+from tests.integration.documents.following_documents import follow
+from tests.support.documented_commands import commands
+from tests.support.manifests import ROOT
+from tests.support.terminal import terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_the_page_about_extenders_shows_happens(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        ports = {8443: free_port(), 8080: free_port()}
+        shown = [
+            command._replace(shown=tuple(line for line in command.shown if "8443" not in line))
+            for command in commands(ROOT / "docs" / "extender.md")
+        ]
+        async with terminal(tmp_path) as shell:
+            await follow(shell, shown, ports, tmp_path)
+
+    asyncio.run(scenario())

@@ -1,0 +1,25 @@
+"""docs/helm.md does what it says, command by command in one shell, with Helm's own engine."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.integration.daemon.test_prometheus import free_port
+from tests.integration.documents.following_documents import follow
+from tests.support.documented_commands import commands
+from tests.support.helm import program
+from tests.support.manifests import ROOT
+from tests.support.terminal import terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_the_page_about_helm_shows_happens(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with terminal(tmp_path) as shell:
+            await shell.run(f'export PATH="{program(tmp_path).parent}:$PATH"')
+            await follow(shell, commands(ROOT / "docs" / "helm.md"), {10251: free_port()}, tmp_path)
+
+    asyncio.run(scenario())

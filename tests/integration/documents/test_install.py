@@ -1,0 +1,49 @@
+"""docs/install.md does what it says, command by command in one shell, from nothing to the first pod and back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.integration.daemon.test_prometheus import free_port
+from tests.integration.documents.following_documents import follow
+from tests.support.documented_commands import commands, missing
+from tests.support.manifests import ROOT
+from tests.support.terminal import terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_the_install_guide_shows_happens(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with terminal(tmp_path) as shell:
+            await follow(shell, commands(ROOT / "docs" / "install.md"), {10251: free_port()}, tmp_path)
+
+    asyncio.run(scenario())
+
+
+def test_a_line_that_was_not_printed_is_missed():
+    assert missing(("b  c",), "a\nb c\n") == []
+    assert missing(("d", "a"), "a\nd\n") == ["a"]
+
+
+def test_commands_are_the_lines_of_console_blocks(tmp_path: Path):
+    document = tmp_path / "a.md"
+    document.write_text("```sh\nnot this\n```\n\n```console\n$ one\nshown\n$ two\n```\n")
+
+    assert [(command.text, command.shown) for command in commands(document)] == [
+        ("one", ("shown",)),
+        ("two", ()),
+    ]
+
+
+def test_a_shell_keeps_what_was_exported_and_tells_how_a_command_ended(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with terminal(tmp_path) as shell:
+            await shell.run("export A=b")
+            assert (await shell.run("echo $A")).printed.split() == ["b"]
+            assert (await shell.run("ls no-such-file | cat")).status == 2
+            assert (await shell.run("ls manifests/base/kustomization.yaml")).status == 0
+
+    asyncio.run(scenario())

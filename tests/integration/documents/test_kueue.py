@@ -1,0 +1,27 @@
+"""docs/kueue.md does what it says, where docs/install.md has come to its first pod; Kueue's part is played by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from tests.integration.daemon.test_prometheus import free_port
+from tests.integration.documents.following_documents import follow
+from tests.integration.documents.test_operating import AFTER_THE_FIRST_POD, DOCS
+from tests.support.documented_commands import commands
+from tests.support.terminal import terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_the_page_about_kueue_shows_happens(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        ports = {10251: free_port()}
+        before = takewhile(lambda command: command.text != AFTER_THE_FIRST_POD, commands(DOCS / "install.md"))
+        async with terminal(tmp_path) as shell:
+            await follow(shell, before, ports, tmp_path)
+            await follow(shell, commands(DOCS / "kueue.md"), ports, tmp_path)
+
+    asyncio.run(scenario())

@@ -1,0 +1,32 @@
+"""docs/operating.md does what it says, where docs/install.md has come to its first pod."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from tests.integration.daemon.test_prometheus import free_port
+from tests.integration.documents.following_documents import follow
+from tests.support.documented_commands import commands
+from tests.support.manifests import ROOT
+from tests.support.terminal import terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCS = ROOT / "docs"
+AFTER_THE_FIRST_POD = "kubectl apply -k manifests/examples"
+
+
+def test_what_the_operating_guide_shows_happens(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        ports = {10251: free_port()}
+        installing = commands(DOCS / "install.md")
+        assert AFTER_THE_FIRST_POD in [command.text for command in installing]
+        before = takewhile(lambda command: command.text != AFTER_THE_FIRST_POD, installing)
+        async with terminal(tmp_path) as shell:
+            await follow(shell, before, ports, tmp_path)
+            await follow(shell, commands(DOCS / "operating.md"), ports, tmp_path)
+
+    asyncio.run(scenario())

@@ -1,0 +1,359 @@
+"""Groups in a running daemon: placed together or not at all; time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from scheduler.app.live_explain import live_explanation, live_groups
+from scheduler.queue.pod_places import Place
+from scheduler.simulator.faults import requests
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.daemon_harness import Cluster
+
+POD_GROUPS = "podgroups.scheduling.k8s.io"
+FITS = (
+    "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
+    "one or more plugins asked to wait and no plugin rejected pod"
+)
+
+
+def pod_group(name: str, min_count: int = 0, **spec: Any) -> dict[str, Any]:
+    policy = {"gang": {"minCount": min_count}} if min_count else {"basic": {}}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"schedulingPolicy": policy, **spec},
+    }
+
+
+def members(group: str, count: int, **fields: Any) -> list[dict[str, Any]]:
+    return [member(group, f"{group}-{number}", **fields) for number in range(count)]
+
+
+def member(group: str, name: str, **fields: Any) -> dict[str, Any]:
+    pod = pod_object(name, **{"cpu": "1", **fields})
+    pod["spec"]["schedulingGroup"] = {"podGroupName": group}
+    return pod
+
+
+def placed(it: Cluster) -> set[str]:
+    return {pod["metadata"]["name"] for pod in it.pods() if pod["spec"].get("nodeName")}
+
+
+def told(it: Cluster, name: str) -> str:
+    conditions = it.pod(name).get("status", {}).get("conditions", ())
+    return next((str(each.get("message", "")) for each in conditions if each["type"] == "PodScheduled"), "")
+
+
+def condition(it: Cluster, group: str) -> tuple[str, str, str]:
+    found = it.server.store.get(POD_GROUPS, group, "default").get("status", {}).get("conditions", ())
+    return next(((each["status"], each["reason"], each.get("message", "")) for each in found), ("", "", ""))
+
+
+@virtually
+async def test_a_gang_is_placed_whole_once_the_last_that_it_takes_has_come(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(*members("g", 2))
+        await asyncio.sleep(5)
+        assert not placed(it)
+        assert told(it, "g-0") == ""
+        assert condition(it, "g") == ("", "", "")
+
+        it.add_pods(member("g", "g-2"))
+        await it.until(lambda: placed(it) == {"g-0", "g-1", "g-2"})
+        await it.until(lambda: condition(it, "g") == ("True", "Scheduled", ""))
+
+
+@virtually
+async def test_a_gang_that_does_not_fit_is_not_placed_at_all_and_says_so_once(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(node_object("n", cpu="2"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        await asyncio.sleep(120)
+        assert not placed(it)
+        messages = sorted(told(it, f"g-{number}") for number in range(3))
+        assert messages[0].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        assert messages[1:] == [FITS, FITS]
+        assert condition(it, "g") == (
+            "False",
+            "Unschedulable",
+            "pod group is unschedulable, No preemption victims found for incoming preemptor",
+        )
+        writes = [each for each in it.server.requests if "podgroups" in each.path and each.method == "PATCH"]
+        assert len(writes) == 1
+        assert daemon.cycles.attempts.noted < 10
+
+        it.add_nodes(node_object("m", cpu="2"))
+        await it.until(lambda: len(placed(it)) == 3)
+
+
+@virtually
+async def test_a_condition_is_written_again_when_the_server_has_asked_for(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(node_object("n", cpu="4"))
+        it.server.faults.refuse(
+            429,
+            requests(verb="patch", resource="podgroups", subresource="status"),
+            times=1,
+            retry_after_seconds=7,
+        )
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: len(placed(it)) == 3)
+        began = loop.time()
+        await it.until(lambda: condition(it, "g")[0] == "True", seconds=10)
+        assert loop.time() - began >= 6
+
+
+@virtually
+async def test_room_is_made_for_the_whole_gang_and_by_no_more_pods_than_it_takes(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon():
+        it.add_nodes(*(node_object(f"n{number}", cpu="2") for number in range(2)))
+        it.add_pods(*(pod_object(f"low-{number}", cpu="1", priority=number) for number in range(4)))
+        await it.until(lambda: len(placed(it)) == 4)
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        it.add_pods(*members("g", 2, priority=1000))
+        await it.until(lambda: {"g-0", "g-1"} <= placed(it))
+        assert placed(it) == {"g-0", "g-1", "low-2", "low-3"}
+
+
+@virtually
+async def test_nobody_has_to_leave_for_a_gang_that_does_not_fit_without_them_either(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon():
+        it.add_nodes(node_object("n", cpu="2"))
+        it.add_pods(pod_object("low", cpu="1", priority=1), pod_object("high", cpu="1", priority=5000))
+        await it.until(lambda: len(placed(it)) == 2)
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        it.add_pods(*members("g", 2, priority=1000))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        await asyncio.sleep(60)
+        assert placed(it) == {"low", "high"}
+        assert condition(it, "g")[2] == "pod group is unschedulable, pod group is unschedulable"
+
+
+RACK = "topology.kubernetes.io/rack"
+
+
+def racks(**cpus: str) -> list[dict[str, Any]]:
+    """Nodes, one for each rack: its name -> its cpus."""
+    return [node_object(name, cpu=cpu, labels={RACK: name}) for name, cpu in cpus.items()]
+
+
+def in_one_rack(name: str, min_count: int) -> dict[str, Any]:
+    return pod_group(name, min_count, schedulingConstraints={"topology": [{"key": RACK}]})
+
+
+@virtually
+async def test_a_gang_goes_to_the_one_rack_that_holds_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(*racks(a="2", b="4", c="2"))
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 3))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: len(placed(it)) == 3)
+        assert {it.node_of(f"g-{number}") for number in range(3)} == {"b"}
+
+
+@virtually
+async def test_of_racks_that_hold_a_gang_the_fuller_is_taken(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(*racks(a="6", b="4", c="8"))
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 3))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: len(placed(it)) == 3)
+        assert {it.node_of(f"g-{number}") for number in range(3)} == {"b"}
+
+
+@virtually
+async def test_a_gang_that_no_rack_holds_says_so(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(*racks(a="2", b="2"))
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 3))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        assert condition(it, "g")[2].startswith(
+            "0/2 placements are available, first placement status: pod group is unschedulable"
+        )
+        assert not placed(it)
+
+
+@virtually
+async def test_room_is_made_in_one_rack_for_a_gang_that_keeps_to_one(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon():
+        it.add_nodes(*racks(a="2", b="2"))
+        it.add_pods(*(pod_object(f"low-{number}", cpu="1", priority=1) for number in range(4)))
+        await it.until(lambda: len(placed(it)) == 4)
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 2))
+        it.add_pods(*members("g", 2, priority=1000))
+        await it.until(lambda: {"g-0", "g-1"} <= placed(it))
+        assert len(placed(it)) == 4
+        assert it.node_of("g-0") == it.node_of("g-1")
+
+
+@virtually
+async def test_a_gang_that_fits_in_another_order_is_found(tmp_path: Path) -> None:
+    """The first pod, tried first, takes the only node that the second may go to."""
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(node_object("big", cpu="4", labels={"disk": "ssd"}), node_object("small", cpu="3"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        picky = member("g", "picky", cpu="3")
+        picky["spec"]["nodeSelector"] = {"disk": "ssd"}
+        it.add_pods(member("g", "anywhere", cpu="2", priority=10), picky)
+        await it.until(lambda: placed(it) == {"anywhere", "picky"})
+        assert it.node_of("anywhere") == "small"
+        assert (
+            'custom_scheduler_podgroup_search_decisions_count{result="found"} 1'
+            in daemon.metrics.text()[0].decode()
+        )
+
+
+@virtually
+async def test_a_gang_that_fits_only_if_the_first_goes_where_it_scores_less_is_found(tmp_path: Path) -> None:
+    """3 + 2 + 2 cpus fit on nodes of 4 and 3 in one way only, and the 3 scores best where the 2s have to go."""
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(node_object("four", cpu="4"), node_object("three", cpu="3"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(
+            member("g", "three", cpu="3"), member("g", "two", cpu="2"), member("g", "two-too", cpu="2")
+        )
+        await it.until(lambda: len(placed(it)) == 3)
+        assert it.node_of("three") == "three"
+
+
+@virtually
+async def test_room_that_was_made_for_a_gang_is_kept_for_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon():
+        it.add_nodes(*(node_object(f"n{number}", cpu="1") for number in range(2)))
+        for number in range(2):
+            low = pod_object(f"low-{number}", cpu="1", priority=1)
+            low["spec"]["terminationGracePeriodSeconds"] = 0 if number else 20
+            it.add_pods(low)
+        await it.until(lambda: len(placed(it)) == 2)
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        it.add_pods(*members("g", 2, priority=1000))
+        await it.until(lambda: len(placed(it)) == 1)  # one has left, the other takes its time
+        it.add_pods(pod_object("thief", cpu="1", priority=2))
+        await asyncio.sleep(5)
+        assert it.node_of("thief") == ""
+        await it.until(lambda: {"g-0", "g-1"} <= placed(it), seconds=90)
+        assert "thief" not in placed(it)
+
+
+@virtually
+async def test_a_daemon_tells_of_a_group_what_its_last_attempt_came_to_and_where_it_waits(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(*racks(a="2", b="1"))
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 3))
+        it.add_pods(*members("g", 2))
+        await it.until(lambda: daemon.parts.queue.count(Place.GATED) == 2)
+        (gated,) = live_groups(daemon, "default/g")["groups"]  # type: ignore[index]
+        assert (gated["result"], gated["place"], gated["placed"]) == ("gated", "gated", 0)
+        assert gated["message"] == "waiting for minCount pods from a gang to appear in scheduling queue"
+
+        it.add_pods(member("g", "g-2"))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        (found,) = live_groups(daemon, "default/g")["groups"]  # type: ignore[index]
+        assert (found["result"], found["fits"], found["message"]) == (
+            "unschedulable",
+            2,
+            condition(it, "g")[2],
+        )
+        assert {each["pod"]: each["message"] for each in found["members"]} == {
+            f"default/g-{number}": told(it, f"g-{number}") for number in range(3)
+        }
+        assert [(each["name"], each["room"]) for each in found["placements"]] == [("a", 2), ("b", 1)]
+        assert (found["place"], found["waitingGroups"]) == ("unschedulable", 1)
+        assert "Node" in found["wakes"]["NodeResourcesFit"]
+        pod = live_explanation(daemon, "default/g-0", daemon.parts.clock)
+        assert pod is not None
+        assert (pod["group"]["result"], pod["group"]["fits"], pod["group"]["members"]) == (
+            "unschedulable",
+            2,
+            3,
+        )
+        text = daemon.metrics.text("")[0].decode()
+        assert 'custom_scheduler_pending_podgroups{queue="unschedulable"} 1.0' in text
+        assert live_groups(daemon, "default/nobody") is None
+
+        it.add_nodes(*racks(c="3"))
+        await it.until(lambda: len(placed(it)) == 3)
+        (found,) = live_groups(daemon, "default/g")["groups"]  # type: ignore[index]
+        assert (found["result"], found["place"], found["placed"]) == ("schedulable", None, 3)
+        assert [each["name"] for each in found["placements"] if each["chosen"]] == ["c"]
+
+
+@virtually
+async def test_a_gang_that_keeps_to_one_rack_waits_for_racks_to_come(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 2))
+        it.add_pods(*members("g", 2))
+        await it.until(lambda: condition(it, "g")[2].startswith("no feasible placements found"))
+        it.add_nodes(node_object("outside", cpu="4"))
+        await asyncio.sleep(60)
+        assert not placed(it)
+
+        it.add_nodes(*racks(a="4"))
+        await it.until(lambda: len(placed(it)) == 2)
+        assert {it.node_of(f"g-{number}") for number in range(2)} == {"a"}
+
+
+@virtually
+async def test_room_in_another_rack_than_the_first_wakes_a_gang(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon():
+        it.add_nodes(
+            node_object("a", cpu="9", labels={RACK: "a"}, taints=["dedicated=other:NoSchedule"]),
+            node_object("b", cpu="2", labels={RACK: "b"}),
+        )
+        it.add_pods(pod_object("full", cpu="1", priority=5000))
+        await it.until(lambda: len(placed(it)) == 1)
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 2))
+        it.add_pods(*members("g", 2))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        await asyncio.sleep(30)
+        it.server.store.delete("pods", "full", grace_period_seconds=0)
+        await it.until(lambda: {"g-0", "g-1"} <= placed(it), seconds=30)
+
+
+@virtually
+async def test_after_its_placed_member_ends_a_group_may_use_another_rack(
+    tmp_path: Path,
+) -> None:
+    async with cluster(tmp_path) as it, it.daemon() as daemon:
+        it.add_nodes(*racks(a="4"), node_object("b", cpu="4", labels={RACK: "b", "pool": "large"}))
+        it.server.store.create(POD_GROUPS, in_one_rack("g", 0))
+        it.add_pods(member("g", "first", nodeName="a"), pod_object("other", nodeName="a"))
+        it.add_pods(member("g", "second", nodeSelector={"pool": "large"}))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        it.server.store.delete("pods", "other", grace_period_seconds=0)
+        await asyncio.sleep(30)
+        assert daemon.parts.queue.place_of(it.pod("second")["metadata"]["uid"]) is Place.UNSCHEDULABLE
+        it.server.store.delete("pods", "first", grace_period_seconds=0)
+        await it.until(lambda: it.node_of("second") == "b", seconds=30)
+
+
+@virtually
+async def test_another_object_of_its_name_wakes_a_gang(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as it, it.daemon():
+        it.add_nodes(*racks(a="1", b="1"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 3))
+        it.add_pods(*members("g", 3))
+        await it.until(lambda: condition(it, "g")[0] == "False")
+        await asyncio.sleep(30)
+        it.server.store.delete(POD_GROUPS, "g", "default")
+        it.server.store.patch(POD_GROUPS, "g", {"metadata": {"finalizers": None}}, "default")
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+        await it.until(lambda: len(placed(it)) == 2, seconds=30)

@@ -1,0 +1,47 @@
+"""What the schemas of our kinds refuse, and at which field; the simulated API server judges no CEL rules."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.simulator.apimachinery.status import StatusError
+from tests.support.daemon_harness import cluster
+from tests.support.invalid_objects import KINDS, WRONG, Kind, Wrong
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.daemon_harness import Cluster
+
+BY_TYPES = [case for case in WRONG if not case.by_rule]
+CRDS = "customresourcedefinitions.apiextensions.k8s.io"
+
+
+async def define(it: Cluster, kind: Kind) -> str:
+    """Define a kind, and return the name of its definition."""
+    name = str(kind.definition["metadata"]["name"])
+    it.server.store.create(CRDS, kind.definition)
+    await asyncio.sleep(0.1)
+    return name
+
+
+@pytest.mark.parametrize("case", BY_TYPES, ids=[case.title for case in BY_TYPES])
+@virtually
+async def test_a_wrong_object_is_refused_at_its_field(tmp_path: Path, case: Wrong) -> None:
+    async with cluster(tmp_path) as it:
+        plural = await define(it, case.kind)
+        with pytest.raises(StatusError, match=case.field):
+            it.server.store.create(plural, case.kind.with_spec(case.spec))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.kind for kind in KINDS])
+@virtually
+async def test_a_right_object_is_taken(tmp_path: Path, kind: Kind) -> None:
+    async with cluster(tmp_path) as it:
+        plural = await define(it, kind)
+        it.server.store.create(plural, kind.with_spec(kind.right))
+        assert it.server.store.get(plural, "it", kind.namespace)["spec"].items() >= kind.right.items()

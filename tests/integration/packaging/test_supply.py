@@ -1,0 +1,138 @@
+"""What is built from: locked by hash, listed for others, and a base image fixed at a digest."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKS = ("requirements.lock", "requirements-wasm.lock", "requirements-dev.lock", "requirements-build.lock")
+DIGEST = "sha256:" + "1b" * 32
+NAME = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
+
+
+def locked(lock: str) -> dict[str, str]:
+    return dict(NAME.findall((ROOT / lock).read_text()))
+
+
+MAKE = shutil.which("make") or "make"
+
+
+def make(*words: str, folder: Path = ROOT, path: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": f"{path}{os.environ['PATH']}"}
+    return subprocess.run(
+        [MAKE, "--old-file=.venv/dev", f"BIN={Path(sys.executable).parent}", *words],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_package_is_locked_with_hashes(lock: str) -> None:
+    entries = re.split(r"\n(?=\S)", (ROOT / lock).read_text())
+    packages = [entry for entry in entries if not entry.startswith("#")]
+
+    assert packages
+    for entry in packages:
+        assert NAME.match(entry), entry
+        assert "--hash=sha256:" in entry, entry
+
+
+def test_with_guests_the_same_is_locked_and_what_runs_them() -> None:
+    plain, wasm = locked("requirements.lock"), locked("requirements-wasm.lock")
+
+    assert plain.items() <= wasm.items()
+    assert wasm.keys() - plain.keys() == {"wasmtime"}
+    assert locked("requirements-dev.lock")["wasmtime"] == wasm["wasmtime"]
+
+
+@pytest.mark.parametrize("lock", LOCKS[:2])
+def test_what_the_image_has_is_listed_with_its_hashes(lock: str, tmp_path: Path) -> None:
+    done = make("sbom", f"LOCK={lock}", f"SBOM={tmp_path / 'sbom.json'}")
+
+    assert done.returncode == 0, done.stderr
+    listed = json.loads((tmp_path / "sbom.json").read_text())
+    assert listed["bomFormat"] == "CycloneDX"
+    assert listed["metadata"]["component"]["name"] == PROJECT["project"]["name"]
+    assert {one["name"]: one["version"] for one in listed["components"]} == locked(lock)
+    for component in listed["components"]:
+        hashes = [one for each in component["externalReferences"] for one in each.get("hashes", ())]
+        assert hashes, component["name"]
+        assert {one["alg"] for one in hashes} == {"SHA-256"}
+
+
+def test_the_same_lock_file_is_listed_the_same_every_time(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert make("sbom", f"SBOM={tmp_path / name}").returncode == 0
+
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Path:
+    """A folder with the Makefile and the Dockerfile, and a docker that writes down what it is asked."""
+    for name in ("Makefile", "Dockerfile"):
+        shutil.copy(ROOT / name, tmp_path)
+    unpinned = re.sub(
+        r"^(ARG BASE=[^@\n]*)@.*",
+        r"\1@run-make-image",
+        (tmp_path / "Dockerfile").read_text(),
+        flags=re.MULTILINE,
+    )
+    (tmp_path / "Dockerfile").write_text(unpinned)
+    (tmp_path / "bin").mkdir()
+    docker = tmp_path / "bin" / "docker"
+    docker.write_text('#!/bin/sh\necho "$@" >> asked\n[ "$1" = build ] || cat digest\n')
+    docker.chmod(0o755)
+    (tmp_path / "digest").write_text(f"{DIGEST}\n")
+    return tmp_path
+
+
+def base_of(workshop: Path) -> str:
+    (base,) = re.findall(r"^ARG BASE=(.+)$", (workshop / "Dockerfile").read_text(), re.MULTILINE)
+    return str(base)
+
+
+def test_an_image_is_built_from_a_base_that_is_fixed_and_stays_so(workshop: Path) -> None:
+    for _ in range(2):
+        done = make("image", "IMAGE=it:1", folder=workshop, path=f"{workshop / 'bin'}:")
+        assert done.returncode == 0, done.stderr
+
+    assert base_of(workshop) == f"python:3.12-slim@{DIGEST}"
+    assert (workshop / "asked").read_text().splitlines() == [
+        "buildx imagetools inspect python:3.12-slim --format {{.Manifest.Digest}}",
+        "build --build-arg LOCK=requirements.lock -t it:1 .",
+        "build --build-arg LOCK=requirements.lock -t it:1 .",
+    ]
+
+
+def test_a_base_that_was_fixed_is_fixed_anew_when_it_is_asked_for(workshop: Path) -> None:
+    for digest in (DIGEST, DIGEST.replace("1b", "2c")):
+        (workshop / "digest").write_text(digest)
+        assert make("base-image", folder=workshop, path=f"{workshop / 'bin'}:").returncode == 0
+        assert base_of(workshop) == f"python:3.12-slim@{digest}"
+
+
+@pytest.mark.parametrize("answer", ["", "no such image", "sha256:12", f"{DIGEST}x"])
+def test_what_is_no_digest_is_refused_and_nothing_is_built(workshop: Path, answer: str) -> None:
+    (workshop / "digest").write_text(answer)
+    done = make("image", folder=workshop, path=f"{workshop / 'bin'}:")
+
+    assert done.returncode != 0
+    assert base_of(workshop) == "python:3.12-slim@run-make-image"
+    assert "build " not in (workshop / "asked").read_text()
+
+
+def test_where_to_tell_of_a_fault_is_said() -> None:
+    told = (ROOT / "SECURITY.md").read_text()
+
+    assert "docs/threat-model.md" in told
+    assert "make sbom" in told

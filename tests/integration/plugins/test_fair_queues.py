@@ -1,0 +1,259 @@
+"""FairQueues in a running daemon: teams get their shares, borrow, take back, and wait no longer than promised; time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from scheduler.simulator.apimachinery.status import StatusError
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.manifests import MANIFESTS
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from scheduler.app.daemon import Daemon
+    from tests.support.daemon_harness import Cluster
+
+EXAMPLE = MANIFESTS / "examples" / "fair-queues"
+DEFINITION = yaml.safe_load((MANIFESTS / "crds" / "queues.yaml").read_text())
+CRDS, QUEUES = "customresourcedefinitions.apiextensions.k8s.io", "queues.custom-scheduler.io"
+
+
+def queue(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "custom-scheduler.io/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"namespaces": [name], **spec},
+    }
+
+
+@asynccontextmanager
+async def teams(
+    folder: Path, *queues: dict[str, Any], nodes: int = 3, longest_wait_seconds: int = 60
+) -> AsyncIterator[Cluster]:
+    """A cluster with queues, each of a namespace, and nodes of 4 cpus."""
+    async with teams_and_daemon(
+        folder, *queues, nodes=nodes, longest_wait_seconds=longest_wait_seconds
+    ) as found:
+        yield found[0]
+
+
+@asynccontextmanager
+async def teams_and_daemon(
+    folder: Path, *queues: dict[str, Any], nodes: int = 3, longest_wait_seconds: int = 60
+) -> AsyncIterator[tuple[Cluster, Daemon]]:
+    """The same, and the daemon that serves it."""
+    async with cluster(folder, kubelet=True) as it:
+        it.server.store.create(CRDS, DEFINITION)
+        await asyncio.sleep(0.1)
+        for each in queues:
+            for namespace in each["spec"]["namespaces"]:
+                it.server.store.create("namespaces", {"metadata": {"name": namespace}})
+            it.server.store.create(QUEUES, each)
+        it.add_nodes(*(node_object(f"n{number}", cpu="4") for number in range(nodes)))
+        text = (EXAMPLE / "scheduler.yaml").read_text()
+        assert "longestWaitSeconds: 60" in text
+        text = text.replace("longestWaitSeconds: 60", f"longestWaitSeconds: {longest_wait_seconds}")
+        async with it.daemon(text) as daemon:
+            await it.until(lambda: daemon.has_synced)
+            yield it, daemon
+
+
+def placed(it: Cluster, namespace: str) -> set[str]:
+    """The pods of a namespace that are on a node and stay there."""
+    return {
+        pod["metadata"]["name"]
+        for pod in it.pods()
+        if pod["metadata"]["namespace"] == namespace
+        and pod["spec"].get("nodeName")
+        and not pod["metadata"].get("deletionTimestamp")
+    }
+
+
+def told(it: Cluster, namespace: str) -> set[str]:
+    """What the pods of a namespace that wait were told."""
+    return {
+        str(condition.get("message", ""))
+        for pod in it.pods()
+        if pod["metadata"]["namespace"] == namespace
+        for condition in pod.get("status", {}).get("conditions", ())
+        if condition["type"] == "PodScheduled" and condition["status"] == "False"
+    }
+
+
+def several(namespace: str, count: int, *, first: int = 0, cpu: str = "1", **fields: Any) -> list[Any]:
+    return [
+        pod_object(f"{namespace}{first + number}", namespace=namespace, cpu=cpu, **fields)
+        for number in range(count)
+    ]
+
+
+@virtually
+async def test_a_team_borrows_what_nobody_wants_and_gives_it_back(tmp_path: Path) -> None:
+    async with teams(tmp_path, queue("a"), queue("b", weight=2)) as it:
+        it.add_pods(*several("a", 14, priority=1000))
+        await it.until(lambda: len(placed(it, "a")) == 12)
+
+        it.add_pods(*several("b", 14))
+        await it.until(lambda: len(placed(it, "b")) == 8)
+        assert len(placed(it, "a")) == 4
+        await it.until(lambda: any("of its fair 8 cpu" in each for each in told(it, "b")))
+        await asyncio.sleep(120)
+        assert (len(placed(it, "a")), len(placed(it, "b"))) == (4, 8)
+
+
+@virtually
+async def test_what_a_team_wants_no_more_wakes_who_waits(tmp_path: Path) -> None:
+    async with teams(tmp_path, queue("a"), queue("b")) as it:
+        it.add_pods(*several("b", 12))
+        it.add_pods(*several("a", 12))
+        await it.until(lambda: len(placed(it, "a")) == 6 and len(placed(it, "b")) == 6)
+
+        for pod in it.pods():
+            if pod["metadata"]["namespace"] == "b":
+                it.server.store.delete("pods", pod["metadata"]["name"], "b")
+        await it.until(lambda: len(placed(it, "a")) == 12, seconds=60)
+
+
+@virtually
+async def test_a_max_is_never_exceeded_and_another_wakes_who_waits(tmp_path: Path) -> None:
+    async with teams(tmp_path, queue("a", max={"cpu": 2})) as it:
+        it.add_pods(*several("a", 4))
+        await it.until(lambda: any("queue a has 2 of its max 2 cpu" in each for each in told(it, "a")))
+        await asyncio.sleep(180)
+        assert len(placed(it, "a")) == 2
+        it.server.store.patch(QUEUES, "a", {"spec": {"max": {"cpu": 3}}})
+        await it.until(lambda: len(placed(it, "a")) == 3, seconds=30)
+
+
+@virtually
+async def test_a_large_pod_is_not_starved_by_small_ones_that_come_and_go(tmp_path: Path) -> None:
+    async with teams(tmp_path, queue("a"), queue("b"), longest_wait_seconds=30) as it:
+        number = 0
+
+        async def small_ones() -> None:
+            nonlocal number
+            while True:
+                it.add_pods(*several("b", 1, first=number))
+                number += 1
+                await asyncio.sleep(5)
+                old = sorted(placed(it, "b"), key=lambda name: int(name[1:]))
+                if len(old) >= 6:
+                    it.server.store.delete("pods", old[0], "b")
+
+        it.add_pods(*several("b", 6))
+        number = 6
+        it.add_pods(*several("a", 3, cpu="1"))
+        await it.until(lambda: len(placed(it, "a")) == 3)
+        coming = asyncio.create_task(small_ones())
+        it.add_pods(pod_object("large", namespace="a", cpu="3"))
+        await it.until(lambda: "large" in placed(it, "a"), seconds=30 + 60)
+        coming.cancel()
+
+
+LONG = 700
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@virtually
+async def test_in_the_long_run_shares_are_fair(tmp_path: Path, seed: int) -> None:
+    """Three teams of weights 1, 2 and 3 whose pods come and go, more than there is room for."""
+    random = Random(seed)
+    weights, most = {"a": 1, "b": 2, "c": 3}, 14
+    queues = [queue("a"), queue("b", weight=2), queue("c", weight=3, max={"cpu": most})]
+    async with teams(tmp_path, *queues, nodes=6) as it:
+        ends: dict[tuple[str, str], float] = {}
+        asked: dict[tuple[str, str], float] = {}
+        waits: list[float] = []
+        cpus = dict.fromkeys(weights, 0.0)
+        samples, number = 0, 0
+        loop = asyncio.get_running_loop()
+        for second in range(LONG):
+            pods = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in it.pods()}
+            now = loop.time()
+            for key, pod in pods.items():
+                if pod["spec"].get("nodeName") and key not in ends:
+                    ends[key] = now + random.uniform(30, 90)
+                    waits.append(now - asked[key])
+                if ends.get(key, now + 1) <= now:
+                    it.server.store.delete("pods", key[1], key[0])
+            for namespace in weights:
+                used = sum(
+                    1 for key, pod in pods.items() if key[0] == namespace and pod["spec"].get("nodeName")
+                )
+                assert namespace != "c" or used <= most
+                if second >= 300:
+                    cpus[namespace] += used
+                waiting = sum(
+                    1 for key, pod in pods.items() if key[0] == namespace and not pod["spec"].get("nodeName")
+                )
+                for _ in range(max(0, random.randint(1, 6) - waiting)):
+                    name = f"{namespace}{number}"
+                    number += 1
+                    asked[namespace, name] = now
+                    it.add_pods(pod_object(name, namespace=namespace, cpu="1"))
+            samples += second >= 300
+            await asyncio.sleep(1)
+        mean = {namespace: total / samples for namespace, total in cpus.items()}
+        fair = {namespace: 24 * weight / 6 for namespace, weight in weights.items()}
+        for namespace in weights:
+            assert mean[namespace] == pytest.approx(fair[namespace], rel=0.05)
+        # Its own longest wait, and then one pod of each that began to wait before has its time.
+        assert max(waits) <= 60 + 2 * 90
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"weight": 0}, "spec.weight"),
+        ({"min": {"cpu": "many"}}, "spec.min.cpu"),
+        ({"max": {"cpu": True}}, "spec.max.cpu"),
+        ({"max": {"cpu": "-1"}}, "spec.max.cpu"),
+        ({"namespaces": ["a", "a"]}, "spec.namespaces"),
+        ({"podSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}, "spec.podSelector"),
+    ],
+    ids=[
+        "no weight",
+        "no quantity",
+        "no amount",
+        "less than nothing",
+        "twice",
+        "no operator",
+    ],
+)
+@virtually
+async def test_a_wrong_queue_is_refused_at_its_field(tmp_path: Path, spec: Any, field: str) -> None:
+    async with cluster(tmp_path) as it:
+        it.server.store.create(CRDS, DEFINITION)
+        await asyncio.sleep(0.1)
+        with pytest.raises(StatusError, match=field):
+            it.server.store.create(QUEUES, {**queue("team"), "spec": spec})
+
+
+@virtually
+async def test_the_example_is_taken_and_shares_are_divided_in_two_levels(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it:
+        it.server.store.create(CRDS, DEFINITION)
+        await asyncio.sleep(0.1)
+        for each in yaml.safe_load_all((EXAMPLE / "queues.yaml").read_text()):
+            it.server.store.create("namespaces" if each["kind"] == "Namespace" else QUEUES, each)
+        it.add_nodes(*(node_object(f"n{number}", cpu="4") for number in range(3)))
+        async with it.daemon((EXAMPLE / "scheduler.yaml").read_text()):
+            catalysts = [
+                pod_object(f"c{number}", namespace="chemistry", cpu="1", labels={"project": "catalysts"})
+                for number in range(12)
+            ]
+            teams = ("astronomy", "biology", "chemistry")
+            it.add_pods(*catalysts, *(pod for team in teams for pod in several(team, 12)))
+            await it.until(lambda: [len(placed(it, team)) for team in teams] == [2, 4, 6])
+            assert len({name for name in placed(it, "chemistry") if name.startswith("chemistry")}) == 4

@@ -1,0 +1,193 @@
+"""The status of ElasticQuotas under a running daemon; time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scheduler.simulator.apimachinery.status import StatusError
+from tests.integration.plugins.test_quotas import CRDS, QUOTAS, quota, several, teams
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.daemon_harness import Cluster
+
+
+def status(it: Cluster, name: str, namespace: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = it.server.store.get(QUOTAS, name, namespace or name).get("status", {})
+    return found
+
+
+def used(it: Cluster, name: str) -> dict[str, str]:
+    found: dict[str, str] = status(it, name).get("used", {})
+    return found
+
+
+def accepted(it: Cluster, name: str, namespace: str = "") -> tuple[str, str, str]:
+    conditions = status(it, name, namespace).get("conditions", ())
+    [found] = conditions or [{}]
+    return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+
+def status_writes(it: Cluster) -> int:
+    return len(
+        [each for each in it.server.requests if "elasticquotas" in each.path and each.method == "PATCH"]
+    )
+
+
+@virtually
+async def test_what_running_pods_take_is_shown_and_a_burst_is_one_write(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(2, 6), b=(4, 4)) as it:
+        await it.until(lambda: used(it, "a") == {"cpu": "0"})
+        before = status_writes(it)
+        it.add_pods(*several("a", 3), pod_object("small", namespace="a", cpu="500m"))
+        await it.until(lambda: used(it, "a") == {"cpu": "3500m"})
+        assert status_writes(it) - before <= 3
+        assert used(it, "b") == {"cpu": "0"}
+        assert accepted(it, "a") == ("True", "Valid", "")
+
+        before = status_writes(it)
+        await asyncio.sleep(120)
+        assert status_writes(it) == before
+        it.server.store.delete("pods", "small", "a")
+        await it.until(lambda: used(it, "a") == {"cpu": "3"})
+
+
+@virtually
+async def test_a_second_quota_of_a_namespace_is_told_that_it_does_not_count(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(2, 6)) as it:
+        await it.until(lambda: accepted(it, "a")[0] == "True")
+        await asyncio.sleep(2)
+        second = quota("a", 1, 1)
+        second["metadata"]["name"] = "second"
+        it.server.store.create(QUOTAS, second)
+
+        told = "metadata.namespace: ElasticQuota a is older, and the first one counts"
+        await it.until(lambda: accepted(it, "second", "a") == ("False", "Ignored", told))
+        await it.until(lambda: it.notes("second", "Ignored") == [told])
+        it.server.store.delete(QUOTAS, "a", "a")
+        await it.until(lambda: accepted(it, "second", "a") == ("True", "Valid", ""))
+
+
+@virtually
+async def test_a_min_above_max_is_told_at_its_field(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(6, 4)) as it:
+        told = "spec.min.cpu: must be at most spec.max.cpu (4), was 6; max holds"
+        await it.until(lambda: accepted(it, "a") == ("False", "MinAboveMax", told))
+        it.server.store.patch(QUOTAS, "a", {"spec": {"min": {"cpu": 3}}}, namespace="a")
+        await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
+
+
+@virtually
+async def test_an_amount_that_overflows_is_told_at_its_field_and_lowers_nobody_elses(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(0, 6), b=(4, 4)) as it:
+        it.server.store.patch(QUOTAS, "a", {"spec": {"min": {"cpu": "8Ei"}}}, namespace="a")
+        told = "spec.min.cpu: at most 9223372036854775807m is expected, was 8Ei; it does not count"
+        await it.until(lambda: accepted(it, "a") == ("False", "Invalid", told))
+        it.add_pods(*several("b", 4))
+        await it.until(lambda: used(it, "b") == {"cpu": "4"})
+
+
+@virtually
+async def test_a_negative_amount_is_refused_by_the_schema(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(0, 6)) as it:
+        for wrong in (-1, "-1"):
+            for field in ("min", "max"):
+                with pytest.raises(StatusError, match=rf"spec\.{field}\.cpu"):
+                    it.server.store.patch(QUOTAS, "a", {"spec": {field: {"cpu": wrong}}}, namespace="a")
+
+
+THEIRS = {
+    "type": "Audited",
+    "status": "True",
+    "reason": "Checked",
+    "message": "by the team",
+    "lastTransitionTime": "2020-01-01T00:00:00Z",
+}
+
+
+def put_conditions(it: Any, namespace: str, *conditions: dict[str, str]) -> None:
+    """Let somebody else write the conditions of a quota."""
+    changed = {"status": {"conditions": list(conditions)}}
+    it.server.store.patch(QUOTAS, namespace, changed, namespace=namespace, subresource="status")
+
+
+@virtually
+async def test_the_condition_of_somebody_else_stays_and_is_not_taken_for_ours(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(2, 6)) as it:
+        await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
+        ours = status(it, "a")["conditions"]
+        put_conditions(it, "a", THEIRS, *ours)
+        await asyncio.sleep(5)
+        it.add_pods(*several("a", 1))
+        await it.until(lambda: used(it, "a") == {"cpu": "1"})
+
+        assert status(it, "a")["conditions"] == [THEIRS, *ours]
+        before = status_writes(it)
+        await asyncio.sleep(60)
+        assert status_writes(it) == before
+
+
+@virtually
+async def test_a_condition_that_no_watch_has_told_of_yet_stays(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(2, 6)) as it:
+        await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
+        ours = status(it, "a")["conditions"]
+        late = it.server.faults.stall_watches(lambda request: request.resource == "elasticquotas")
+        put_conditions(it, "a", THEIRS, *ours)
+        it.add_pods(*several("a", 1))
+        await asyncio.sleep(5)
+        it.server.faults.remove(late)
+        await it.until(lambda: used(it, "a") == {"cpu": "1"})
+
+        assert status(it, "a")["conditions"] == [THEIRS, *ours]
+
+
+@virtually
+async def test_what_somebody_else_wrote_over_ours_is_put_right_within_a_minute(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(2, 6)) as it:
+        await it.until(lambda: accepted(it, "a") == ("True", "Valid", ""))
+        ours = status(it, "a")
+        theirs = {"used": {"cpu": "5"}, "conditions": []}
+        before = status_writes(it)
+        for _ in range(5):  # whoever insists is not fought about it
+            it.server.store.patch(QUOTAS, "a", {"status": theirs}, namespace="a", subresource="status")
+            await asyncio.sleep(20)
+
+        await it.until(lambda: used(it, "a") == ours["used"] and accepted(it, "a") == ("True", "Valid", ""))
+        assert status_writes(it) - before <= 3
+        before = status_writes(it)
+        await asyncio.sleep(300)
+        assert status_writes(it) == before
+
+
+@virtually
+async def test_what_the_server_does_not_keep_is_not_written_again_and_again(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(2, 6)) as it:
+        definition = it.server.store.get(CRDS, "elasticquotas.scheduling.x-k8s.io")
+        known = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+        del known["properties"]["conditions"]  # as scheduler-plugins' own has it
+        it.server.store.update(CRDS, definition)
+        it.server.store.patch(QUOTAS, "a", {"spec": {"min": {"cpu": 3}}}, namespace="a")
+        await asyncio.sleep(120)
+        before = status_writes(it)
+        await asyncio.sleep(600)
+        assert status_writes(it) == before
+        assert "conditions" not in status(it, "a")
+
+
+@virtually
+async def test_nothing_is_written_where_the_plugin_is_not_in_force(tmp_path: Path) -> None:
+    async with teams(tmp_path, a=(2, 6)) as it:
+        await it.until(lambda: used(it, "a"))
+    (tmp_path / "other").mkdir()
+    async with cluster(tmp_path / "other") as it, it.daemon():
+        it.add_nodes(node_object("n"))
+        await asyncio.sleep(10)
+        assert status_writes(it) == 0

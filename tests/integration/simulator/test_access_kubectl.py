@@ -1,0 +1,170 @@
+"""kubectl against the simulated API server with TLS and RBAC, in real time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from scheduler.simulator.access.users import User
+from scheduler.simulator.server import ApiServer
+from tests.integration.daemon.test_prometheus import process, until
+from tests.support.kubectl import Kubectl
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+WEB = "system:serviceaccount:default:web"
+ROLE = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: wide}
+rules:
+- {apiGroups: [""], resources: [secrets], verbs: [get, list]}
+"""
+
+
+class Access:
+    """A server with a ServiceAccount, and kubectl as several users.
+
+    Attributes:
+        kubectl: as the administrator.
+    """
+
+    def __init__(self, server: ApiServer, folder: Path) -> None:
+        self.server = server
+        self._folder = folder
+        self.kubectl = self.as_user("admin", "")
+
+    def as_user(self, name: str, token: str) -> Kubectl:
+        kubeconfig = self.server.write_kubeconfig(self._folder / f"{name}.config", token=token, user=name)
+        home = self._folder / name
+        home.mkdir()
+        return Kubectl(kubeconfig, home)
+
+
+@asynccontextmanager
+async def access(folder: Path) -> AsyncIterator[Access]:
+    async with ApiServer(tls=True, rbac=True, users={"ann-token": User("ann")}) as server:
+        server.store.create("serviceaccounts", {"metadata": {"name": "web"}})
+        yield Access(server, folder)
+
+
+def test_kubectl_says_who_it_is_over_tls(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with access(tmp_path) as cluster:
+            said = await cluster.kubectl("auth", "whoami")
+            assert [line.split(maxsplit=1) for line in said.out.splitlines()] == [
+                ["ATTRIBUTE", "VALUE"],
+                ["Username", "admin"],
+                ["Groups", "[system:masters system:authenticated]"],
+            ]
+
+    asyncio.run(scenario())
+
+
+def test_kubectl_makes_a_token_that_can_do_what_its_account_may(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with access(tmp_path) as cluster:
+            token = (await cluster.kubectl("create", "token", "web", "--duration=20m")).out.strip()
+            web = cluster.as_user("web", token)
+            assert WEB in (await web("auth", "whoami")).out
+
+            refused = await web("get", "pods")
+            assert refused.code == 1
+            assert refused.err == (
+                f'Error from server (Forbidden): pods is forbidden: User "{WEB}" cannot list resource "pods" in API '
+                'group "" in the namespace "default"\n'
+            )
+            bind = ("create", "rolebinding", "v", "--clusterrole=view", "--serviceaccount=default:web")
+            assert (await cluster.kubectl(*bind)).code == 0
+            assert (await web("get", "pods")).code == 0
+            assert (await web("get", "pods", "--all-namespaces")).code == 1
+
+    asyncio.run(scenario())
+
+
+def test_kubectl_asks_what_somebody_can_do(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with access(tmp_path) as cluster:
+            ask = ("auth", "can-i", "--as", WEB)
+            assert (await cluster.kubectl(*ask, "get", "pods")).out == "no\n"
+            made = await cluster.kubectl(
+                "create", "role", "r", "--verb=get", "--resource=pods", "--resource-name=a"
+            )
+            assert made.code == 0, made.err
+            bound = await cluster.kubectl("create", "rolebinding", "b", "--role=r", f"--user={WEB}")
+            assert bound.code == 0, bound.err
+
+            assert (await cluster.kubectl(*ask, "get", "pods/a")).out == "yes\n"
+            assert (await cluster.kubectl(*ask, "get", "pods")).out == "no\n"
+            assert (await cluster.kubectl("auth", "can-i", "*", "*")).out == "yes\n"
+            listed = (await cluster.kubectl(*ask, "--list")).out.splitlines()
+            assert ["pods", "[]", "[a]", "[get]"] in [line.split() for line in listed]
+
+    asyncio.run(scenario())
+
+
+def test_kubectl_cannot_apply_a_role_that_its_user_does_not_have(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with access(tmp_path) as cluster:
+            rules = ("--verb=get,create,patch", "--resource=roles.rbac.authorization.k8s.io")
+            assert (await cluster.kubectl("create", "clusterrole", "author", *rules)).code == 0
+            bind = ("create", "clusterrolebinding", "author", "--clusterrole=author", "--user=ann")
+            assert (await cluster.kubectl(*bind)).code == 0
+            ann = cluster.as_user("ann", "ann-token")
+
+            said = await ann("apply", "-f", "-", stdin=ROLE)
+
+            assert said.code == 1
+            assert (
+                'roles.rbac.authorization.k8s.io "wide" is forbidden: user "ann" '
+                '(groups=["system:authenticated"]) is attempting to grant RBAC permissions not currently held:\n'
+                '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}'
+            ) in said.err
+            assert (await cluster.kubectl("apply", "-f", "-", stdin=ROLE)).code == 0
+
+    asyncio.run(scenario())
+
+
+def test_kubectl_without_the_authority_trusts_nobody(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with access(tmp_path) as cluster, access(tmp_path / "other") as other:
+            wrong = await cluster.kubectl("get", "pods", "--server", other.server.url)
+            assert wrong.code == 1
+            assert "x509: certificate signed by unknown authority" in wrong.err
+
+    (tmp_path / "other").mkdir()
+    asyncio.run(scenario())
+
+
+def test_the_command_serves_a_cluster_with_rbac(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubectl = Kubectl(kubeconfig, tmp_path)
+
+    async def scenario() -> None:
+        async def is_up() -> bool:
+            return kubeconfig.exists() and (await kubectl("get", "--raw", "/readyz")).out == "ok"
+
+        command = (sys.executable, "-m", "scheduler", "api-server", "--rbac", "--nodes", "1")
+        async with process(*command, "--kubeconfig", str(kubeconfig)):
+            await until(is_up)
+            assert "system:masters" in (await kubectl("auth", "whoami")).out
+            assert (await kubectl("get", "nodes", "--as", "somebody")).code == 1
+            assert (await kubectl("get", "nodes")).code == 0
+
+    asyncio.run(scenario())
+
+
+def test_https_lets_in_who_has_the_token_of_the_kubeconfig(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with ApiServer(tls=True) as server:
+            kubectl = Kubectl(server.write_kubeconfig(tmp_path / "config"), tmp_path)
+            said = await kubectl("get", "namespaces", "-o", "name")
+            assert "namespace/default" in said.out.splitlines(), said.err
+            stranger = await kubectl("get", "namespaces", "--token=another")
+            assert "You must be logged in to the server (Unauthorized)" in stranger.err
+
+    asyncio.run(scenario())

@@ -1,0 +1,33 @@
+"""Deletions over HTTP: what is said in the body."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.simulator.simulator_client import PODS, pod, serving
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("query", "body"),
+    [
+        pytest.param("", {"dryRun": ["All"]}, id="in the body, as kubectl says it"),
+        pytest.param("?dryRun=All", None, id="in the query"),
+    ],
+)
+def test_a_dry_run_of_a_deletion_deletes_nothing(tmp_path: Path, query: str, body: dict[str, object] | None):
+    @virtually
+    async def test() -> None:
+        async with serving(tmp_path) as (server, client):
+            await client.ask("POST", PODS, pod("p"))
+            version = server.store.version
+            code, _ = await client.ask("DELETE", f"{PODS}/p{query}", body)
+
+            assert (code, server.store.version) == (200, version)
+
+    test()

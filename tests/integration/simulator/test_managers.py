@@ -1,0 +1,40 @@
+"""Who the simulated API server says wrote a field, of objects to which something was applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.simulator.simulator_client import PODS, pod, serving
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("query", "user_agent", "manager"),
+    [
+        pytest.param("?fieldManager=me", "kueue/v0.14.0 (linux/amd64) ff69552", "me", id="who says so"),
+        pytest.param("", "kueue/v0.14.0 (linux/amd64) ff69552", "kueue", id="the client's name"),
+        pytest.param("", "ku\teue", "kueue", id="no version, and what cannot be printed"),
+        pytest.param("", "x" * 200, "x" * 128, id="a long name"),
+        pytest.param("", "", "unknown", id="nobody"),
+    ],
+)
+@virtually
+async def test_a_write_is_its_managers_else_its_clients(
+    tmp_path: Path, query: str, user_agent: str, manager: str
+) -> None:
+    async with serving(tmp_path) as (server, client):
+        server.store.create("pods", pod("a"))
+        applied = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"x": "1"}}}
+        apply = {"Content-Type": "application/apply-patch+yaml"}
+        await client.ask("PATCH", f"{PODS}/a?fieldManager=applier", applied, **apply)
+
+        headers = {"Content-Type": "application/merge-patch+json", "User-Agent": user_agent}
+        patch = {"metadata": {"labels": {"y": "2"}}}
+        _, written = await client.ask("PATCH", f"{PODS}/a{query}", patch, **headers)
+
+        assert manager in [each["manager"] for each in written["metadata"]["managedFields"]]

@@ -1,0 +1,170 @@
+"""A simulation places pods where the daemon does that talks to a server, preemptions and groups included."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from scheduler.configuration.load import default
+from scheduler.cycle import scheduling
+from scheduler.cycle.observer import NoObserver
+from scheduler.objects.decode import decode_node, decode_pod
+from scheduler.whatif.cluster_file import ClusterFile
+from scheduler.whatif.simulation.virtual_daemon import VirtualDaemon
+from scheduler.whatif.simulation.virtual_time import VirtualTimeLoop
+from scheduler.whatif.simulation.workload import Arrival, Workload, served_by
+from scheduler.whatif.simulation.workload_player import Player
+from tests.integration.groups.test_pod_groups import member
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.runtime.scoring import Scores
+
+_POD_GROUPS = "podgroups.scheduling.k8s.io"
+_STOP_SECONDS = 1.0  # of the simulated kubelets
+_END = 400.0
+
+Timeline = list[tuple[float, dict[str, Any]]]
+
+
+class Nobody:
+    """A witness who notes where pods were bound, in order."""
+
+    def __init__(self) -> None:
+        self.bound: list[tuple[str, str]] = []
+
+    def came(self, pod: PodInfo) -> None: ...
+    def evicted(self, pod: PodInfo) -> None: ...
+    def went(self, pod: PodInfo) -> None: ...
+    def failed(self, pod: PodInfo) -> None: ...
+    def settled(self, now: float) -> None: ...
+
+    def placed(self, pod: PodInfo, waited_seconds: float) -> None:
+        self.bound.append((pod.name, pod.node_name))
+
+
+def first_of_equals(scores: Scores, _random: Random) -> int:
+    return int(min(scores.best))
+
+
+def nodes() -> list[dict[str, Any]]:
+    """No two are alike, so that ties are rare."""
+    return [
+        node_object(f"n-{place}", cpu=str(4 + place), memory=f"{8 + 3 * place}Gi", pods=110)
+        for place in range(4)
+    ]
+
+
+def pod_group(name: str, min_count: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-of-{name}"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+    }
+
+
+def preemption() -> Timeline:
+    filler = [(float(each), pod_object(f"low-{each}", cpu="1700m", memory="1Gi")) for each in range(12)]
+    return [*filler, (60.0, pod_object("high", cpu="3500m", memory="1Gi", priority=10))]
+
+
+def gang() -> Timeline:
+    filler = [(float(each), pod_object(f"low-{each}", cpu="1700m", memory="1Gi")) for each in range(6)]
+    members = [member("g", f"g-{each}", cpu="1500m", memory="2Gi") for each in range(5)]
+    return [
+        *filler,
+        *((20.0 + place, each) for place, each in enumerate(members)),
+        (50.0, pod_object("last", cpu="1")),
+    ]
+
+
+def mixed() -> Timeline:
+    random = Random(4)
+    timeline: Timeline = [
+        (
+            float(second),
+            pod_object(
+                f"p-{second}",
+                cpu=f"{random.randrange(300, 2600)}m",
+                memory=f"{random.randrange(200, 3000)}Mi",
+                priority=random.choice((0, 0, 0, 5, 10)),
+            ),
+        )
+        for second in range(30)
+    ]
+    members = [member("g", f"g-{each}", cpu="700m", memory="500Mi", priority=20) for each in range(3)]
+    return [*timeline, *((40.0, each) for each in members)]
+
+
+TIMELINES = [
+    pytest.param(preemption(), id="preemption"),
+    pytest.param(gang(), id="a gang whose last members come later"),
+    pytest.param(mixed(), id="priorities and a gang that preempts"),
+]
+
+
+@pytest.mark.parametrize("timeline", TIMELINES)
+def test_the_same_pods_are_placed_on_the_same_nodes(
+    tmp_path: Path, timeline: Timeline, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(scheduling, "pick", first_of_equals)
+    simulated = by_simulation(timeline)
+
+    assert simulated == by_daemon(tmp_path, timeline)
+    assert any(name.startswith(("high", "g-")) for name in simulated)
+
+
+def by_simulation(timeline: Timeline) -> dict[str, str]:
+    """Return pod -> node, at the end."""
+
+    async def main() -> dict[str, str]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        daemon = VirtualDaemon(
+            loop, default(), random=Random(1), observer=NoObserver(), stop_seconds=_STOP_SECONDS
+        )
+        groups = {
+            "scheduling.k8s.io/v1alpha2/podgroups": {"default/g": msgspec.json.encode(pod_group("g", 3))}
+        }
+        there = ClusterFile([decode_node(msgspec.json.encode(each)) for each in nodes()], [], groups)
+        arrivals = [Arrival(decode_pod(msgspec.json.encode(pod)), at) for at, pod in timeline]
+        workload = served_by(Workload(there, arrivals), list(daemon.frameworks))
+        daemon.fill(there)
+        player = Player(workload, daemon, Nobody())
+        await daemon.run(player.play())
+        return {pod.name: pod.node_name for pod in daemon.parts.pods.values()}
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main())
+
+
+def by_daemon(folder: Path, timeline: Timeline) -> dict[str, str]:
+    """Return the same of a daemon and a server."""
+    found: dict[str, str] = {}
+
+    @virtually
+    async def main() -> None:
+        async with cluster(folder, kubelet=True) as it, it.daemon():
+            it.add_nodes(*nodes())
+            it.server.store.create(_POD_GROUPS, pod_group("g", 3))
+            await asyncio.sleep(1.0)
+            began = asyncio.get_running_loop().time()
+            for at, pod in timeline:
+                await asyncio.sleep(max(0.0, began + at - asyncio.get_running_loop().time()))
+                pod["metadata"].pop("uid", None)
+                it.add_pods(pod)
+            await asyncio.sleep(_END)
+            found.update({pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in it.pods()})
+
+    main()
+    return found

@@ -1,0 +1,103 @@
+"""The default profile keeps what it may keep, and who forgets to say what changed is found out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from plugins.node_resources.fit import NodeResourcesFit
+from plugins.taint_toleration import TaintToleration
+from scheduler.objects.node import NodeObject
+from scheduler.objects.pod import PodInfo
+from scheduler.runtime.cached_filter_result import CachedFilterResult
+from scheduler.runtime.cached_verdicts import CachedVerdicts
+from scheduler.snapshot import ClusterTable
+from scheduler.snapshot.change_log import ChangeLog
+from tests.reference.cached_verdicts import Story
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_that_is_kept_is_other_than_it_would_be_now(seed: int):
+    story = Story(seed)
+    story.run(60)
+
+    assert min(story.decided["schedulable"], story.decided["unschedulable"]) > 20
+    assert story.decided["error"] == 0
+
+
+def _forgets(method: str) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setattr(ClusterTable, method, lambda *_: None)
+
+
+def _believes(owner: type, method: str) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setattr(owner, method, lambda *_: True)
+
+
+def _node_removals_are_not_noted(patch: pytest.MonkeyPatch) -> None:
+    remove_node = ClusterTable.remove_node
+
+    def silently(self: ClusterTable, node_name: str) -> None:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            _forgets("_node_changed")(meanwhile)
+            remove_node(self, node_name)
+
+    patch.setattr(ClusterTable, "remove_node", silently)
+
+
+def _rows_are_not_ranked_again(patch: pytest.MonkeyPatch) -> None:
+    follow = CachedFilterResult.follow
+
+    def forgetting(self: CachedFilterResult, *args: Any) -> None:
+        follow(self, *args)
+        if self.unranked is not None:
+            self.unranked.clear()
+
+    patch.setattr(CachedFilterResult, "follow", forgetting)
+
+
+def _the_oldest_of_many_changes_is_missed(patch: pytest.MonkeyPatch) -> None:
+    since = ChangeLog.since
+
+    def missing(self: ChangeLog, seen: int) -> Any:
+        rows = since(self, seen)
+        return rows and rows[len(rows) > 8 :]
+
+    patch.setattr(ChangeLog, "since", missing)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        pytest.param(_forgets("_node_changed"), id="nodes that change are not noted"),
+        pytest.param(_forgets("_pods_changed"), id="pods that come and go are not noted"),
+        pytest.param(_node_removals_are_not_noted, id="a node that takes the row of one that is gone is not noted"),
+        pytest.param(_believes(NodeObject, "is_heartbeat_of"), id="every change of a node is a heartbeat"),
+        pytest.param(_believes(PodInfo, "takes_the_same_as"), id="a pod with other labels takes the same"),
+        pytest.param(_rows_are_not_ranked_again, id="changed rows are not ranked again"),
+        pytest.param(_the_oldest_of_many_changes_is_missed, id="the oldest of many changes is missed"),
+        pytest.param(
+            lambda patch: patch.setattr(CachedVerdicts, "notes", property(lambda _: 0, lambda *_: None), raising=False),
+            id="scores that other classes asked for are not normalised again",
+        ),
+        pytest.param(
+            lambda patch: patch.setattr(TaintToleration, "signature", lambda *_: "all alike"),
+            id="a signature leaves out what matters",
+        ),
+        pytest.param(
+            lambda patch: patch.setattr(NodeResourcesFit, "reads_pods", False),
+            id="a plugin that reads pods says it does not",
+        ),
+    ],
+)  # fmt: skip
+def test_who_keeps_too_much_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]
+):
+    plant(monkeypatch)
+    story = Story(0)
+
+    with pytest.raises((AssertionError, IndexError)):
+        story.run(300)

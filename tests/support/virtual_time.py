@@ -1,0 +1,65 @@
+"""Virtual time, as simulations have it: an hour takes milliseconds. Here its loop measures its turns as well."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from scheduler.whatif.simulation.virtual_time import EPOCH, LoopClock
+from scheduler.whatif.simulation.virtual_time import VirtualTimeLoop as VirtualTimeLoopOfSimulations
+from scheduler.worker_thread import THREAD_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+__all__ = ["EPOCH", "LoopClock", "VirtualTimeLoop", "run"]
+
+T = TypeVar("T")
+
+_TURNS_AT_MOST = 20_000
+"""Without time going on: whatever is done then ends nowhere."""
+_LONGEST_READ_SECONDS = 5.0
+
+
+class VirtualTimeLoop(VirtualTimeLoopOfSimulations):
+    """An event loop that never waits.
+
+    Attributes:
+        longest_turn_seconds: of the processor, that one turn of the loop has taken.
+    """
+
+    def __init__(self) -> None:
+        self.longest_turn_seconds = 0.0
+        self._turn_began = time.thread_time()
+        self._turns = 0  # since time went on
+        self._moment = 0.0
+        super().__init__()
+
+    def _select(self, timeout: float | None) -> Any:
+        now = time.thread_time()
+        self.longest_turn_seconds = max(self.longest_turn_seconds, now - self._turn_began)
+        self._turn_began = now
+        self._turns += 1
+        if self._moment != self._now:
+            self._moment, self._turns = self._now, 0
+        if self._turns == _TURNS_AT_MOST:
+            raise AssertionError(f"something goes on for ever at {self._now:.3f} s")
+        # What is read in a thread takes no time.
+        until = time.monotonic() + _LONGEST_READ_SECONDS
+        while timeout != 0 and _is_reading() and time.monotonic() < until:
+            if ready := self._poll(0.001):
+                self._reach_next_timer()
+                return ready
+        return super()._select(timeout)
+
+
+def _is_reading() -> bool:
+    return any(thread.name == THREAD_NAME for thread in threading.enumerate())
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a virtual-time loop of its own."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(coroutine)

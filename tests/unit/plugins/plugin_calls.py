@@ -1,0 +1,84 @@
+"""Creates and calls plugins as the runtime does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.app.capabilities import TableObjects
+from scheduler.framework import (
+    SKIP,
+    ClusterObjects,
+    CycleState,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Status,
+    TimeSlice,
+)
+from scheduler.runtime.adapters import outcomes_of, scores_of
+from scheduler.runtime.checking import constructor_wants
+from scheduler.snapshot import ClusterTable
+from scheduler.testing.fakes import FakeTimeSlice
+
+if TYPE_CHECKING:
+    from scheduler.errors import FieldError
+    from scheduler.framework import (
+        EventResource,
+        FilterPlugin,
+        Plugin,
+        PluginArgs,
+        QueueingHint,
+        ScorePlugin,
+    )
+    from scheduler.objects.pod import PodInfo
+    from tests.support.clusters import Cluster
+
+
+def made(plugin: type[Any], *, table: ClusterTable | None = None, **args: Any) -> Any:
+    """Create a plugin from arguments in the configuration's spelling; `table` is the cluster from which it reads objects."""
+    given: dict[str, Any] = {"args": msgspec.convert(args, plugin.Args)}
+    if ClusterObjects in constructor_wants(plugin).values():
+        given["objects"] = TableObjects(table or ClusterTable())
+    if TimeSlice in constructor_wants(plugin).values():
+        given["time_slice"] = FakeTimeSlice()
+    return plugin(**given)
+
+
+def faults(args: type[PluginArgs], **given: Any) -> list[str]:
+    """The errors of arguments in the configuration's spelling."""
+    found: list[FieldError] = list(msgspec.convert(given, args).faults())
+    return [str(fault) for fault in found]
+
+
+def reasons(plugin: FilterPlugin, pod: PodInfo, cluster: Cluster) -> dict[str, tuple[str, ...]]:
+    """Node name -> the reasons of its rejection, for rejected nodes."""
+    state, snapshot = CycleState(), cluster.snapshot()
+    if isinstance(plugin, PreFilterPlugin):
+        answer = plugin.pre_filter(state, pod, snapshot)
+        if answer is SKIP:
+            return {}
+        assert not isinstance(answer, Status) or answer.is_success, answer
+    outcomes = outcomes_of(plugin, state, pod, snapshot, snapshot.all_rows)
+    return {
+        node.name: outcomes.of(row).reasons
+        for row, node in enumerate(cluster.nodes)
+        if not outcomes.passing[row]
+    }
+
+
+def scores(plugin: ScorePlugin, pod: PodInfo, cluster: Cluster) -> dict[str, int] | None:
+    """Node name -> normalized score; None if PreScore skips."""
+    state, snapshot = CycleState(), cluster.snapshot()
+    rows = snapshot.all_rows
+    if isinstance(plugin, PreScorePlugin) and plugin.pre_score(state, pod, snapshot, rows) is SKIP:
+        return None
+    found = plugin.normalize(state, pod, scores_of(plugin, state, pod, snapshot, rows), rows)
+    return {node.name: int(found[row]) for row, node in enumerate(cluster.nodes)}
+
+
+def hint(plugin: Plugin, resource: EventResource, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
+    """Call the hint that the plugin registered for a kind of object."""
+    (registered,) = [each for each in plugin.events() if each.event.resource is resource]
+    assert registered.hint is not None
+    return registered.hint(pod, old, new)

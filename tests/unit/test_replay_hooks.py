@@ -1,0 +1,72 @@
+"""Work that is driven step by step goes on as it would by itself, whoever drives it."""
+
+from __future__ import annotations
+
+from random import Random
+from types import coroutine
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scheduler.recording.recorder import Recorder
+from scheduler.recording.recording_files import Header
+from scheduler.runtime.budget import LoopBudget
+from tests.recording.memory_recording import Tape
+from tests.support.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+
+    Drive = Callable[[Coroutine[Any, Any, list[str]]], Coroutine[Any, Any, list[str]]]
+
+
+class LostError(Exception):
+    """What is waited for does not come."""
+
+
+@coroutine
+def answer() -> Generator[None, Any, Any]:
+    return (yield)
+
+
+async def work(said: list[str]) -> list[str]:
+    for _ in range(2):
+        try:
+            await answer()
+            said.append("came")
+        except LostError:
+            said.append("lost")
+        except GeneratorExit:
+            said.append("closed")
+            raise
+    return said
+
+
+async def run_in_slices(driven: Coroutine[Any, Any, list[str]]) -> list[str]:
+    return await LoopBudget().run_in_slices(driven)
+
+
+def recorded(driven: Coroutine[Any, Any, list[str]]) -> Coroutine[Any, Any, list[str]]:
+    clock = ManualClock()
+    return Recorder(clock, Tape(), Header.fresh(clock, Random(1))).task(driven, "work")
+
+
+@pytest.mark.parametrize("drive", [run_in_slices, recorded], ids=lambda drive: drive.__name__)
+class TestDriven:
+    def test_what_comes_and_what_is_raised_instead_reach_the_work(self, drive: Drive) -> None:
+        driven = drive(work([]))
+        driven.send(None)
+        driven.throw(LostError())
+        with pytest.raises(StopIteration) as ended:
+            driven.send(None)
+
+        assert ended.value.value == ["lost", "came"]
+
+    def test_who_is_closed_closes_the_work(self, drive: Drive) -> None:
+        said: list[str] = []
+        inner = work(said)
+        driven = drive(inner)
+        driven.send(None)
+        driven.close()
+
+        assert said == ["closed"]
