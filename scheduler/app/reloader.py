@@ -166,7 +166,7 @@ class Reloader:
             extra={"source": offer.source, "error": problem},
         )
         self._metrics.rejected()
-        self._tell(offer, "Warning", REJECTED, f"The configuration before stays active: {problem}")
+        self._tell(offer, "Warning", REJECTED, f"The previous configuration stays active: {problem}")
 
     def _tell(self, offer: Offer, type_: str, reason: str, note: str) -> None:
         """Record an event; all replicas reload, and only the leader writes events."""

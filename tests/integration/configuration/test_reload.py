@@ -234,7 +234,7 @@ async def test_what_is_wrong_is_refused_and_said_and_the_old_configuration_stays
         assert await place(it, "web") == "a"
         await it.until(lambda: it.notes("cs", "ConfigurationRejected"))
         (note,) = it.notes("cs", "ConfigurationRejected")
-        assert note.startswith("The configuration before stays active: ")
+        assert note.startswith("The previous configuration stays active: ")
         assert told in note
         assert metric(daemon, "custom_scheduler_config_last_reload_successful") == 0
         assert metric(daemon, "custom_scheduler_config_reloads_total", result="rejected") == 1
