@@ -63,7 +63,7 @@ sbom: $(VENV)/dev ## Write the contents of the image as CycloneDX, with hashes, 
 	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --of JSON --validate -o $(SBOM) $(LOCK)
 
 board-assets: ## Download the libraries of the board again, at the versions in this file (needs npm)
-	@into=$$(realpath scheduler/board/assets/vendor) && made=$$(mktemp -d) && cd "$$made" \
+	@into=$$(realpath scheduler/tools/board/assets/vendor) && made=$$(mktemp -d) && cd "$$made" \
 	&& for package in preact@11.2.0 htm@3.1.1 uplot@1.6.32; do \
 	  name=$${package%@*} && mkdir $$name && npm pack --silent $$package >/dev/null && tar xzf $$name-*.tgz -C $$name || exit 1; \
 	  { printf '%s\n\n' "$$package"; cat $$name/package/LICENSE; printf '\n\n'; } >> LICENSES.txt; done \

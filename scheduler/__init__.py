@@ -29,8 +29,8 @@ def main(plugins: Mapping[str, type[Plugin]] | None = None) -> None:
     # An import of a part of the package needs neither the command line nor the plugins.
     import sys
 
-    from scheduler.app.in_tree import add_plugins
     from scheduler.cli import main as run
+    from scheduler.daemon.app.in_tree import add_plugins
     from scheduler.errors import PluginLoadError
 
     try:

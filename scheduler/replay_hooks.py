@@ -2,7 +2,7 @@
 
 Between two waits no input arrives, so the behaviour there follows from the state and the time. A step begins
 with an input, such as an object's new version, or where a task continues after a wait. With the order of the
-steps, the input and the time of each, and the clock-dependent branches within it, `scheduler.recording` can
+steps, the input and the time of each, and the clock-dependent branches within it, `scheduler.daemon.recording` can
 repeat the same decisions.
 
 The hooks of this module do nothing.

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from scheduler.board.cluster_observer import WatchOnDemand
-from scheduler.board.local import serving_board
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
+from scheduler.daemon.logs import configure_logging
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.logs import configure_logging
 from scheduler.simulator.external_controllers import KubeletOptions
 from scheduler.simulator.kubeconfig import may_write
 from scheduler.simulator.scenarios.clusters import heterogeneous
@@ -27,6 +25,8 @@ from scheduler.simulator.scenarios.node_extras import furnish
 from scheduler.simulator.scenarios.scenario import Scenario, load_scenario
 from scheduler.simulator.scenarios.scenario_player import ScenarioPlayer
 from scheduler.simulator.server import ApiServer
+from scheduler.tools.board.cluster_observer import WatchOnDemand
+from scheduler.tools.board.local import serving_board
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scheduler.board.cluster_observer import WatchOnDemand
-from scheduler.board.file import FileBoard
-from scheduler.board.local import serving_board
-from scheduler.board.pages import board_of
 from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock, rfc3339
 from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_feature_gates
-from scheduler.logs import LogFormat, configure_logging
-from scheduler.whatif import cluster_file
+from scheduler.daemon.logs import LogFormat, configure_logging
+from scheduler.tools.board.cluster_observer import WatchOnDemand
+from scheduler.tools.board.file import FileBoard
+from scheduler.tools.board.local import serving_board
+from scheduler.tools.board.pages import board_of
+from scheduler.tools.whatif import cluster_file
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -111,7 +111,7 @@ def _of_file(cluster: str, configuration: Configuration, port: int) -> Coroutine
 
 
 def _of_recording(folder: Path, at: datetime | None, port: int) -> Coroutine[Any, Any, None]:
-    from scheduler.board.recorded import of_recording  # few record
+    from scheduler.tools.board.recorded import of_recording  # few record
 
     subject, moment = of_recording(
         folder, None if at is None else at.replace(tzinfo=UTC)

@@ -8,10 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from scheduler.app.plugin_watch import watching_plugins
-from scheduler.app.rights import Named
-from scheduler.app.roles import roles_yaml
-from scheduler.app.size import ClusterSize, size_patch
 from scheduler.cli.check_live import check_live
 from scheduler.cli.checked import checked
 from scheduler.cli.feature_gates import feature_gates_option
@@ -19,8 +15,12 @@ from scheduler.cli.options import command, file_option, option
 from scheduler.cli.process import kubeconfig_option, run_in_loop
 from scheduler.configuration.types import API_VERSION
 from scheduler.configuration.write import converted_yaml
+from scheduler.daemon.app.plugin_watch import watching_plugins
+from scheduler.daemon.app.rights import Named
+from scheduler.daemon.app.roles import roles_yaml
+from scheduler.daemon.app.size import ClusterSize, size_patch
+from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.logs import LogFormat, configure_logging
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from scheduler.app.live_names import LiveNames
-from scheduler.app.live_rights import missing_rights
-from scheduler.app.roles import rules_yaml
-from scheduler.client.connect import connect
+from scheduler.daemon.app.live_names import LiveNames
+from scheduler.daemon.app.live_rights import missing_rights
+from scheduler.daemon.app.roles import rules_yaml
 from scheduler.errors import ApiError
+from scheduler.kube.client.connect import connect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.app.rights import Named, Right
     from scheduler.configuration.load import Configuration
+    from scheduler.daemon.app.rights import Named, Right
 
 UNANSWERED: Final = 1
 """Exit status: the API server does not answer. If several statuses apply, the largest is returned."""

@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from scheduler.app.config_map import CONFIG_MAPS, ConfigMapKey, ConfigMapSource
-from scheduler.app.in_tree import IN_TREE
-from scheduler.app.rights import Named, Right, rights_of, rights_of_shadow
 from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.load import Examined, default, examine, not_below, read_file
@@ -20,19 +17,22 @@ from scheduler.configuration.notes import ConfigurationNote
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.configuration.versions.algorithm_source import POLICY_KEY, PolicyConfigMap
 from scheduler.configuration.yaml_text import read
-from scheduler.controllers.config_map import ConfigMap
+from scheduler.daemon.app.config_map import CONFIG_MAPS, ConfigMapKey, ConfigMapSource
+from scheduler.daemon.app.in_tree import IN_TREE
+from scheduler.daemon.app.rights import Named, Right, rights_of, rights_of_shadow
+from scheduler.daemon.config_watch.config_map import ConfigMap
+from scheduler.engine.runtime.checking import constructor_wants
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework import ApiGet, ApiWrite
 from scheduler.objects.wording import quoted
-from scheduler.runtime.checking import constructor_wants
-from scheduler.whatif.cluster_file import STANDARD_INPUT, ClusterFile
-from scheduler.whatif.offline import OfflineScheduler
+from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, ClusterFile
+from scheduler.tools.whatif.offline import OfflineScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from scheduler.configuration.load import Configuration
-    from scheduler.runtime.framework import Framework
+    from scheduler.engine.runtime.framework import Framework
 
 _STANDARD_INPUT: Final = "standard input"
 _HINT: Final = "--policy-config-map FILE gives it to check"

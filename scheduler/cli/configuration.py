@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from scheduler.app.config_map import ConfigMapKey
 from scheduler.cli.options import file_option, option
+from scheduler.daemon.app.config_map import ConfigMapKey
 
 _SECTION = "Configuration"
 

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from scheduler.app import loop_watch
-from scheduler.app.plugin_dry_run import dry_run_plugins
 from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import command, file_option, option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.cli.program import program
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.configuration.overrides import with_feature_gates
-from scheduler.demo.show import show
-from scheduler.demo.tour import Tour
-from scheduler.demo.user_workload import UserWorkload
-from scheduler.logs import LogFormat, configure_logging
+from scheduler.daemon.app import loop_watch
+from scheduler.daemon.app.plugin_dry_run import dry_run_plugins
+from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.simulator.scenarios.manifests import read_manifests
+from scheduler.tools.demo.show import show
+from scheduler.tools.demo.tour import Tour
+from scheduler.tools.demo.user_workload import UserWorkload
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.demo.demo_workload import DemoWorkload
+    from scheduler.tools.demo.demo_workload import DemoWorkload
 
 
 @command()

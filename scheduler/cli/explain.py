@@ -13,20 +13,25 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from scheduler.app.plugin_watch import watching_plugins
 from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import choice_option, command, file_option, option
 from scheduler.cli.usage_error import fail
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.configuration.overrides import with_feature_gates
-from scheduler.cycle.refusal_details import NODES_OF_A_KIND
+from scheduler.daemon.app.plugin_watch import watching_plugins
+from scheduler.engine.cycle.refusal_details import NODES_OF_A_KIND
 from scheduler.errors import ObjectError
-from scheduler.whatif import cluster_file, watch_event
-from scheduler.whatif.cluster_file import STANDARD_INPUT, ClusterFile, ClusterFileError
-from scheduler.whatif.evaluation import evaluate_each, evaluate_in_sequence, is_pending, pods_to_evaluate
-from scheduler.whatif.group_evaluation import GroupEvaluator
-from scheduler.whatif.offline import OfflineScheduler
-from scheduler.whatif.requeue_preview import with_wakes
+from scheduler.tools.whatif import cluster_file, watch_event
+from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, ClusterFile, ClusterFileError
+from scheduler.tools.whatif.evaluation import (
+    evaluate_each,
+    evaluate_in_sequence,
+    is_pending,
+    pods_to_evaluate,
+)
+from scheduler.tools.whatif.group_evaluation import GroupEvaluator
+from scheduler.tools.whatif.offline import OfflineScheduler
+from scheduler.tools.whatif.requeue_preview import with_wakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -223,7 +228,7 @@ def _show_groups(explanations: list[dict[str, Any]], output: Output, *, all_node
         return
     from rich.console import Console
 
-    from scheduler.whatif.group_table import show_group
+    from scheduler.tools.whatif.group_table import show_group
 
     for explanation in explanations:
         show_group(Console(highlight=False), explanation, all_nodes=all_nodes)
@@ -317,7 +322,7 @@ def _write_json(explanations: Iterable[dict[str, Any]]) -> None:
 def _write_tables(explanations: Iterable[dict[str, Any]], *, all_nodes: bool) -> None:
     from rich.console import Console  # not for JSON, where it would be half of the start
 
-    from scheduler.whatif.explanation_text import show
+    from scheduler.tools.whatif.explanation_text import show
 
     console = Console(highlight=False)
     for explanation in explanations:
@@ -328,7 +333,7 @@ class _StartedWhenNeeded(logging.Handler):
     """Configures logging at the first log line; mostly there is none, and it takes a while."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        from scheduler.logs import LogFormat, configure_logging
+        from scheduler.daemon.logs import LogFormat, configure_logging
 
         configure_logging(logging.WARNING, LogFormat.TEXT)
         logging.getLogger().handle(record)

@@ -74,9 +74,9 @@ def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None
     from rich.text import Text
 
     from scheduler.cli.shadow_lines import disagreement
-    from scheduler.whatif.explanation_text import show
-    from scheduler.whatif.group_table import member_of
-    from scheduler.whatif.text_lines import filled
+    from scheduler.tools.whatif.explanation_text import show
+    from scheduler.tools.whatif.group_table import member_of
+    from scheduler.tools.whatif.text_lines import filled
 
     console = Console(highlight=False)
     console.print(Text(f"{answer['pod']} {_where(answer)}"), style="bold", soft_wrap=True)

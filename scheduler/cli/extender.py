@@ -8,31 +8,31 @@ import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from scheduler.app.extender.certificates import ServingCertificate
-from scheduler.app.extender.pages import ExtenderAddress, serving_extender
-from scheduler.app.extender.service import ExtenderService, checked_profile, judging
-from scheduler.app.extender.snippet import points_not_run, snippet
-from scheduler.app.loop_watch import watching_loop
-from scheduler.app.memory import settle_memory
-from scheduler.app.plugin_dry_run import dry_run_plugins
-from scheduler.app.serving import Serving
 from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import command, file_option, option, port_option
 from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
 from scheduler.cli.serving import tls_cert_file, tls_private_key_file
-from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_feature_gates
-from scheduler.logs import configure_logging, level_of
-from scheduler.whatif.cluster_file import ClusterFile
-from scheduler.whatif.offline import OfflineScheduler
+from scheduler.daemon.app.extender.certificates import ServingCertificate
+from scheduler.daemon.app.extender.pages import ExtenderAddress, serving_extender
+from scheduler.daemon.app.extender.service import ExtenderService, checked_profile, judging
+from scheduler.daemon.app.extender.snippet import points_not_run, snippet
+from scheduler.daemon.app.loop_watch import watching_loop
+from scheduler.daemon.app.memory import settle_memory
+from scheduler.daemon.app.plugin_dry_run import dry_run_plugins
+from scheduler.daemon.app.serving import Serving
+from scheduler.daemon.logs import configure_logging, level_of
+from scheduler.kube.client.connect import connect
+from scheduler.tools.whatif.cluster_file import ClusterFile
+from scheduler.tools.whatif.offline import OfflineScheduler
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.configuration.load import Configuration
-    from scheduler.logs import LogFormat
+    from scheduler.daemon.logs import LogFormat
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from scheduler.app.in_tree import IN_TREE
 from scheduler.cli.options import command, option
 from scheduler.cli.program import program, python
 from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
+from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.errors import ConfigurationError, FieldError
 
 if TYPE_CHECKING:

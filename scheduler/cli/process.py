@@ -8,7 +8,7 @@ import signal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scheduler.cli.options import choice_option, file_option
-from scheduler.logs import LogFormat
+from scheduler.daemon.logs import LogFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

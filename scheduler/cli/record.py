@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from scheduler.daemon.recording.limits import RecordingLimits
 from scheduler.objects.quantity import parse_quantity
-from scheduler.recording.limits import RecordingLimits
 
 if TYPE_CHECKING:
     from typing import Any

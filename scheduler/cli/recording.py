@@ -10,8 +10,8 @@ import msgspec
 from scheduler.cli.options import command, option
 from scheduler.cli.usage_error import fail
 from scheduler.errors import SchedulerError
-from scheduler.whatif.replay.script import stretches
-from scheduler.whatif.replay.summary import Summary, summary
+from scheduler.tools.whatif.replay.script import stretches
+from scheduler.tools.whatif.replay.summary import Summary, summary
 
 
 @command()

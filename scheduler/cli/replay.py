@@ -12,7 +12,7 @@ from scheduler.cli.replay_backtest import Asked, Output, backtested
 from scheduler.cli.replay_exact import Wanted, exactly
 from scheduler.cli.usage_error import fail
 from scheduler.errors import SchedulerError
-from scheduler.whatif.replay.script import stretches
+from scheduler.tools.whatif.replay.script import stretches
 
 _BACKTEST = "With another configuration"
 

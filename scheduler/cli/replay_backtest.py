@@ -11,16 +11,16 @@ import click
 import msgspec
 
 from scheduler.configuration.load import load
-from scheduler.whatif.backtest.backtest_run import material_of
-from scheduler.whatif.backtest.parallel_backtests import backtest_all
-from scheduler.whatif.backtest.recorded_history import history_of
+from scheduler.tools.whatif.backtest.backtest_run import material_of
+from scheduler.tools.whatif.backtest.parallel_backtests import backtest_all
+from scheduler.tools.whatif.backtest.recorded_history import history_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from scheduler.whatif.backtest.result import Backtest
-    from scheduler.whatif.replay.script import Stretch
+    from scheduler.tools.whatif.backtest.result import Backtest
+    from scheduler.tools.whatif.replay.script import Stretch
 
 
 class Output(Enum):
@@ -70,12 +70,12 @@ def backtested(found: Sequence[Stretch], source: str, asked: Asked) -> None:
         return
     from rich.console import Console
 
-    from scheduler.whatif.backtest.report import show
+    from scheduler.tools.whatif.backtest.report import show
 
     show(Console(highlight=False), result)
 
 
 def _write_page(path: Path, result: Backtest) -> None:
-    from scheduler.board.backtest_page import page_of
+    from scheduler.tools.board.backtest_page import page_of
 
     path.write_text(page_of(result), encoding="utf-8")

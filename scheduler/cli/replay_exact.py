@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from scheduler.clock import rfc3339_micro
-from scheduler.cycle.explanation import explain
-from scheduler.recording.notes import SECOND, Note
-from scheduler.whatif.replay.replay import Replay
-from scheduler.whatif.replay.script import Script
+from scheduler.daemon.recording.notes import SECOND, Note
+from scheduler.engine.cycle.explanation import explain
+from scheduler.tools.whatif.replay.replay import Replay
+from scheduler.tools.whatif.replay.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduler.whatif.replay.replayed_hooks import Difference
-    from scheduler.whatif.replay.script import Stretch
+    from scheduler.tools.whatif.replay.replayed_hooks import Difference
+    from scheduler.tools.whatif.replay.script import Stretch
 
 _WORDS = {
     Note.STARTED: "task started:",
@@ -100,7 +100,7 @@ class _Watch:
 def _show(explanation: dict[str, Any], all_nodes: bool) -> None:
     from rich.console import Console
 
-    from scheduler.whatif.explanation_text import show
+    from scheduler.tools.whatif.explanation_text import show
 
     show(Console(highlight=False), explanation, all_nodes=all_nodes, drawn=True)
 

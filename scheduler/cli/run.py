@@ -16,20 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler.app.attempt_marker import AttemptMarker, quarantine
-from scheduler.app.config_file import ConfigFile
-from scheduler.app.config_map import ConfigMapKey, ConfigMapSource, read_config_map, with_policies
-from scheduler.app.daemon import Daemon
-from scheduler.app.default_scheduler import refuse_beside_default_scheduler
-from scheduler.app.following import following_config_map, following_file, following_profiles
-from scheduler.app.last_good import LastGood
-from scheduler.app.loop_watch import watching_loop
-from scheduler.app.memory import settle_memory
-from scheduler.app.plugin_dry_run import dry_run_plugins
-from scheduler.app.profile_objects.profiles import ClusterProfiles
-from scheduler.app.profile_objects.status_writer import ProfileStatusWriter
-from scheduler.app.reloader import Reloader
-from scheduler.app.serving import Serving
 from scheduler.cli import configuration as configuration_flags
 from scheduler.cli import serving as serving_flags
 from scheduler.cli.feature_gates import feature_gates_option
@@ -43,31 +29,45 @@ from scheduler.cli.process import (
     stop_on_signals,
 )
 from scheduler.cli.record import ROOM
-from scheduler.client.connect import connect
-from scheduler.client.events import CONTROLLER
-from scheduler.client.startup_requests import StartupRequests, StoppedError
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.configuration.types import API_VERSION
 from scheduler.configuration.write import to_yaml
+from scheduler.daemon.app.attempt_marker import AttemptMarker, quarantine
+from scheduler.daemon.app.config_file import ConfigFile
+from scheduler.daemon.app.config_map import ConfigMapKey, ConfigMapSource, read_config_map, with_policies
+from scheduler.daemon.app.daemon import Daemon
+from scheduler.daemon.app.default_scheduler import refuse_beside_default_scheduler
+from scheduler.daemon.app.following import following_config_map, following_file, following_profiles
+from scheduler.daemon.app.last_good import LastGood
+from scheduler.daemon.app.loop_watch import watching_loop
+from scheduler.daemon.app.memory import settle_memory
+from scheduler.daemon.app.plugin_dry_run import dry_run_plugins
+from scheduler.daemon.app.profile_objects.profiles import ClusterProfiles
+from scheduler.daemon.app.profile_objects.status_writer import ProfileStatusWriter
+from scheduler.daemon.app.reloader import Reloader
+from scheduler.daemon.app.serving import Serving
+from scheduler.daemon.logs import configure_logging, level_of
 from scheduler.errors import ConfigurationError, FieldError, LeadershipLostError
-from scheduler.logs import configure_logging, level_of
+from scheduler.kube.client.connect import connect
+from scheduler.kube.client.events import CONTROLLER
+from scheduler.kube.client.startup_requests import StartupRequests, StoppedError
 from scheduler.worker_thread import TookTooLongError, in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
-    from scheduler.client.connection import ApiConnection
-    from scheduler.client.requests import Requests
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
-    from scheduler.logs import LogFormat
+    from scheduler.daemon.logs import LogFormat
+    from scheduler.daemon.recording.limits import RecordingLimits
+    from scheduler.daemon.recording.recording import Recording
+    from scheduler.kube.client.connection import ApiConnection
+    from scheduler.kube.client.requests import Requests
     from scheduler.objects.durations import Duration
-    from scheduler.recording.limits import RecordingLimits
-    from scheduler.recording.recording import Recording
 
 logger = logging.getLogger(__name__)
 
@@ -247,16 +247,16 @@ class _Origin:
 
 @asynccontextmanager
 async def _showing_that_it_waits(serving: Serving) -> AsyncIterator[None]:
-    from scheduler.app.pages import waiting_pages  # see below
+    from scheduler.daemon.app.pages import waiting_pages  # see below
 
     async with waiting_pages(serving):
         yield
 
 
 def _board(daemon: Daemon, clock: Clock) -> dict[str, Any]:
-    from scheduler.board.pages import board_of, board_pages  # few look
-    from scheduler.board.sign_in import SignIn
-    from scheduler.board.subject import of_daemon
+    from scheduler.tools.board.pages import board_of, board_pages  # few look
+    from scheduler.tools.board.sign_in import SignIn
+    from scheduler.tools.board.subject import of_daemon
 
     return {"more": board_pages(board_of(of_daemon(daemon, clock))), "guarding": SignIn}
 
@@ -377,7 +377,7 @@ async def _following(
         if config_map is not None or profiles is not None:
             # The import takes a second of CPU, which may be minutes on a busy machine. Nothing else can be done meanwhile.
             await in_a_thread(partial(import_module, "kopf"), "importing kopf", gives_up=False)
-            from scheduler.controllers.kopf_thread import KopfThread
+            from scheduler.daemon.config_watch.kopf_thread import KopfThread
 
             named = daemon.configuration.settings.client_connection.kubeconfig
             thread = KopfThread(kubeconfig or (None if config_map is not None else named or None))
@@ -411,7 +411,7 @@ def _recording(
     """
     if room is None:
         return None
-    from scheduler.recording.recording import Recording  # few record
+    from scheduler.daemon.recording.recording import Recording  # few record
 
     try:
         return Recording(
@@ -487,7 +487,9 @@ async def _run(
         call_on_signal(signal.SIGUSR2, daemon.consistency.ask)  # like kube-scheduler's cache debugger
         await stack.enter_async_context(watching_loop(daemon.metrics.loop))
         if serving.secure_port or serving.http_port:
-            from scheduler.app.pages import serving_pages  # an HTTP server takes half as long as all the rest
+            from scheduler.daemon.app.pages import (
+                serving_pages,  # an HTTP server takes half as long as all the rest
+            )
 
             shown = _board(daemon, clock) if board else {}
             await stack.enter_async_context(

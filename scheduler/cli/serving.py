@@ -7,7 +7,7 @@ Source:
 from __future__ import annotations
 
 from scheduler.cli.options import file_option, option, port_option
-from scheduler.server import ALWAYS_ALLOWED
+from scheduler.daemon.server import ALWAYS_ALLOWED
 
 _SECTION = "Serving /metrics and health"
 

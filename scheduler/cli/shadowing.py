@@ -8,18 +8,18 @@ import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from scheduler.app.loop_watch import watching_loop
-from scheduler.app.plugin_dry_run import dry_run_plugins
-from scheduler.app.shadow.findings import lines
-from scheduler.app.shadow.pages import serving_shadow
-from scheduler.app.shadow.service import ShadowService
 from scheduler.cli.process import stop_on_signals
-from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
+from scheduler.daemon.app.loop_watch import watching_loop
+from scheduler.daemon.app.plugin_dry_run import dry_run_plugins
+from scheduler.daemon.app.shadow.findings import lines
+from scheduler.daemon.app.shadow.pages import serving_shadow
+from scheduler.daemon.app.shadow.service import ShadowService
+from scheduler.kube.client.connect import connect
 
 if TYPE_CHECKING:
-    from scheduler.app.serving import Serving
     from scheduler.configuration.load import Configuration
+    from scheduler.daemon.app.serving import Serving
 
 logger = logging.getLogger(__name__)
 

@@ -14,16 +14,16 @@ from scheduler.cli.options import choice_option, command, file_option, option
 from scheduler.cli.usage_error import fail
 from scheduler.configuration.load import load
 from scheduler.errors import SchedulerError
-from scheduler.whatif.simulation.parallel_simulations import jobs_of, run_all
-from scheduler.whatif.simulation.sources import read_source
-from scheduler.whatif.simulation.workload import typical_pods as kinds_of
+from scheduler.tools.whatif.simulation.parallel_simulations import jobs_of, run_all
+from scheduler.tools.whatif.simulation.sources import read_source
+from scheduler.tools.whatif.simulation.workload import typical_pods as kinds_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.whatif.simulation.parallel_simulations import SimulationJob
-    from scheduler.whatif.simulation.simulation_measures import Result
-    from scheduler.whatif.simulation.workload import Workload
+    from scheduler.tools.whatif.simulation.parallel_simulations import SimulationJob
+    from scheduler.tools.whatif.simulation.simulation_measures import Result
+    from scheduler.tools.whatif.simulation.workload import Workload
 
 
 class Output(Enum):
@@ -154,7 +154,7 @@ def simulate(
         return
     from rich.console import Console
 
-    from scheduler.whatif.simulation.results_table import show
+    from scheduler.tools.whatif.simulation.results_table import show
 
     show(Console(highlight=False), [(job.config, result) for job, result in results])
 

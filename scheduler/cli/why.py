@@ -10,11 +10,11 @@ from typing import Final
 
 import click
 
-from scheduler.app.rights import Named
 from scheduler.cli.feature_gates import feature_gates_option
 from scheduler.cli.options import choice_option, command, file_option, option
 from scheduler.cli.process import run_in_loop
-from scheduler.logs import LogFormat, configure_logging
+from scheduler.daemon.app.rights import Named
+from scheduler.daemon.logs import LogFormat, configure_logging
 
 _LEASE: Final = "kube-system/custom-scheduler"
 _OF_THE_DAEMON: Final = "The daemon"

@@ -9,22 +9,22 @@ import click
 import msgspec
 
 from scheduler.cli.why_output import show_outcomes
-from scheduler.client.resources import NODES, STORAGE_CLASSES, Resource
 from scheduler.errors import FieldError
-from scheduler.whatif.admission import admit
-from scheduler.whatif.cluster_file import ClusterFile, ClusterFileError, read
-from scheduler.whatif.documents import read_items
-from scheduler.whatif.live_cluster import read_if_allowed
-from scheduler.whatif.planned_pods import Plan
-from scheduler.whatif.start_preview import start
-from scheduler.whatif.typed_items import identify
+from scheduler.kube.client.resources import NODES, STORAGE_CLASSES, Resource
+from scheduler.tools.whatif.admission import admit
+from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError, read
+from scheduler.tools.whatif.documents import read_items
+from scheduler.tools.whatif.live_cluster import read_if_allowed
+from scheduler.tools.whatif.planned_pods import Plan
+from scheduler.tools.whatif.start_preview import start
+from scheduler.tools.whatif.typed_items import identify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scheduler.cli.why_lookup import Lookup
-    from scheduler.client.connection import ApiConnection
-    from scheduler.whatif.planned_pods import Planned
+    from scheduler.kube.client.connection import ApiConnection
+    from scheduler.tools.whatif.planned_pods import Planned
 
     _Objects = dict[str, dict[str, bytes]]  # kind -> namespace/name -> JSON
 

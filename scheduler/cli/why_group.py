@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from scheduler.app.leader import NoLeaderError, at_url, leader
 from scheduler.cli.why_output import console_for_people, write_json
 from scheduler.cli.why_pod import token_of
-from scheduler.client.resources import PODS
+from scheduler.daemon.app.leader import NoLeaderError, at_url, leader
 from scheduler.errors import SchedulerError
+from scheduler.kube.client.resources import PODS
 from scheduler.objects.decode import decode_pod
-from scheduler.whatif.evaluation import is_pending
-from scheduler.whatif.group_evaluation import GroupEvaluator
-from scheduler.whatif.group_table import show_group
-from scheduler.whatif.live_cluster import read_objects
+from scheduler.tools.whatif.evaluation import is_pending
+from scheduler.tools.whatif.group_evaluation import GroupEvaluator
+from scheduler.tools.whatif.group_table import show_group
+from scheduler.tools.whatif.live_cluster import read_objects
 
 if TYPE_CHECKING:
     from scheduler.cli.why_lookup import Lookup
     from scheduler.cli.why_pod import Ask
-    from scheduler.client.connection import ApiConnection
+    from scheduler.kube.client.connection import ApiConnection
 
 
 class NoSuchGroupError(SchedulerError):

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from scheduler.client.connect import Credentials, connected
 from scheduler.configuration.load import load, parse
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.configuration.types import API_VERSION, KIND
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.whatif.cluster_file import ClusterFile
-from scheduler.whatif.live_cluster import read_cluster
-from scheduler.whatif.offline import OfflineScheduler
+from scheduler.kube.client.connect import Credentials, connected
+from scheduler.tools.whatif.cluster_file import ClusterFile
+from scheduler.tools.whatif.live_cluster import read_cluster
+from scheduler.tools.whatif.offline import OfflineScheduler
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
     from pathlib import Path
 
-    from scheduler.client.connection import ApiConnection
+    from scheduler.kube.client.connection import ApiConnection
 
 
 @dataclass(frozen=True, slots=True)

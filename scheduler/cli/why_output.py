@@ -11,14 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from scheduler.cli.explain_live import show_live
-from scheduler.whatif.explanation_text import show
-from scheduler.whatif.text_lines import some
+from scheduler.tools.whatif.explanation_text import show
+from scheduler.tools.whatif.text_lines import some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduler.whatif.pending_by_cause import PendingByCause
-    from scheduler.whatif.start_preview import StartOutcome
+    from scheduler.tools.whatif.pending_by_cause import PendingByCause
+    from scheduler.tools.whatif.start_preview import StartOutcome
 
 _NAMES_SHOWN: Final = 3
 _NODES_SHOWN: Final = 10

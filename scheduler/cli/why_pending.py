@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.cli.why_output import show_waiting
-from scheduler.client.resources import PODS
+from scheduler.kube.client.resources import PODS
 from scheduler.objects.decode import decode_pod
-from scheduler.whatif.evaluation import is_pending
-from scheduler.whatif.live_cluster import read_objects
-from scheduler.whatif.pending_by_cause import by_cause
+from scheduler.tools.whatif.evaluation import is_pending
+from scheduler.tools.whatif.live_cluster import read_objects
+from scheduler.tools.whatif.pending_by_cause import by_cause
 
 if TYPE_CHECKING:
     from scheduler.cli.why_lookup import Lookup

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from scheduler.app.leader import NoLeaderError, at_url, leader
 from scheduler.cli.why_output import show_pod
-from scheduler.client.http.request import Request
-from scheduler.client.resources import PODS
+from scheduler.daemon.app.leader import NoLeaderError, at_url, leader
 from scheduler.errors import ApiError, ConfigurationError, FieldError, SchedulerError
+from scheduler.kube.client.http.request import Request
+from scheduler.kube.client.resources import PODS
 from scheduler.objects.decode import decode_pod
-from scheduler.whatif.evaluation import evaluate_each
-from scheduler.whatif.pending_by_cause import said
+from scheduler.tools.whatif.evaluation import evaluate_each
+from scheduler.tools.whatif.pending_by_cause import said
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.app.rights import Named
     from scheduler.cli.why_lookup import Lookup
-    from scheduler.client.connection import ApiConnection
+    from scheduler.daemon.app.rights import Named
+    from scheduler.kube.client.connection import ApiConnection
     from scheduler.objects.pod import PodInfo
 
 _NOT_FOUND: Final = 404

@@ -1,7 +1,7 @@
 """The cluster as columns.
 
 Each quantity is one contiguous array of length n_nodes. Row i is the same node in all arrays of one snapshot, but not
-in other snapshots. `scheduler.state` writes the `ClusterTable`; all other code reads a `Snapshot`.
+in other snapshots. `scheduler.engine.state` writes the `ClusterTable`; all other code reads a `Snapshot`.
 """
 
 from scheduler.snapshot.affinity_index import MOST_TERMS_AT_ONCE, TermKind, TermsInUse, TermsThatMean

@@ -1,6 +1,6 @@
 """The columns of the cluster, updated row by row; columns exist for names that nodes have, not for names in pods.
 
-Only `scheduler.state` writes to the table. The last row replaces the row of a removed node, so columns have no gaps.
+Only `scheduler.engine.state` writes to the table. The last row replaces the row of a removed node, so columns have no gaps.
 Every changed or moved row is logged, so that caches of results per row know what to evaluate again. One log has all
 changes, another one only the changes of node objects.
 """

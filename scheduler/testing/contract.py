@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from scheduler.app.capabilities import TableObjects
+from scheduler.daemon.app.capabilities import TableObjects
+from scheduler.engine.runtime.adapters import outcomes_of, scores_of
+from scheduler.engine.runtime.checking import constructor_wants
+from scheduler.engine.runtime.plugin_points import overrides
 from scheduler.framework import (
     MAX_NODE_SCORE,
     SUCCESS,
@@ -34,9 +37,6 @@ from scheduler.framework import (
     ScorePlugin,
     Status,
 )
-from scheduler.runtime.adapters import outcomes_of, scores_of
-from scheduler.runtime.checking import constructor_wants
-from scheduler.runtime.plugin_points import overrides
 from scheduler.testing.fakes import Fakes
 from scheduler.testing.probes import Probes
 from scheduler.testing.samples import sample_pods, sample_table

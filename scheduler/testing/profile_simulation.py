@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.app.assembly import Parts
-from scheduler.app.in_tree import IN_TREE
-from scheduler.app.needs import needs_of
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import parse
-from scheduler.cycle.explanation import explain_gated
-from scheduler.cycle.hypothetical import evaluate
-from scheduler.cycle.observer import NoObserver
-from scheduler.cycle.refusal_details import RefusalDetails
+from scheduler.daemon.app.assembly import Parts
+from scheduler.daemon.app.in_tree import IN_TREE
+from scheduler.daemon.app.needs import needs_of
+from scheduler.engine.cycle.explanation import explain_gated
+from scheduler.engine.cycle.hypothetical import evaluate
+from scheduler.engine.cycle.observer import NoObserver
+from scheduler.engine.cycle.refusal_details import RefusalDetails
+from scheduler.engine.runtime.checking import check_plugin
 from scheduler.objects.node import NodeObject
-from scheduler.runtime.checking import check_plugin
 from scheduler.testing.fakes import Fakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from scheduler.cycle.explanation import Explanation
+    from scheduler.engine.cycle.explanation import Explanation
     from scheduler.framework import Plugin
     from scheduler.objects.pod import PodInfo
 

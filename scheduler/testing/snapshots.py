@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.state.cache import Cache
+from scheduler.engine.state.cache import Cache
 from scheduler.testing.builders import node
 
 if TYPE_CHECKING:

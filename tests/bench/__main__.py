@@ -17,13 +17,13 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from plugins.registry import IN_TREE
-from scheduler.app.memory import settle_memory
 from scheduler.configuration.load import default
-from scheduler.cycle.scheduling import schedule_pod
+from scheduler.daemon.app.memory import settle_memory
+from scheduler.engine.cycle.scheduling import schedule_pod
+from scheduler.engine.runtime.profiles import build_frameworks
+from scheduler.engine.runtime.registry import Registry
+from scheduler.engine.state.cache import Cache
 from scheduler.objects.decode import decode_pod
-from scheduler.runtime.profiles import build_frameworks
-from scheduler.runtime.registry import Registry
-from scheduler.state.cache import Cache
 from tests.bench import devices, volumes, waking, whole_pod
 from tests.bench.across_nodes import KINDS, pending, running_cluster
 from tests.bench.preemption import full_cluster, urgent
@@ -31,8 +31,8 @@ from tests.support.builders import node, pod, pod_object
 from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
+    from scheduler.engine.runtime.framework import Framework
     from scheduler.objects.pod import PodInfo
-    from scheduler.runtime.framework import Framework
 
 _SIZES = (100, 1000, 5000)
 _DECISIONS = 500

@@ -2,7 +2,7 @@
 
 Each size in a process of its own, with the whole daemon, whose connection is answered from memory: what is measured are
 lists, watches and the cluster as it is kept, and no simulated server beside it. Nodes and pods are as large as kubelets
-and controllers make them. What `scheduler/app/size.py` is taken from.
+and controllers make them. What `scheduler/daemon/app/size.py` is taken from.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.app.daemon import Daemon
-from scheduler.app.memory import settle_memory
-from scheduler.client.connection import ApiConnection
-from scheduler.client.http.endpoint import Endpoint
-from scheduler.client.http.request import Response
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
 from scheduler.configuration.overrides import with_leader_election
+from scheduler.daemon.app.daemon import Daemon
+from scheduler.daemon.app.memory import settle_memory
+from scheduler.kube.client.connection import ApiConnection
+from scheduler.kube.client.http.endpoint import Endpoint
+from scheduler.kube.client.http.request import Response
 from scheduler.simulator.scenarios.clusters import heterogeneous
 from tests.bench.process_size import usage_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
-    from scheduler.client.http.request import Request
+    from scheduler.kube.client.http.request import Request
 
 PODS_PER_NODE = 30
 PENDING = 2000

@@ -8,13 +8,13 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from plugins.registry import IN_TREE
-from scheduler.app.capabilities import TableObjects
 from scheduler.configuration.load import default
-from scheduler.cycle.scheduling import schedule_pod
+from scheduler.daemon.app.capabilities import TableObjects
+from scheduler.engine.cycle.scheduling import schedule_pod
+from scheduler.engine.runtime.profiles import build_frameworks
+from scheduler.engine.runtime.registry import Registry
+from scheduler.engine.state.cache import Cache
 from scheduler.framework import ClusterObjects
-from scheduler.runtime.profiles import build_frameworks
-from scheduler.runtime.registry import Registry
-from scheduler.state.cache import Cache
 from scheduler.testing.devices import (
     DRIVER,
     claims_of,

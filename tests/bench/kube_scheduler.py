@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from scheduler.client.connect import connect
-from scheduler.client.http.request import Request
 from scheduler.errors import ApiError
+from scheduler.kube.client.connect import connect
+from scheduler.kube.client.http.request import Request
 from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from scheduler.client.connection import ApiConnection
+    from scheduler.kube.client.connection import ApiConnection
 
 _PATIENCE_SECONDS = 300.0
 _AT_A_TIME = 32

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from scheduler.metrics import Metrics
+from scheduler.daemon.metrics import Metrics
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler.state.cache import Cache
+from scheduler.engine.state.cache import Cache
 from tests.support.builders import node, pod
 
 if TYPE_CHECKING:

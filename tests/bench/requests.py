@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from scheduler.app.memory import settle_memory
-from scheduler.certificates.key_pair import load_key_pair
-from scheduler.certificates.made import issue
-from scheduler.client.connection import ApiConnection
-from scheduler.client.events import EventRecorder
-from scheduler.client.http.endpoint import Endpoint
-from scheduler.client.http.request import Request
-from scheduler.client.store import Store
-from scheduler.client.wire import decode_watch_event
-from scheduler.client.writer import ApiWriter
 from scheduler.clock import SystemClock
+from scheduler.daemon.app.memory import settle_memory
+from scheduler.kube.certificates.key_pair import load_key_pair
+from scheduler.kube.certificates.made import issue
+from scheduler.kube.client.connection import ApiConnection
+from scheduler.kube.client.events import EventRecorder
+from scheduler.kube.client.http.endpoint import Endpoint
+from scheduler.kube.client.http.request import Request
+from scheduler.kube.client.store import Store
+from scheduler.kube.client.wire import decode_watch_event
+from scheduler.kube.client.writer import ApiWriter
 from scheduler.objects.decode import decode_pod
 from tests.support.builders import pod, pod_object
 

@@ -13,25 +13,25 @@ import time
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scheduler.app.assembly import Parts
-from scheduler.app.in_tree import IN_TREE
-from scheduler.app.memory import settle_memory
-from scheduler.client.store import Store
-from scheduler.client.wire import decode_watch_event
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
-from scheduler.cycle.event_handlers import NodeHandler
-from scheduler.cycle.pod_handlers import PodHandler
-from scheduler.metrics import Metrics
+from scheduler.daemon.app.assembly import Parts
+from scheduler.daemon.app.in_tree import IN_TREE
+from scheduler.daemon.app.memory import settle_memory
+from scheduler.daemon.metrics import Metrics
+from scheduler.engine.cycle.event_handlers import NodeHandler
+from scheduler.engine.cycle.pod_handlers import PodHandler
+from scheduler.engine.queue import Place
+from scheduler.kube.client.store import Store
+from scheduler.kube.client.wire import decode_watch_event
 from scheduler.objects.decode import decode_node, decode_pod
-from scheduler.queue import Place
 from tests.support.builders import node_object, pod_object
 from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.client.wire import WatchEvent
+    from scheduler.kube.client.wire import WatchEvent
 
 _NODES = 1000
 _EVENTS = 300

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 from plugins.registry import IN_TREE
 from scheduler.configuration.load import parse
-from scheduler.cycle.scheduling import schedule_pod
+from scheduler.engine.cycle.scheduling import schedule_pod
+from scheduler.engine.runtime.profiles import build_frameworks
+from scheduler.engine.runtime.registry import Registry
+from scheduler.engine.state.cache import Cache
+from scheduler.extensions.wasm.library import GuestLibrary
 from scheduler.framework import PodEvents, WaitingPods
-from scheduler.runtime.profiles import build_frameworks
-from scheduler.runtime.registry import Registry
-from scheduler.state.cache import Cache
-from scheduler.wasm.library import GuestLibrary
 from tests.support.builders import node, node_object, pod, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.guests import EVEN_NODES, LOOPS, KeptEvents, NoWaitingPods
@@ -33,7 +33,7 @@ from tests.support.offline_capabilities import OFFLINE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduler.runtime.framework import Framework
+    from scheduler.engine.runtime.framework import Framework
 
 _NODES = 5000
 _DECISIONS = 20

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.app.daemon import Daemon
-from scheduler.app.memory import settle_memory
-from scheduler.client.http.request import Request, Response
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
+from scheduler.daemon.app.daemon import Daemon
+from scheduler.daemon.app.memory import settle_memory
+from scheduler.daemon.recording.file_writer import RecordingWriter
+from scheduler.daemon.recording.limits import RecordingLimits
+from scheduler.daemon.recording.recorder import Recorder
+from scheduler.daemon.recording.recording_files import Header
+from scheduler.kube.client.http.request import Request, Response
 from scheduler.objects.decode import decode_pod
-from scheduler.recording.file_writer import RecordingWriter
-from scheduler.recording.limits import RecordingLimits
-from scheduler.recording.recorder import Recorder
-from scheduler.recording.recording_files import Header
 from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:

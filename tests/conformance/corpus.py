@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from scheduler.configuration.load import default, parse
-from scheduler.whatif import cluster_file
-from scheduler.whatif.evaluation import evaluate_each, evaluate_in_sequence, pods_to_evaluate
-from scheduler.whatif.offline import OfflineScheduler
+from scheduler.tools.whatif import cluster_file
+from scheduler.tools.whatif.evaluation import evaluate_each, evaluate_in_sequence, pods_to_evaluate
+from scheduler.tools.whatif.offline import OfflineScheduler
 
 CASES = Path(__file__).parent / "cases"
 _UPSTREAM_NAME = "default-scheduler"

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.configuration.load import default, parse
-from scheduler.whatif import cluster_file, watch_event
-from scheduler.whatif.evaluation import evaluate_each, pods_to_evaluate
-from scheduler.whatif.offline import OfflineScheduler
-from scheduler.whatif.requeue_preview import with_wakes
+from scheduler.tools.whatif import cluster_file, watch_event
+from scheduler.tools.whatif.evaluation import evaluate_each, pods_to_evaluate
+from scheduler.tools.whatif.offline import OfflineScheduler
+from scheduler.tools.whatif.requeue_preview import with_wakes
 
 if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
-    from scheduler.whatif.cluster_file import ClusterFile
-    from scheduler.whatif.evaluation import PodEvaluation
+    from scheduler.tools.whatif.cluster_file import ClusterFile
+    from scheduler.tools.whatif.evaluation import PodEvaluation
 
 CASES = Path(__file__).parent / "cases-events"
 

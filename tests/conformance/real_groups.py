@@ -22,9 +22,9 @@ import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler.client.connect import connect
-from scheduler.client.http.request import Request
 from scheduler.errors import ApiError
+from scheduler.kube.client.connect import connect
+from scheduler.kube.client.http.request import Request
 from tests.conformance.group_deviations import unexpected
 from tests.conformance.group_play import play, whole_node
 from tests.conformance.groups import cases, priority_classes
@@ -32,7 +32,7 @@ from tests.conformance.groups import cases, priority_classes
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from scheduler.client.connection import ApiConnection
+    from scheduler.kube.client.connection import ApiConnection
     from tests.conformance.group_play import Object
     from tests.conformance.groups import Case
 

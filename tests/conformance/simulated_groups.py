@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from scheduler.app.daemon import Daemon
+    from scheduler.daemon.app.daemon import Daemon
     from scheduler.simulator.request_log import LoggedRequest
     from tests.conformance.group_play import Object
     from tests.conformance.groups import Case, Difference

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from scheduler.configuration.load import default, parse
-from scheduler.cycle.refusal_details import RefusalDetails
-from scheduler.whatif import cluster_file
-from scheduler.whatif.evaluation import evaluate_each, pods_to_evaluate
-from scheduler.whatif.offline import OfflineScheduler
+from scheduler.engine.cycle.refusal_details import RefusalDetails
+from scheduler.tools.whatif import cluster_file
+from scheduler.tools.whatif.evaluation import evaluate_each, pods_to_evaluate
+from scheduler.tools.whatif.offline import OfflineScheduler
 from tests.conformance.corpus import load, paths
 
 if TYPE_CHECKING:

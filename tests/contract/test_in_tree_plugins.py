@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plugins.registry import IN_TREE
-from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
-from scheduler.cycle.profiles import Profiles
+from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
+from scheduler.engine.cycle.profiles import Profiles
+from scheduler.engine.runtime.dry_run import DryRun
+from scheduler.engine.state.nominator import Nominator
 from scheduler.framework import FilterPlugin, Plugin, PreEnqueuePlugin, ScorePlugin
 from scheduler.framework.sliced_work import WithoutSlices
-from scheduler.runtime.dry_run import DryRun
-from scheduler.state.nominator import Nominator
 from scheduler.testing.contract import CHECKS, subject
 from tests.support import virtual_time
 from tests.support.manual_clock import ManualClock

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from scheduler.engine.state.cache import Cache
 from scheduler.objects.decode import decode_node, decode_pod
-from scheduler.state.cache import Cache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.app.consistency.findings import Discrepancy
-from scheduler.app.needs import needs_of
-from scheduler.cycle.scheduling import nominated_others, schedule_pod
+from scheduler.daemon.app.consistency.findings import Discrepancy
+from scheduler.daemon.app.needs import needs_of
+from scheduler.engine.cycle.scheduling import nominated_others, schedule_pod
+from scheduler.engine.queue.pod_places import Place
+from scheduler.engine.state.pod_states import PodState
 from scheduler.objects.decode import decode_pod
-from scheduler.queue.pod_places import Place
 from scheduler.simulator.apimachinery.objects import is_terminating
 from scheduler.simulator.controllers.resource_claims import CLAIMS
-from scheduler.state.pod_states import PodState
 from tests.faults.actors.configurations import Configurations
 from tests.faults.actors.guests import Guests
 from tests.faults.actors.machine import WallClocks
@@ -24,7 +24,7 @@ from tests.faults.pod_facts import has_ended, is_pending
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from scheduler.app.daemon import Daemon
+    from scheduler.daemon.app.daemon import Daemon
     from scheduler.simulator.apimachinery.objects import Object
     from tests.faults.daemon_runs import Life
     from tests.faults.event_log import PodRecord

@@ -8,12 +8,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from plugins.registry import IN_TREE
-from scheduler.app.daemon import Daemon
-from scheduler.client.http.endpoint import Endpoint
-from scheduler.client.resources import NODES, PODS
 from scheduler.configuration.load import parse
+from scheduler.daemon.app.daemon import Daemon
+from scheduler.engine.queue.pod_places import Place
 from scheduler.errors import LeadershipLostError
-from scheduler.queue.pod_places import Place
+from scheduler.kube.client.http.endpoint import Endpoint
+from scheduler.kube.client.resources import NODES, PODS
 from tests.faults.decision_checker import NAME as WITNESS
 from tests.faults.decision_checker import Ledger, Witness
 from tests.faults.faulty_plugins import TROUBLES, BrokenFromTheStart, Mood
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
-    from scheduler.client.resources import Resource
     from scheduler.framework import Plugin
+    from scheduler.kube.client.resources import Resource
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from tests.faults.stage import Stage

@@ -17,7 +17,7 @@ from tests.faults.pod_facts import has_ended, is_pending
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scheduler.cycle.attempt import AssumedPod
+    from scheduler.engine.cycle.attempt import AssumedPod
     from scheduler.framework import PodGroup
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.node import NodeObject

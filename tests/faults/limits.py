@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
 from plugins.preemption import candidates
-from scheduler.app import assembly, daemon
-from scheduler.app.capabilities import LoopTimeSlice
-from scheduler.cycle import freeze, group_pauses, long_attempts, time_slices
+from scheduler.daemon.app import assembly, daemon
+from scheduler.daemon.app.capabilities import LoopTimeSlice
+from scheduler.engine.cycle import freeze, group_pauses, long_attempts, time_slices
 from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.snapshot import affinity_index
 

@@ -20,7 +20,7 @@ def main() -> None:
     import atheris  # no dependency: only this command needs it
 
     with atheris.instrument_imports(
-        include=["scheduler.objects", "scheduler.client.wire", "scheduler.snapshot", "plugins"]
+        include=["scheduler.objects", "scheduler.kube.client.wire", "scheduler.snapshot", "plugins"]
     ):
         from scheduler.objects import protobuf
         from tests.fuzz.objects import Scene, try_json, try_protobuf

@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from scheduler.app.in_tree import IN_TREE
-from scheduler.app.needs import needs_of, trimmed
-from scheduler.client.wire import decode_watch_event
 from scheduler.configuration.load import parse
-from scheduler.cycle.scheduling import schedule_pod
+from scheduler.daemon.app.in_tree import IN_TREE
+from scheduler.daemon.app.needs import needs_of, trimmed
+from scheduler.engine.cycle.scheduling import schedule_pod
+from scheduler.engine.runtime.profiles import build_frameworks
+from scheduler.engine.runtime.registry import Registry
+from scheduler.engine.state.cache import Cache
 from scheduler.errors import ObjectError, SchedulerError
+from scheduler.kube.client.wire import decode_watch_event
 from scheduler.objects import protobuf
 from scheduler.objects.decode import decode_node, decode_object, decode_pod
 from scheduler.objects.kinds import STRUCTS
 from scheduler.objects.outline import outline_pod
-from scheduler.runtime.profiles import build_frameworks
-from scheduler.runtime.registry import Registry
 from scheduler.snapshot import TermKind
-from scheduler.state.cache import Cache
 from tests.support.builders import node, pod
 from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from scheduler.cycle.attempt import Decision
+    from scheduler.engine.cycle.attempt import Decision
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
 

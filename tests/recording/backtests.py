@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration.load import parse
-from scheduler.whatif.backtest.backtest_run import backtest, material_of
-from scheduler.whatif.backtest.recorded_history import HistoryReader
+from scheduler.tools.whatif.backtest.backtest_run import backtest, material_of
+from scheduler.tools.whatif.backtest.recorded_history import HistoryReader
 from tests.recording.memory_recording import Taped
 from tests.support import virtual_time
 from tests.support.builders import pod_object
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from scheduler.whatif.backtest.backtest_run import Material
-    from scheduler.whatif.backtest.result import BacktestRun
+    from scheduler.tools.whatif.backtest.backtest_run import Material
+    from scheduler.tools.whatif.backtest.result import BacktestRun
     from tests.support.daemon_harness import Cluster
 
     Story = Callable[[Cluster], Awaitable[None]]

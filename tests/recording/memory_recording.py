@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from plugins.registry import IN_TREE
-from scheduler.recording.file_writer import packed_note
-from scheduler.recording.recorder import Recorder
-from scheduler.recording.recording_files import Header
-from scheduler.whatif.replay.replay import Replay
-from scheduler.whatif.replay.script import Script
+from scheduler.daemon.recording.file_writer import packed_note
+from scheduler.daemon.recording.recorder import Recorder
+from scheduler.daemon.recording.recording_files import Header
+from scheduler.tools.whatif.replay.replay import Replay
+from scheduler.tools.whatif.replay.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

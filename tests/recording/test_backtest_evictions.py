@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.whatif.backtest.backtest_run import as_recorded
+from scheduler.tools.whatif.backtest.backtest_run import as_recorded
 from tests.recording.backtests import PACKING, SPREADING, delete, material, owned, under
 from tests.support.builders import node_object, pod_object
 

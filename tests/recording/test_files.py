@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.recording.file_writer import RecordingWriter
-from scheduler.recording.limits import RecordingLimits
-from scheduler.recording.notes import Note
-from scheduler.recording.recording_files import FileReader, FileWriter, Header, RecordingError
-from scheduler.whatif.replay.script import stretches
+from scheduler.daemon.recording.file_writer import RecordingWriter
+from scheduler.daemon.recording.limits import RecordingLimits
+from scheduler.daemon.recording.notes import Note
+from scheduler.daemon.recording.recording_files import FileReader, FileWriter, Header, RecordingError
+from scheduler.tools.whatif.replay.script import stretches
 from tests.support.builders import pod
 from tests.support.full_disks import no_room
 from tests.support.manual_clock import ManualClock

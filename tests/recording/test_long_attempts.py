@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from plugins.registry import IN_TREE
+from scheduler.daemon.recording.notes import Note
 from scheduler.framework import NeedsTime, PreFilterPlugin
-from scheduler.recording.notes import Note
 from tests.recording.memory_recording import Taped
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object

@@ -7,15 +7,15 @@ from random import Random
 import msgspec
 import pytest
 
+from scheduler.daemon.recording.call_results import packed_error, unpacked_error
+from scheduler.daemon.recording.notes import Note
+from scheduler.daemon.recording.recorder import RecordedHandler, Recorder
+from scheduler.daemon.recording.recording_files import Header
 from scheduler.errors import ApiError, NotLeadingError, ObjectError, SchedulerError
-from scheduler.extenders.wire import ExtenderError
+from scheduler.extensions.extenders.wire import ExtenderError
 from scheduler.framework.status import Status
 from scheduler.objects.decode import decode_node
 from scheduler.objects.node import NodeObject
-from scheduler.recording.call_results import packed_error, unpacked_error
-from scheduler.recording.notes import Note
-from scheduler.recording.recorder import RecordedHandler, Recorder
-from scheduler.recording.recording_files import Header
 from scheduler.testing.builders import node_object
 from tests.recording.memory_recording import Tape
 from tests.support.builders import pod

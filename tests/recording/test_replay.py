@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from click.testing import CliRunner
 
-from scheduler.board.recorded import of_recording
 from scheduler.cli.board import board
 from scheduler.cli.recording import recording
 from scheduler.cli.replay import replay
-from scheduler.cycle import group_pauses
-from scheduler.recording.file_writer import RecordingWriter
-from scheduler.recording.limits import RecordingLimits
-from scheduler.recording.notes import Note
-from scheduler.recording.recorder import Recorder
-from scheduler.recording.recording_files import Header, RecordingError
-from scheduler.whatif.replay.script import stretches
-from scheduler.whatif.replay.summary import summary
+from scheduler.daemon.recording.file_writer import RecordingWriter
+from scheduler.daemon.recording.limits import RecordingLimits
+from scheduler.daemon.recording.notes import Note
+from scheduler.daemon.recording.recorder import Recorder
+from scheduler.daemon.recording.recording_files import Header, RecordingError
+from scheduler.engine.cycle import group_pauses
+from scheduler.tools.board.recorded import of_recording
+from scheduler.tools.whatif.replay.script import stretches
+from scheduler.tools.whatif.replay.summary import summary
 from tests.faults.campaign import run
 from tests.recording.memory_recording import Taped
 from tests.support import virtual_time
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.replay_hooks import ReplayHooks
-    from scheduler.whatif.replay.script import Stretch
+    from scheduler.tools.whatif.replay.script import Stretch
     from tests.support.daemon_harness import Cluster
 
 BIG, SMALL = {"cpu": "3"}, {"cpu": "100m"}
@@ -205,9 +205,9 @@ def disk_is_full(*_: object) -> None:
 @pytest.mark.parametrize(
     "breaks",
     [
-        pytest.param(("scheduler.recording.file_writer._MOST_WAITING", -1), id="they come too fast"),
+        pytest.param(("scheduler.daemon.recording.file_writer._MOST_WAITING", -1), id="they come too fast"),
         pytest.param(
-            ("scheduler.recording.recording_files.FileWriter.put", disk_is_full), id="the disk is full"
+            ("scheduler.daemon.recording.recording_files.FileWriter.put", disk_is_full), id="the disk is full"
         ),
     ],
 )

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from scheduler.app.daemon import Daemon
-from scheduler.app.watches import NODE_KIND
 from scheduler.configuration.load import default
 from scheduler.configuration.overrides import with_leader_election
-from scheduler.recording.state import State, resume, state_notes
-from scheduler.state.pod_states import PodState
-from scheduler.whatif.replay.replay import RecordedServer
+from scheduler.daemon.app.daemon import Daemon
+from scheduler.daemon.app.watches import NODE_KIND
+from scheduler.daemon.recording.state import State, resume, state_notes
+from scheduler.engine.state.pod_states import PodState
+from scheduler.tools.whatif.replay.replay import RecordedServer
 from tests.support.builders import node, pod
 from tests.support.manual_clock import ManualClock
 

@@ -14,25 +14,25 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.in_tree import IN_TREE
-from scheduler.app.needs import needs_of, trimmed
 from scheduler.configuration.load import parse
-from scheduler.cycle.explanation import explain
-from scheduler.cycle.scheduling import schedule_pod
-from scheduler.runtime.profiles import build_frameworks
-from scheduler.runtime.registry import Registry
+from scheduler.daemon.app.in_tree import IN_TREE
+from scheduler.daemon.app.needs import needs_of, trimmed
+from scheduler.engine.cycle.explanation import explain
+from scheduler.engine.cycle.scheduling import schedule_pod
+from scheduler.engine.runtime.profiles import build_frameworks
+from scheduler.engine.runtime.registry import Registry
+from scheduler.engine.state.cache import Cache
 from scheduler.snapshot import ClusterTable
-from scheduler.state.cache import Cache
 from tests.support.builders import node, pod
 from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scheduler.cycle.attempt import Decision
+    from scheduler.engine.cycle.attempt import Decision
+    from scheduler.engine.runtime.framework import Framework
     from scheduler.framework import Plugin
     from scheduler.objects.pod import PodInfo
-    from scheduler.runtime.framework import Framework
     from scheduler.snapshot import Snapshot
 
 PROFILE = '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}'

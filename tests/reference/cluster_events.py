@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.state.cache import Cache
+from scheduler.engine.state.cache import Cache
 from tests.support.builders import node, pod
 
 if TYPE_CHECKING:

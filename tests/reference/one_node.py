@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scheduler.runtime.adapters import scores_of
+from scheduler.engine.runtime.adapters import scores_of
 from tests.reference.go import wrap
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import pytest
 
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.taint_toleration import TaintToleration
+from scheduler.engine.runtime.cached_filter_result import CachedFilterResult
+from scheduler.engine.runtime.cached_verdicts import CachedVerdicts
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
-from scheduler.runtime.cached_filter_result import CachedFilterResult
-from scheduler.runtime.cached_verdicts import CachedVerdicts
 from scheduler.snapshot import ClusterTable
 from scheduler.snapshot.change_log import ChangeLog
 from tests.reference.cached_verdicts import Story

@@ -20,13 +20,13 @@ from plugins.node_resources.fit import NodeResourcesFit
 from plugins.pod_topology_spread.plugin import PodTopologySpread
 from plugins.preemption.default_preemption import DefaultPreemption
 from plugins.taint_toleration import TaintToleration
-from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
-from scheduler.cycle.profiles import Profiles
+from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
+from scheduler.engine.cycle.profiles import Profiles
+from scheduler.engine.runtime.dry_run import DryRun
+from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import Code, CycleState, Diagnosis, Outcomes
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.framework.sliced_work import WithoutSlices
-from scheduler.runtime.dry_run import DryRun
-from scheduler.state.pod_groups import PodGroups
 from tests.support.builders import node, pod
 from tests.support.clusters import Cluster
 from tests.support.scripted_plugins import Filter, framework_of
@@ -35,9 +35,9 @@ from tests.unit.plugins.plugin_calls import made
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduler.engine.runtime.filtering import Filtering
     from scheduler.framework import Plugin
     from scheduler.objects.pod import PodInfo
-    from scheduler.runtime.filtering import Filtering
     from scheduler.snapshot import Snapshot
 
 BUDGETS = "policy/v1/poddisruptionbudgets"

@@ -16,7 +16,7 @@ from tests.unit.plugins.dynamic_resources.structured.node_search import Search
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
-    from scheduler.state.cache import Cache
+    from scheduler.engine.state.cache import Cache
 
 Json = dict[str, Any]
 

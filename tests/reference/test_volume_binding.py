@@ -14,7 +14,7 @@ from plugins.volume_binding.plugin import VolumeBinding, VolumeBindingArgs
 from plugins.volumes.storage import CLAIMS as CLAIM_KIND
 from plugins.volumes.storage import CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES
 from plugins.volumes.storage import VOLUMES as VOLUME_KIND
-from scheduler.app.capabilities import TableObjects
+from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.framework import CycleState, Status
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.fakes import Fakes

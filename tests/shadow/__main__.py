@@ -21,9 +21,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from scheduler.client.connect import connect
-from scheduler.client.http.request import MERGE_PATCH, Request
 from scheduler.errors import ApiError
+from scheduler.kube.client.connect import connect
+from scheduler.kube.client.http.request import MERGE_PATCH, Request
 from tests.shadow import workload
 
 _PODS = "/api/v1/namespaces/default/pods"

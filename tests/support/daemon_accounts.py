@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from scheduler.app.daemon import Daemon
-from scheduler.app.rights import Named, Right, rights_of
-from scheduler.app.roles import roles_yaml
+from scheduler.daemon.app.daemon import Daemon
+from scheduler.daemon.app.rights import Named, Right, rights_of
+from scheduler.daemon.app.roles import roles_yaml
 from scheduler.simulator.access.rbac_rules import Permission, permissions
 from scheduler.simulator.access.users import User, service_account_groups, service_account_name
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from scheduler.app.generation import Generation
     from scheduler.configuration.load import Configuration
-    from scheduler.extenders.chain import Extenders
-    from scheduler.runtime.registry import Registry
+    from scheduler.daemon.app.generation import Generation
+    from scheduler.engine.runtime.registry import Registry
+    from scheduler.extensions.extenders.chain import Extenders
     from scheduler.simulator.server import ApiServer
 
 NAMESPACE: Final = "kube-system"

@@ -8,10 +8,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from plugins.registry import IN_TREE
-from scheduler.client.connection import ApiConnection
-from scheduler.client.http.endpoint import Endpoint
 from scheduler.configuration.load import default, parse
 from scheduler.configuration.overrides import with_leader_election
+from scheduler.kube.client.connection import ApiConnection
+from scheduler.kube.client.http.endpoint import Endpoint
 from scheduler.simulator.server import ApiServer
 from tests.support.daemon_accounts import Account, GrantedDaemon, token_users
 from tests.support.virtual_time import LoopClock
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
     from pathlib import Path
 
-    from scheduler.app.daemon import Daemon
-    from scheduler.app.rights import Named
+    from scheduler.daemon.app.daemon import Daemon
+    from scheduler.daemon.app.rights import Named
     from scheduler.framework import Plugin
     from scheduler.replay_hooks import ReplayHooks
 

@@ -13,21 +13,21 @@ import aiohttp
 import msgspec
 
 from plugins.registry import IN_TREE
-from scheduler.app.extender.pages import extender_application
-from scheduler.app.extender.service import ExtenderService
-from scheduler.app.needs import needs_of
-from scheduler.app.rights import rights_of_needs
-from scheduler.client.connection import ApiConnection
 from scheduler.configuration.load import parse
-from scheduler.server.http_server import serving
+from scheduler.daemon.app.extender.pages import extender_application
+from scheduler.daemon.app.extender.service import ExtenderService
+from scheduler.daemon.app.needs import needs_of
+from scheduler.daemon.app.rights import rights_of_needs
+from scheduler.daemon.server.http_server import serving
+from scheduler.kube.client.connection import ApiConnection
 from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from scheduler.app.rights import Right
+    from scheduler.daemon.app.rights import Right
+    from scheduler.daemon.server.callers import Callers
     from scheduler.framework import Plugin
-    from scheduler.server.callers import Callers
     from tests.support.daemon_harness import Cluster
 
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import wasmtime
 
+from scheduler.engine.runtime.construction import build_plugin
+from scheduler.extensions.wasm.classes import guest_class
+from scheduler.extensions.wasm.guest import compile_guest
+from scheduler.extensions.wasm.guest_args import GuestArgs
 from scheduler.framework import PodEvents, TimeSlice, WaitingPods
-from scheduler.runtime.construction import build_plugin
 from scheduler.testing.fakes import FakeTimeSlice
-from scheduler.wasm.classes import guest_class
-from scheduler.wasm.guest import compile_guest
-from scheduler.wasm.guest_args import GuestArgs
 
 if TYPE_CHECKING:
+    from scheduler.extensions.wasm.guest_plugin import GuestPlugin
     from scheduler.objects.pod import PodInfo
-    from scheduler.wasm.guest_plugin import GuestPlugin
 
 IMPORTS = """
   (import "k8s.io/api" "node" (func $node (param i32 i32 i32 i32) (result i32)))

@@ -5,12 +5,18 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from scheduler.app.capabilities import AsyncioKeyedLock, LoopSleep, LoopTimeSlice, NoApiServer, TableObjects
 from scheduler.clock import Clock, SystemClock
 from scheduler.configuration.feature_gates import FeatureGates
-from scheduler.cycle.observer import NoObserver
-from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
-from scheduler.cycle.shared import Shared
+from scheduler.daemon.app.capabilities import (
+    AsyncioKeyedLock,
+    LoopSleep,
+    LoopTimeSlice,
+    NoApiServer,
+    TableObjects,
+)
+from scheduler.engine.cycle.observer import NoObserver
+from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
+from scheduler.engine.cycle.shared import Shared
 from scheduler.framework import (
     ApiGet,
     ApiWrite,

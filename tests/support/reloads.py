@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.reloader import Offer, Reloader, digest_of
-from scheduler.client.event_series import ObjectReference
 from scheduler.configuration.load import parse
 from scheduler.configuration.overrides import with_leader_election
+from scheduler.daemon.app.reloader import Offer, Reloader, digest_of
+from scheduler.kube.client.event_series import ObjectReference
 from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.app.daemon import Daemon
     from scheduler.configuration.load import Configuration
+    from scheduler.daemon.app.daemon import Daemon
 
 ABOUT = ObjectReference(kind="ConfigMap", namespace="default", name="cs", uid="u1", api_version="v1")
 

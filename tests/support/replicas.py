@@ -8,9 +8,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from plugins.registry import IN_TREE
-from scheduler.client.connection import ApiConnection
 from scheduler.configuration.load import default, parse
 from scheduler.configuration.overrides import with_leader_election
+from scheduler.kube.client.connection import ApiConnection
 from tests.support.daemon_accounts import GrantedDaemon
 from tests.support.frozen_processes import Freezer
 from tests.support.virtual_time import LoopClock
@@ -18,7 +18,7 @@ from tests.support.virtual_time import LoopClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from scheduler.app.daemon import Daemon
+    from scheduler.daemon.app.daemon import Daemon
     from scheduler.framework import Plugin
     from scheduler.simulator.request_log import LoggedRequest
     from tests.support.daemon_accounts import Account

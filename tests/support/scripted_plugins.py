@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scheduler.engine.runtime.framework import EnabledPlugins, Framework
+from scheduler.engine.runtime.plugin_points import CLASS_OF_POINT
 from scheduler.framework import (
     BindPlugin,
     FilterPlugin,
@@ -18,15 +20,13 @@ from scheduler.framework import (
     ReservePlugin,
     ScorePlugin,
 )
-from scheduler.runtime.framework import EnabledPlugins, Framework
-from scheduler.runtime.plugin_points import CLASS_OF_POINT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scheduler.engine.runtime.budget import LoopBudget
+    from scheduler.engine.runtime.instruments import Instruments
     from scheduler.framework import Plugin
-    from scheduler.runtime.budget import LoopBudget
-    from scheduler.runtime.instruments import Instruments
 
 
 class Puppet:

@@ -7,8 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scheduler.whatif.simulation.virtual_time import EPOCH, LoopClock
-from scheduler.whatif.simulation.virtual_time import VirtualTimeLoop as VirtualTimeLoopOfSimulations
+from scheduler.tools.whatif.simulation.virtual_time import EPOCH, LoopClock
+from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop as VirtualTimeLoopOfSimulations
 from scheduler.worker_thread import THREAD_NAME
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.runtime.registry import Registry
+from scheduler.engine.runtime.registry import Registry
 from scheduler.testing import CHECKS, Fakes, FakeWeb, ProfileSimulation, node, pod, subject
 from scheduler.testing.contract import check_pods_of_one_signature_get_one_verdict
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.daemon.logs import LogFormat, configure_logging, level_of
+from scheduler.daemon.logs.repetitions import Repetitions
 from scheduler.framework.status import Status
-from scheduler.logs import LogFormat, configure_logging, level_of
-from scheduler.logs.repetitions import Repetitions
 from tests.support.builders import pod
 from tests.support.scripted_plugins import NodeFilter
 from tests.support.virtual_time_test import virtually
-from tests.unit.cycle.cluster import Cluster
+from tests.unit.engine.cycle.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ class Log:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self._written = 0.0, io.StringIO()
-        monkeypatch.setattr("scheduler.logs.Repetitions", lambda: Repetitions(lambda: self.now))
+        monkeypatch.setattr("scheduler.daemon.logs.Repetitions", lambda: Repetitions(lambda: self.now))
         configure_logging(logging.INFO, LogFormat.JSON, self._written)
 
     def fail(self, plugin: str = "Mine", point: str = "Filter", text: str = "no licence") -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.recording.recorder import Recorder
-from scheduler.recording.recording_files import Header
-from scheduler.runtime.budget import LoopBudget
+from scheduler.daemon.recording.recorder import Recorder
+from scheduler.daemon.recording.recording_files import Header
+from scheduler.engine.runtime.budget import LoopBudget
 from tests.recording.memory_recording import Tape
 from tests.support.manual_clock import ManualClock
 

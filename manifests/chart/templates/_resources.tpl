@@ -1,4 +1,4 @@
-{{- /* The container's requests and limits: scheduler/app/size.py has the same rule, with its reasons. */}}
+{{- /* The container's requests and limits: scheduler/daemon/app/size.py has the same rule, with its reasons. */}}
 {{- define "resources" -}}
 {{- if not (hasKey .Values.clusterSize "nodes") -}}
 {{- toYaml .Values.resources -}}

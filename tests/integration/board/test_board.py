@@ -13,12 +13,12 @@ import aiohttp
 import pytest
 from playwright.async_api import expect
 
-from scheduler.board.cluster_observer import Observer, WatchOnDemand
-from scheduler.board.object_details import pod_details, pod_events
-from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
+from scheduler.kube.client.connect import connect
 from scheduler.simulator.server import ApiServer
+from scheduler.tools.board.cluster_observer import Observer, WatchOnDemand
+from scheduler.tools.board.object_details import pod_details, pod_events
 from tests.support.browser import PATIENCE_MS, browsing
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_pages import pages_of_a_daemon
@@ -26,7 +26,7 @@ from tests.support.daemon_pages import pages_of_a_daemon
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.board.pages import Board
+    from scheduler.tools.board.pages import Board
 
 READABLE = ("/board", "/board/*")
 PATHS = (

@@ -12,19 +12,19 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
-from scheduler.app.daemon import Daemon
-from scheduler.board.file import FileBoard
-from scheduler.board.local import serving_board
-from scheduler.board.pages import board_of
-from scheduler.board.subject import of_daemon
-from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, parse
 from scheduler.configuration.overrides import with_leader_election
-from scheduler.server.http_server import Application, serving
-from scheduler.server.messages import Page, ServerResponse
+from scheduler.daemon.app.daemon import Daemon
+from scheduler.daemon.server.http_server import Application, serving
+from scheduler.daemon.server.messages import Page, ServerResponse
+from scheduler.kube.client.connect import connect
 from scheduler.simulator.server import ApiServer
-from scheduler.whatif.cluster_file import ClusterFile
+from scheduler.tools.board.file import FileBoard
+from scheduler.tools.board.local import serving_board
+from scheduler.tools.board.pages import board_of
+from scheduler.tools.board.subject import of_daemon
+from scheduler.tools.whatif.cluster_file import ClusterFile
 from tests.integration.daemon.test_prometheus import free_port
 from tests.support.browser import PATIENCE_MS, browsing
 from tests.support.builders import node, node_object, pod, pod_object
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import Page as Shown
 
-    from scheduler.server.messages import ServerRequest
+    from scheduler.daemon.server.messages import ServerRequest
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTILE = "<img src=x onerror=document.title='hit'><svg onload=document.title='hit'>&lt;b&gt;"

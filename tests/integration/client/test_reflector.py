@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.client.connection import ApiConnection
-from scheduler.client.http.endpoint import Endpoint
-from scheduler.client.reflector import Reflector
-from scheduler.client.resources import PODS
+from scheduler.kube.client.connection import ApiConnection
+from scheduler.kube.client.http.endpoint import Endpoint
+from scheduler.kube.client.reflector import Reflector
+from scheduler.kube.client.resources import PODS
 from scheduler.objects.decode import decode_pod
 from scheduler.simulator.faults import requests
 from scheduler.simulator.server import ApiServer
@@ -23,8 +23,8 @@ from tests.support.virtual_time_test import virtually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from scheduler.client.wire import ObjectIdentity
     from scheduler.errors import ObjectError
+    from scheduler.kube.client.wire import ObjectIdentity
     from scheduler.objects.pod import PodInfo
 
 

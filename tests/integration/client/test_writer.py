@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from scheduler.client.connect import connect
-from scheduler.client.connection import ApiConnection
-from scheduler.client.events import EventRecorder
-from scheduler.client.http.endpoint import Endpoint
-from scheduler.client.http.request import Request
-from scheduler.client.writer import ApiWriter
 from scheduler.errors import ApiError
+from scheduler.kube.client.connect import connect
+from scheduler.kube.client.connection import ApiConnection
+from scheduler.kube.client.events import EventRecorder
+from scheduler.kube.client.http.endpoint import Endpoint
+from scheduler.kube.client.http.request import Request
+from scheduler.kube.client.writer import ApiWriter
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.v1 import PodCondition
 from scheduler.simulator.faults import binds, requests

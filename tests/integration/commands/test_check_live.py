@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from scheduler.app.live_names import LiveNames, NameCheck
-from scheduler.app.live_rights import missing_rights
-from scheduler.app.rights import Named, Right, rights_of
-from scheduler.client.connection import ApiConnection
 from scheduler.configuration.load import default, parse
-from scheduler.whatif.cluster_file import ClusterFile
-from scheduler.whatif.offline import OfflineScheduler
+from scheduler.daemon.app.live_names import LiveNames, NameCheck
+from scheduler.daemon.app.live_rights import missing_rights
+from scheduler.daemon.app.rights import Named, Right, rights_of
+from scheduler.kube.client.connection import ApiConnection
+from scheduler.tools.whatif.cluster_file import ClusterFile
+from scheduler.tools.whatif.offline import OfflineScheduler
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_accounts import Account
 from tests.support.daemon_harness import cluster

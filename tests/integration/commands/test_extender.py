@@ -15,11 +15,11 @@ import msgspec
 import pytest
 
 from scheduler.configuration.load import parse
-from scheduler.extenders.http_extender import HttpExtender
+from scheduler.extensions.extenders.http_extender import HttpExtender
 from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import free_port
 from tests.support.builders import node, node_object, pod, pod_object
-from tests.unit.extenders.test_tls import client_pair
+from tests.unit.extensions.extenders.test_tls import client_pair
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine

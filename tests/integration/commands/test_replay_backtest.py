@@ -14,13 +14,13 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
-from scheduler.board.backtest_page import page_of
 from scheduler.configuration.load import parse
-from scheduler.recording.limits import RecordingLimits
-from scheduler.recording.recording import Recording
-from scheduler.whatif.backtest.backtest_run import as_recorded, backtest, material_of
-from scheduler.whatif.backtest.recorded_history import read_history
-from scheduler.whatif.backtest.result import Backtest
+from scheduler.daemon.recording.limits import RecordingLimits
+from scheduler.daemon.recording.recording import Recording
+from scheduler.tools.board.backtest_page import page_of
+from scheduler.tools.whatif.backtest.backtest_run import as_recorded, backtest, material_of
+from scheduler.tools.whatif.backtest.recorded_history import read_history
+from scheduler.tools.whatif.backtest.result import Backtest
 from tests.recording.test_backtest import PACKING, SPREADING
 from tests.support import virtual_time
 from tests.support.browser import PATIENCE_MS, browsing

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from scheduler.client.connect import connect
-from scheduler.client.http.request import Request
+from scheduler.kube.client.connect import connect
+from scheduler.kube.client.http.request import Request
 from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import free_port, until
 from tests.support.builders import node_object, pod_object

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from scheduler.app.leader import ASKING_ACCOUNT
+from scheduler.daemon.app.leader import ASKING_ACCOUNT
 from scheduler.simulator.access.users import User
 from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import free_port, process, until

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.certificates.made import issue
-from scheduler.controllers.config_map_watch import ConfigMapWatch
-from scheduler.controllers.kopf_thread import KopfThread
+from scheduler.daemon.config_watch.config_map_watch import ConfigMapWatch
+from scheduler.daemon.config_watch.kopf_thread import KopfThread
+from scheduler.kube.certificates.made import issue
 from scheduler.simulator.server import ApiServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scheduler.controllers.config_map import ConfigMap
+    from scheduler.daemon.config_watch.config_map import ConfigMap
 
 PATIENCE_SECONDS = 20.0
 PROMPT_SECONDS = 4.0
@@ -143,7 +143,7 @@ def test_kopf_that_died_is_told_of_and_begun_again(tmp_path: Path, caplog: pytes
             server.store.create("configmaps", {"metadata": {"name": "cs"}, "data": {"text": "one"}})
             kubeconfig = tmp_path / "kubeconfig"
             heard = Heard(kubeconfig)
-            with caplog.at_level(logging.WARNING, "scheduler.controllers"):
+            with caplog.at_level(logging.WARNING, "scheduler.daemon.config_watch"):
                 await heard.thread.__aenter__()
                 await until(lambda: heard.ups)
 
@@ -164,7 +164,7 @@ def test_kopf_that_died_is_told_of_and_begun_again(tmp_path: Path, caplog: pytes
 def test_a_server_that_is_away_is_no_error_of_the_log(
     tmp_path: Path, retries: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scheduler.controllers.kopf_thread._RETRIES", retries)
+    monkeypatch.setattr("scheduler.daemon.config_watch.kopf_thread._RETRIES", retries)
 
     async def scenario() -> None:
         async with ApiServer() as server:
@@ -205,7 +205,7 @@ def test_kopf_that_breaks_is_begun_again_and_does_not_hold_up_the_end(
     async def scenario() -> None:
         async with ApiServer() as server:
             heard = Heard(server.write_kubeconfig(tmp_path / "kubeconfig"))
-            monkeypatch.setattr("scheduler.controllers.kopf_thread.kopf.operator", broken)
+            monkeypatch.setattr("scheduler.daemon.config_watch.kopf_thread.kopf.operator", broken)
             await heard.thread.__aenter__()
             await until(lambda: heard.ups == [False])
             monkeypatch.undo()
@@ -237,7 +237,9 @@ def test_no_connection_stays_open_when_kopf_ends(tmp_path: Path, monkeypatch: py
 
         async with server:
             heard = Heard(tmp_path / "kubeconfig")
-            monkeypatch.setattr("scheduler.controllers.kopf_thread.kopf.operator", leaves_a_connection_open)
+            monkeypatch.setattr(
+                "scheduler.daemon.config_watch.kopf_thread.kopf.operator", leaves_a_connection_open
+            )
             await heard.thread.__aenter__()
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await ended.wait()

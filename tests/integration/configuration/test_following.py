@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.app.config_file import ConfigFile
-from scheduler.app.config_map import ConfigMapKey, ConfigMapSource
-from scheduler.app.following import _Listener
-from scheduler.app.rights import Named
-from scheduler.client.http.request import Response
-from scheduler.controllers.config_map import ConfigMap
+from scheduler.daemon.app.config_file import ConfigFile
+from scheduler.daemon.app.config_map import ConfigMapKey, ConfigMapSource
+from scheduler.daemon.app.following import _Listener
+from scheduler.daemon.app.rights import Named
+from scheduler.daemon.config_watch.config_map import ConfigMap
+from scheduler.kube.client.http.request import Response
 from tests.support.daemon_harness import cluster
 from tests.support.reloads import ABOUT, reloader_of
 from tests.support.virtual_time_test import virtually
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from scheduler.app.daemon import Daemon
-    from scheduler.app.reloader import Offer
-    from scheduler.client.http.request import Request
+    from scheduler.daemon.app.daemon import Daemon
+    from scheduler.daemon.app.reloader import Offer
+    from scheduler.kube.client.http.request import Request
     from tests.support.daemon_harness import Cluster
 
 TEXT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

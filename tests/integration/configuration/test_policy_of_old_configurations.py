@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.app.config_file import POLL_SECONDS, ConfigFile, lease_of
 from scheduler.configuration.load import load
 from scheduler.configuration.types import LeaderElection
 from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
+from scheduler.daemon.app.config_file import POLL_SECONDS, ConfigFile, lease_of
 from scheduler.errors import ConfigurationError
 from scheduler.simulator.server import ApiServer
 from tests.integration.configuration.test_reload_processes import running, serving, until
@@ -22,8 +22,8 @@ from tests.support.virtual_time_test import virtually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.app.reloader import Offer
     from scheduler.configuration.load import Configuration
+    from scheduler.daemon.app.reloader import Offer
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1alpha1\nkind: KubeSchedulerConfiguration\n"
 BY_CONFIG_MAP = f"{HEAD}algorithmSource: {{policy: {{configMap: {{namespace: default, name: rules}}}}}}\n"

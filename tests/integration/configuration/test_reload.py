@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from scheduler.configuration.load import parse
+from scheduler.engine.queue.pod_places import Place
 from scheduler.errors import ConfigurationError
 from scheduler.framework import (
     FilterPlugin,
@@ -25,7 +26,6 @@ from scheduler.framework import (
     Wait,
     WaitingPods,
 )
-from scheduler.queue.pod_places import Place
 from scheduler.simulator.faults import binds
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
@@ -36,8 +36,8 @@ from tests.support.virtual_time_test import virtually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.app.daemon import Daemon
     from scheduler.configuration.load import Configuration
+    from scheduler.daemon.app.daemon import Daemon
     from tests.support.daemon_harness import Cluster
 
 

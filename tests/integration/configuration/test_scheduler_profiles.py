@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from scheduler.app.profile_objects.profile_listener import ProfileListener
-from scheduler.app.profile_objects.profiles import ClusterProfiles
-from scheduler.app.profile_objects.status_writer import ProfileStatusWriter
-from scheduler.client.events import CONTROLLER
-from scheduler.client.http.request import Response
-from scheduler.controllers.scheduler_profile import SchedulerProfile
-from scheduler.cycle import time_slices
+from scheduler.daemon.app.profile_objects.profile_listener import ProfileListener
+from scheduler.daemon.app.profile_objects.profiles import ClusterProfiles
+from scheduler.daemon.app.profile_objects.status_writer import ProfileStatusWriter
+from scheduler.daemon.config_watch.scheduler_profile import SchedulerProfile
+from scheduler.engine.cycle import time_slices
+from scheduler.engine.runtime import profiles as runtime_profiles
 from scheduler.framework import Needs, ScorePlugin
-from scheduler.runtime import profiles as runtime_profiles
+from scheduler.kube.client.events import CONTROLLER
+from scheduler.kube.client.http.request import Response
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from scheduler.app.daemon import Daemon
-    from scheduler.client.http.request import Request
+    from scheduler.daemon.app.daemon import Daemon
+    from scheduler.kube.client.http.request import Request
     from tests.support.daemon_harness import Cluster
 
 DEFINITION = yaml.safe_load((MANIFESTS / "crds" / "schedulerprofiles.yaml").read_text())

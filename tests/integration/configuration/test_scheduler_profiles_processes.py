@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.rights import Named, rights_of
 from scheduler.configuration.load import parse
+from scheduler.daemon.app.rights import Named, rights_of
 from scheduler.simulator.server import ApiServer
-from scheduler.whatif.cluster_file import ClusterFile
-from scheduler.whatif.offline import OfflineScheduler
+from scheduler.tools.whatif.cluster_file import ClusterFile
+from scheduler.tools.whatif.offline import OfflineScheduler
 from tests.integration.configuration.test_reload_processes import end, running, until
 from tests.integration.configuration.test_scheduler_profiles import (
     BROKEN,

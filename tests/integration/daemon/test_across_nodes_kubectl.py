@@ -8,11 +8,11 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.daemon import Daemon
-from scheduler.client.connect import connect
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
 from scheduler.configuration.overrides import with_leader_election
+from scheduler.daemon.app.daemon import Daemon
+from scheduler.kube.client.connect import connect
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object
 from tests.support.kubectl import Kubectl

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from scheduler.app.live_explain import live_explanation
 from scheduler.configuration.load import parse
+from scheduler.daemon.app.live_explain import live_explanation
 from scheduler.simulator.faults import binds
 from scheduler.simulator.kubelet.container_runs import RUN_SECONDS
 from scheduler.simulator.server import KubeletOptions
@@ -21,7 +21,7 @@ from tests.support.virtual_time_test import virtually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.app.daemon import Daemon
+    from scheduler.daemon.app.daemon import Daemon
     from tests.support.daemon_harness import Cluster
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

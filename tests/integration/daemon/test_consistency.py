@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from scheduler.app.consistency.checker import CHECK_SECONDS
+from scheduler.daemon.app.consistency.checker import CHECK_SECONDS
+from scheduler.engine.queue.pod_places import Place
 from scheduler.framework import FilterPlugin, Outcomes, PreFilterPlugin, Status
-from scheduler.queue.pod_places import Place
 from scheduler.simulator.faults import requests
 from tests.faults.cache_comparison import cache_from, differences
 from tests.support.builders import node_object, pod, pod_object
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scheduler.app.daemon import Daemon
+    from scheduler.daemon.app.daemon import Daemon
     from scheduler.objects.pod import PodInfo
     from tests.support.daemon_harness import Cluster
 
@@ -407,6 +407,6 @@ def known_names(daemon: Daemon) -> set[str]:
 
 
 def store_identity(it: Cluster, name: str) -> Any:
-    from scheduler.client.wire import ObjectIdentity
+    from scheduler.kube.client.wire import ObjectIdentity
 
     return ObjectIdentity(name, "default", uid_of(it, name), "")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.app.default_scheduler import DEFAULT_LEASE, refuse_beside_default_scheduler
-from scheduler.app.rights import Right
-from scheduler.client.connection import ApiConnection
 from scheduler.configuration.load import default
+from scheduler.daemon.app.default_scheduler import DEFAULT_LEASE, refuse_beside_default_scheduler
+from scheduler.daemon.app.rights import Right
 from scheduler.errors import ConfigurationError
+from scheduler.kube.client.connection import ApiConnection
 from tests.support import virtual_time
 from tests.support.daemon_harness import Cluster, cluster
 

@@ -47,7 +47,7 @@ IN_C = "    def filter_node(self, state, pod, node):\n        return sum(range(1
 
 SHORTER = """\
 import sys
-from scheduler.app import loop_watch
+from scheduler.daemon.app import loop_watch
 loop_watch._SILENT_SECONDS = 1.0
 from scheduler.cli import main
 main()

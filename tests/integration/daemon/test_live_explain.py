@@ -7,10 +7,10 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from scheduler.app.live_explain import live_explanation
-from scheduler.app.pages import pages
 from scheduler.configuration.load import default
-from scheduler.server.http_server import serving
+from scheduler.daemon.app.live_explain import live_explanation
+from scheduler.daemon.app.pages import pages
+from scheduler.daemon.server.http_server import serving
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster

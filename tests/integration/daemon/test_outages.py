@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from scheduler.app.daemon import Daemon
+    from scheduler.daemon.app.daemon import Daemon
 
 WITHIN_SECONDS = 5.0
 

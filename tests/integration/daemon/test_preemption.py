@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scheduler.engine.queue.pod_places import Place
 from scheduler.framework import PermitPlugin, PreBindPlugin, Wait
-from scheduler.queue.pod_places import Place
 from scheduler.simulator.faults import requests
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
@@ -18,7 +18,7 @@ from tests.support.virtual_time_test import virtually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.app.daemon import Daemon
+    from scheduler.daemon.app.daemon import Daemon
     from scheduler.framework import Plugin
     from scheduler.objects.pod import PodInfo
     from tests.support.daemon_harness import Cluster

@@ -16,7 +16,7 @@ from tests.support.virtual_time_test import virtually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.app.daemon import Daemon
+    from scheduler.daemon.app.daemon import Daemon
     from scheduler.simulator.registry.registry import Backup
 
 AWAY_SECONDS = 2.0

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.app.rights import Right, rights_of_needs
-from scheduler.client.http.request import Request
+from scheduler.daemon.app.rights import Right, rights_of_needs
 from scheduler.framework import FilterPlugin, Needs
+from scheduler.kube.client.http.request import Request
 from scheduler.simulator.faults import streamed_lists
 from tests.support import daemon_accounts as granted
 from tests.support.builders import node_object, pod_object

@@ -29,9 +29,9 @@ NOT_NEEDED = [
     "prometheus_client",
     "pydantic",
     "rich",
-    "scheduler.demo",
+    "scheduler.tools.demo",
     "scheduler.simulator",
-    "scheduler.whatif",
+    "scheduler.tools.whatif",
     "urllib.request",
     "wasmtime",
 ]
@@ -63,7 +63,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 def test_what_is_imported_is_seen(imported: set[str]) -> None:
-    assert {"numpy", "scheduler.app.daemon"} <= imported
+    assert {"numpy", "scheduler.daemon.app.daemon"} <= imported
 
 
 @pytest.mark.parametrize("module", NOT_NEEDED)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scheduler.engine.runtime import calls
 from scheduler.framework import (
     FilterPlugin,
     Outcomes,
@@ -17,7 +18,6 @@ from scheduler.framework import (
     ScorePlugin,
     Status,
 )
-from scheduler.runtime import calls
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster

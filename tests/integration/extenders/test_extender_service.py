@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from scheduler.app.extender.pages import ExtenderAddress
-from scheduler.app.extender.snippet import snippet
+from scheduler.daemon.app.extender.pages import ExtenderAddress
+from scheduler.daemon.app.extender.snippet import snippet
+from scheduler.daemon.server.callers import Callers
+from scheduler.daemon.server.extender import LONGEST_REQUEST_BYTES
 from scheduler.errors import ConfigurationError
 from scheduler.framework import (
     FilterPlugin,
@@ -22,15 +24,13 @@ from scheduler.framework import (
     ScorePlugin,
     Status,
 )
-from scheduler.server.callers import Callers
-from scheduler.server.extender import LONGEST_REQUEST_BYTES
 from scheduler.simulator.faults import binds, requests
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.extender_service import extender_service
 from tests.support.virtual_time_test import virtually
-from tests.unit.extenders.test_serving import ASKED, POD
-from tests.unit.metrics.exposition import families
+from tests.unit.daemon.metrics.exposition import families
+from tests.unit.extensions.extenders.test_serving import ASKED, POD
 
 if TYPE_CHECKING:
     from pathlib import Path

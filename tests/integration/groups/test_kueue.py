@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.live_explain import live_explanation
+from scheduler.daemon.app.live_explain import live_explanation
 from scheduler.simulator.kubelet.kubelet import KubeletOptions
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
-    from scheduler.app.daemon import Daemon
+    from scheduler.daemon.app.daemon import Daemon
     from tests.support.daemon_harness import Cluster
     from tests.support.kueue import Kueue
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from scheduler.app.live_explain import live_explanation, live_groups
-from scheduler.queue.pod_places import Place
+from scheduler.daemon.app.live_explain import live_explanation, live_groups
+from scheduler.engine.queue.pod_places import Place
 from scheduler.simulator.faults import requests
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster

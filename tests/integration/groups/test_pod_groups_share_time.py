@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from scheduler.cycle import group_pauses, scheduler, time_slices
-from scheduler.cycle.binding import BindingCycle
-from scheduler.cycle.failure import FailureHandler
-from scheduler.cycle.freeze import ClusterFreeze
-from scheduler.cycle.time_slices import PausableAttempt
+from scheduler.engine.cycle import group_pauses, scheduler, time_slices
+from scheduler.engine.cycle.binding import BindingCycle
+from scheduler.engine.cycle.failure import FailureHandler
+from scheduler.engine.cycle.freeze import ClusterFreeze
+from scheduler.engine.cycle.time_slices import PausableAttempt
+from scheduler.engine.queue import SchedulingQueue
+from scheduler.engine.state.cache import Cache
 from scheduler.framework import PreFilterPlugin
-from scheduler.queue import SchedulingQueue
-from scheduler.state.cache import Cache
 from tests.integration.groups.test_coscheduling import VOLCANO, kinds_served
 from tests.integration.groups.test_coscheduling import members as volcano_members
 from tests.integration.groups.test_coscheduling import pod_group as volcano_group

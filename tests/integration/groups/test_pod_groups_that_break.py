@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from scheduler.cycle.group_cycle import PodGroupCycle
-from scheduler.cycle.group_log import GroupLog
-from scheduler.cycle.group_pass import GroupPasses
+from scheduler.engine.cycle.group_cycle import PodGroupCycle
+from scheduler.engine.cycle.group_log import GroupLog
+from scheduler.engine.cycle.group_pass import GroupPasses
+from scheduler.engine.queue import Place
+from scheduler.engine.queue.contents import QueueContents
+from scheduler.engine.queue.scheduling_queue import SchedulingQueue
 from scheduler.framework import FilterPlugin, PermitPlugin, ReservePlugin, ScorePlugin
 from scheduler.framework.sliced_work import run_to_end
-from scheduler.queue import Place
-from scheduler.queue.contents import QueueContents
-from scheduler.queue.scheduling_queue import SchedulingQueue
 from tests.integration.groups.test_pod_groups import POD_GROUPS, condition, members, placed, pod_group
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
@@ -25,7 +25,7 @@ from tests.support.virtual_time_test import virtually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.app.daemon import Daemon
+    from scheduler.daemon.app.daemon import Daemon
     from tests.support.daemon_harness import Cluster
 
 RAISES = """\

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from plugins.dynamic_resources.devices import Devices
-from scheduler.app.capabilities import TableObjects
+from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.objects.decode import decode_pod
 from scheduler.simulator.faults import requests
 from scheduler.testing.devices import (

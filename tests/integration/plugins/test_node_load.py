@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from scheduler.app.daemon import Daemon
+    from scheduler.daemon.app.daemon import Daemon
     from tests.support.daemon_harness import Cluster
 
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"

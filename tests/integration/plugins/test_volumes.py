@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.app.live_explain import live_explanation
+from scheduler.daemon.app.live_explain import live_explanation
 from scheduler.simulator.drivers.provisioner import ProvisionerOptions
 from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault
 from scheduler.simulator.faults import requests

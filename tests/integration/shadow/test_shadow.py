@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.app.rights import Right, rights_of_shadow
-from scheduler.app.shadow.comparison import (
+from scheduler.cli.shadow_lines import disagreement
+from scheduler.configuration.load import parse
+from scheduler.daemon.app.rights import Right, rights_of_shadow
+from scheduler.daemon.app.shadow.comparison import (
     BEST,
     EQUIVALENT_VICTIMS,
     LEFT_PENDING,
@@ -28,14 +30,12 @@ from scheduler.app.shadow.comparison import (
     WAITS,
     WORSE,
 )
-from scheduler.app.shadow.findings import BY_ORDER
-from scheduler.app.shadow.pages import shadow_application, shadow_explanation
-from scheduler.app.shadow.service import ShadowService
-from scheduler.cli.shadow_lines import disagreement
-from scheduler.client.connection import ApiConnection
-from scheduler.client.http.request import Request
-from scheduler.configuration.load import parse
-from scheduler.server.messages import ServerRequest as Asked
+from scheduler.daemon.app.shadow.findings import BY_ORDER
+from scheduler.daemon.app.shadow.pages import shadow_application, shadow_explanation
+from scheduler.daemon.app.shadow.service import ShadowService
+from scheduler.daemon.server.messages import ServerRequest as Asked
+from scheduler.kube.client.connection import ApiConnection
+from scheduler.kube.client.http.request import Request
 from scheduler.simulator.faults import binds
 from tests.shadow import workload
 from tests.support import virtual_time
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from scheduler.server.http_server import Application
+    from scheduler.daemon.server.http_server import Application
     from tests.support.daemon_harness import Cluster
 
     Story = Callable[[Cluster], Awaitable[None]]

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from scheduler.configuration.load import default
-from scheduler.cycle import scheduling
-from scheduler.cycle.observer import NoObserver
+from scheduler.engine.cycle import scheduling
+from scheduler.engine.cycle.observer import NoObserver
 from scheduler.objects.decode import decode_node, decode_pod
-from scheduler.whatif.cluster_file import ClusterFile
-from scheduler.whatif.simulation.virtual_daemon import VirtualDaemon
-from scheduler.whatif.simulation.virtual_time import VirtualTimeLoop
-from scheduler.whatif.simulation.workload import Arrival, Workload, served_by
-from scheduler.whatif.simulation.workload_player import Player
+from scheduler.tools.whatif.cluster_file import ClusterFile
+from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
+from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop
+from scheduler.tools.whatif.simulation.workload import Arrival, Workload, served_by
+from scheduler.tools.whatif.simulation.workload_player import Player
 from tests.integration.groups.test_pod_groups import member
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
@@ -26,8 +26,8 @@ from tests.support.virtual_time_test import virtually
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scheduler.engine.runtime.scoring import Scores
     from scheduler.objects.pod import PodInfo
-    from scheduler.runtime.scoring import Scores
 
 _POD_GROUPS = "podgroups.scheduling.k8s.io"
 _STOP_SECONDS = 1.0  # of the simulated kubelets

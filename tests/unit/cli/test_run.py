@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler import worker_thread
 from scheduler.cli import run
 from scheduler.configuration.load import default
-from scheduler.controllers import kopf_thread as kopf_thread_module
+from scheduler.daemon.config_watch import kopf_thread as kopf_thread_module
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

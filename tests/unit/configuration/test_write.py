@@ -15,8 +15,8 @@ from scheduler.configuration.yaml_syntax import write
 from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError
 from scheduler.framework.points import ExtensionPoint
-from scheduler.whatif.cluster_file import ClusterFile
-from scheduler.whatif.offline import OfflineScheduler
+from scheduler.tools.whatif.cluster_file import ClusterFile
+from scheduler.tools.whatif.offline import OfflineScheduler
 from tests.unit.configuration.documents import HEAD, outcome, parsed
 from tests.unit.configuration.plugin_points import POINTS
 

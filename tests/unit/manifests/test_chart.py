@@ -12,14 +12,14 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from scheduler.app.rights import Named, rights_of
-from scheduler.app.roles import roles_yaml
-from scheduler.app.size import ClusterSize, resources_for
 from scheduler.configuration.load import parse
 from scheduler.configuration.types import KubeSchedulerConfiguration, Plugins, Profile
+from scheduler.daemon.app.rights import Named, rights_of
+from scheduler.daemon.app.roles import roles_yaml
+from scheduler.daemon.app.size import ClusterSize, resources_for
+from scheduler.tools.whatif.cluster_file import ClusterFile
+from scheduler.tools.whatif.offline import OfflineScheduler
 from scheduler.version import VERSION
-from scheduler.whatif.cluster_file import ClusterFile
-from scheduler.whatif.offline import OfflineScheduler
 from tests.support.helm import CHART, NAMES, HelmError, helm, templated
 from tests.support.manifests import MANIFESTS, ROOT, one, rendered
 

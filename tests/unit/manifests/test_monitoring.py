@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from scheduler.metrics import Metrics
+from scheduler.daemon.metrics import Metrics
 from tests.support.binaries import needed_binary
 from tests.support.manifests import MANIFESTS, ROOT, one, rendered
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.client.store import Store
-from scheduler.client.wire import decode_identity
 from scheduler.framework.changes import node_changes
+from scheduler.kube.client.store import Store
+from scheduler.kube.client.wire import decode_identity
 from scheduler.objects.decode import decode_node
 from scheduler.objects.node import NodeObject
 from tests.support.builders import node_object

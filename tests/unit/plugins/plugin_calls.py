@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.app.capabilities import TableObjects
+from scheduler.daemon.app.capabilities import TableObjects
+from scheduler.engine.runtime.adapters import outcomes_of, scores_of
+from scheduler.engine.runtime.checking import constructor_wants
 from scheduler.framework import (
     SKIP,
     ClusterObjects,
@@ -16,8 +18,6 @@ from scheduler.framework import (
     Status,
     TimeSlice,
 )
-from scheduler.runtime.adapters import outcomes_of, scores_of
-from scheduler.runtime.checking import constructor_wants
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.fakes import FakeTimeSlice
 

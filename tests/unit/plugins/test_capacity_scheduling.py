@@ -13,8 +13,12 @@ from plugins.capacity_scheduling.capacity_scheduling import CapacityScheduling
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption.disruption_budgets import BUDGETS
-from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
-from scheduler.cycle.profiles import Profiles
+from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
+from scheduler.engine.cycle.profiles import Profiles
+from scheduler.engine.runtime.dry_run import DryRun
+from scheduler.engine.state.cache import Cache
+from scheduler.engine.state.nominator import Nominator
+from scheduler.engine.state.pod_groups import PodGroups
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
@@ -27,10 +31,6 @@ from scheduler.framework import (
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.objects.decode import decode_pod
-from scheduler.runtime.dry_run import DryRun
-from scheduler.state.cache import Cache
-from scheduler.state.nominator import Nominator
-from scheduler.state.pod_groups import PodGroups
 from tests.support import virtual_time
 from tests.support.builders import node, pod, pod_object
 from tests.support.scripted_plugins import framework_of

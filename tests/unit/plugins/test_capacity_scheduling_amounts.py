@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plugins.capacity_scheduling.quotas import Quota, exceeds
 from plugins.capacity_scheduling.usage import NamespaceUsage
-from scheduler.state.cache import Cache
+from scheduler.engine.state.cache import Cache
 from tests.support.builders import node, pod
 
 if TYPE_CHECKING:

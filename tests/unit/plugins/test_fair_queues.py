@@ -13,9 +13,12 @@ from plugins.fair_queues.queues import QUEUES
 from plugins.fair_queues.victims import Reclaim
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption.disruption_budgets import BUDGETS, DisruptionBudgets
-from scheduler.app.capabilities import TableObjects
-from scheduler.cycle.preemption import ExtenderReview, NoPreemptions
-from scheduler.cycle.profiles import Profiles
+from scheduler.daemon.app.capabilities import TableObjects
+from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
+from scheduler.engine.cycle.profiles import Profiles
+from scheduler.engine.runtime.dry_run import DryRun
+from scheduler.engine.state.cache import Cache
+from scheduler.engine.state.nominator import Nominator
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
@@ -28,9 +31,6 @@ from scheduler.framework import (
     Status,
 )
 from scheduler.framework.sliced_work import WithoutSlices
-from scheduler.runtime.dry_run import DryRun
-from scheduler.state.cache import Cache
-from scheduler.state.nominator import Nominator
 from scheduler.testing import Fakes
 from scheduler.testing.fakes import FakeSleep
 from tests.support import virtual_time

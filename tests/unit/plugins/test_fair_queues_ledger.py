@@ -12,8 +12,8 @@ from plugins.fair_queues import ledger as ledgers
 from plugins.fair_queues import queues, shares
 from plugins.fair_queues.ledger import Ledger
 from plugins.fair_queues.queues import QUEUES
+from scheduler.engine.state.cache import Cache
 from scheduler.framework.sliced_work import run_to_end
-from scheduler.state.cache import Cache
 from tests.support.builders import node, pod
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.image_locality import ImageLocality
+from scheduler.engine.runtime.adapters import scores_of
+from scheduler.engine.state.cache import Cache
 from scheduler.framework import CycleState
-from scheduler.runtime.adapters import scores_of
-from scheduler.state.cache import Cache
 from tests.support.builders import node, pod
 from tests.support.clusters import cluster
 from tests.unit.plugins.plugin_calls import scores

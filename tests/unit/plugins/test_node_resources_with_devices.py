@@ -12,7 +12,7 @@ from plugins.dynamic_resources.class_totals import ClassTotals, Counted
 from plugins.dynamic_resources.devices import Devices
 from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.node_resources.fit import NodeResourcesFit
-from scheduler.app.capabilities import TableObjects
+from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.framework import CycleState, EventResource, Placement, QueueingHint
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.objects.dynamic_resources import AllocationResult

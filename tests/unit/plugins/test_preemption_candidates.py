@@ -11,9 +11,9 @@ from plugins.preemption import candidates
 from plugins.preemption.candidates import NEVER, VICTIMS_ARE_LEAVING, search, why_not_eligible
 from plugins.preemption.disruption_budgets import DisruptionBudgets
 from plugins.preemption.preempting import _not_found
+from scheduler.engine.runtime.dry_run import DryRun
 from scheduler.framework import CycleState, Diagnosis
 from scheduler.framework.sliced_work import run_to_end
-from scheduler.runtime.dry_run import DryRun
 from scheduler.snapshot import ObjectStore
 from tests.support.builders import node, pod
 from tests.support.scripted_plugins import framework_of
@@ -80,7 +80,7 @@ def test_how_many_nodes_are_tried_together_changes_nothing(
     expected = [searched(snapshot, rows, enough, budgets).candidates for enough in range(1, 12)]
     monkeypatch.setattr("plugins.preemption.candidates._ROWS_TOGETHER", together)
     monkeypatch.setattr("plugins.preemption.candidates._PODS_A_STEP", 2)
-    monkeypatch.setattr("scheduler.runtime.dry_run._PODS_A_STEP", 1)
+    monkeypatch.setattr("scheduler.engine.runtime.dry_run._PODS_A_STEP", 1)
 
     assert [searched(snapshot, rows, enough, budgets).candidates for enough in range(1, 12)] == expected
 

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from scheduler.app.in_tree import IN_TREE
 from scheduler.configuration.load import default
-from scheduler.cycle.scheduling import schedule_pod
-from scheduler.runtime.profiles import build_frameworks
-from scheduler.runtime.registry import Registry
+from scheduler.daemon.app.in_tree import IN_TREE
+from scheduler.engine.cycle.scheduling import schedule_pod
+from scheduler.engine.runtime.profiles import build_frameworks
+from scheduler.engine.runtime.registry import Registry
 from tests.bench.across_nodes import KINDS, pending, running_cluster
 from tests.support.offline_capabilities import OFFLINE
 

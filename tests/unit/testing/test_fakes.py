@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from scheduler.engine.runtime.checking import CAPABILITIES
 from scheduler.framework import ClusterEvent, EventResource
 from scheduler.framework.events import ActionType
-from scheduler.runtime.checking import CAPABILITIES
 from scheduler.testing import Fakes, FakeWeb, pod
 
 OF_PREEMPTION = {"NominatedPods", "PreemptionDryRun", "Preemptions", "VictimReview"}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from plugins.dynamic_resources.plugin import DynamicResources
-from scheduler.app.capabilities import TableObjects
 from scheduler.configuration.plugin_args import decode_args
+from scheduler.daemon.app.capabilities import TableObjects
+from scheduler.engine.runtime.adapters import outcomes_of, scores_of
 from scheduler.framework import CycleState, Status
-from scheduler.runtime.adapters import outcomes_of, scores_of
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.devices import watch_devices
 from scheduler.testing.fakes import FakeBackground, Fakes, FakeSleep

@@ -9,7 +9,7 @@ import pytest
 
 from plugins.dynamic_resources.claim_writes import FINALIZER, ClaimError, ClaimWrites
 from plugins.dynamic_resources.pod_claims import CLAIMS, HeldClaim
-from scheduler.app.capabilities import TableObjects
+from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.errors import ApiError
 from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
 from scheduler.objects.meta import ObjectMeta

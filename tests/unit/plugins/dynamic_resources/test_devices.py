@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plugins.dynamic_resources.devices import Devices
 from plugins.dynamic_resources.structured import DeviceID
-from scheduler.app.capabilities import TableObjects
+from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.devices import DRIVER, allocation, resource_claim, watch_devices

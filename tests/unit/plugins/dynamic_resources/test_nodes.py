@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.dynamic_resources.devices import Devices
-from scheduler.app.capabilities import TableObjects
+from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.framework import Code, NeedsTime, Status
 from scheduler.testing.devices import (
     DRIVER,

@@ -10,7 +10,7 @@ import pytest
 
 from plugins.dynamic_resources.claim_writes import FINALIZER
 from plugins.dynamic_resources.devices import Devices
-from scheduler.app.capabilities import TableObjects
+from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.errors import ApiError
 from scheduler.framework import ActionType, ClusterEvent, Code, EventResource, PodGroup, Status
 from scheduler.objects.pod_group import POD_GROUPS, GroupKey

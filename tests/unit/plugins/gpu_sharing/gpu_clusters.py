@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.app.capabilities import NoApiServer, TableObjects
+from scheduler.daemon.app.capabilities import NoApiServer, TableObjects
+from scheduler.engine.runtime.checking import constructor_wants
 from scheduler.framework import ApiWrite, ClusterObjects, CycleState
-from scheduler.runtime.checking import constructor_wants
 from scheduler.snapshot import ClusterTable
 from tests.support.builders import node, pod
 

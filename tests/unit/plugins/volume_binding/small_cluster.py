@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from plugins.volume_binding.node_volumes import NodeVolumes
 from plugins.volume_binding.plugin import VolumeBinding, VolumeBindingArgs
-from scheduler.app.capabilities import TableObjects
+from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.framework import CycleState, Status
 from scheduler.framework.sliced_work import answer_to_end
 from scheduler.snapshot import ClusterTable

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.volumes.storage import CLAIMS, VOLUMES
-from scheduler.cycle.event_bus import EventBus
+from scheduler.engine.cycle.event_bus import EventBus
 from scheduler.errors import ApiError
 from scheduler.framework import SKIP, ActionType, ClusterEvent, Code, CycleState, EventResource, Status
 from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_DELETE
@@ -18,8 +18,8 @@ from scheduler.testing.storage import claim, csi_node, only_on, storage_class, v
 from tests.support.builders import node, pod
 from tests.support.virtual_time import LoopClock
 from tests.support.virtual_time_test import virtually
+from tests.unit.engine.queue.cluster import Cluster
 from tests.unit.plugins.volume_binding.small_cluster import HOST, LOCAL, ZONE, Stage, using
-from tests.unit.queue.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

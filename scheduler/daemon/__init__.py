@@ -1,0 +1,1 @@
+"""The scheduler process: its assembly, HTTP endpoints, metrics, logs, recordings and configuration."""

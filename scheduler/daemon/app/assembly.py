@@ -1,0 +1,284 @@
+"""The parts of a scheduler, assembled once: daemon, extender, what-if and tests take what they need.
+
+Each part receives its dependencies when it is built. The object `Profiles` holds everything that a configuration may
+change at run time; all users of the configuration read it there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from scheduler.daemon.app.capabilities import AsyncioKeyedLock, LoopSleep, LoopTimeSlice, TableObjects
+from scheduler.daemon.app.needs import resource_of, trimmed
+from scheduler.daemon.app.web_client import WebClient
+from scheduler.engine.cycle.attempt_log import AttemptLog
+from scheduler.engine.cycle.binding import BindingCycle
+from scheduler.engine.cycle.event_handlers import ObjectHandler
+from scheduler.engine.cycle.failure import FailureHandler
+from scheduler.engine.cycle.group_binding import GroupRelease
+from scheduler.engine.cycle.group_cycle import PodGroupCycle
+from scheduler.engine.cycle.group_log import GroupLog
+from scheduler.engine.cycle.kubelet_rejections import KubeletRejections
+from scheduler.engine.cycle.long_attempts import LongAttempts
+from scheduler.engine.cycle.pod_cycle import PodCycle
+from scheduler.engine.cycle.pod_handlers import QueueingPodHandler
+from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions, PreemptionExecutor
+from scheduler.engine.cycle.reporting import Reporter
+from scheduler.engine.cycle.scheduler import Scheduler
+from scheduler.engine.cycle.shared import Shared
+from scheduler.engine.runtime.profiles import build_in_steps
+from scheduler.engine.runtime.registry import Registry
+from scheduler.extensions.wasm.library import GuestLibrary
+from scheduler.framework import (
+    ClaimMetrics,
+    Clock,
+    ClusterObjects,
+    HttpGet,
+    KeyedLock,
+    PodActivator,
+    PodGroupMembers,
+    PodGroupObjects,
+    QueuedPods,
+    Sleep,
+    SlicedWork,
+    TimeSlice,
+    WaitForEvent,
+    WaitingPods,
+)
+from scheduler.framework.preemption import NominatedPods, Preemptions, VictimReview
+from scheduler.framework.sliced_work import WithoutSlices, run_to_end
+from scheduler.kube.client.requests import RateLimitedRequests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+    from random import Random
+
+    from scheduler.configuration.load import Configuration
+    from scheduler.configuration.types import ClientConnection, KubeSchedulerConfiguration
+    from scheduler.daemon.app.tasks import Tasks
+    from scheduler.engine.cycle.binding import PodGet
+    from scheduler.engine.cycle.observer import CycleObserver
+    from scheduler.engine.cycle.preemption import VictimWriter
+    from scheduler.engine.cycle.reporting import PodEventRecorders
+    from scheduler.engine.cycle.sampling import NodeSampling
+    from scheduler.engine.runtime.framework import Framework
+    from scheduler.framework.interface import Needs, Plugin
+    from scheduler.kube.client.requests import Requests
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.replay_hooks import ReplayHooks
+
+    Capabilities = Mapping[type, object]
+
+
+class Parts(Shared):
+    """`Shared`, and what plugins are built with. That suffices to evaluate pods that another scheduler places.
+
+    Attributes:
+        web: the HTTP client of plugins; must be closed.
+        guests: the compiled WebAssembly guests.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        observer: CycleObserver,
+        in_tree: Mapping[str, type[Plugin]],
+        *,
+        max_in_unschedulable_seconds: float = 300.0,
+        slice_seconds: float = math.inf,
+        hooks: ReplayHooks | None = None,
+    ) -> None:
+        super().__init__(
+            clock,
+            observer,
+            max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+            slice_seconds=slice_seconds,
+            hooks=hooks,
+        )
+        self._slice_seconds = slice_seconds
+        self.web = WebClient(self.hooks)
+        self.guests = GuestLibrary()
+        self._in_tree = in_tree
+
+    def build_frameworks(
+        self,
+        configuration: Configuration,
+        own: Callable[[str], Capabilities],
+        registry: Registry | None = None,
+    ) -> dict[str, Framework]:
+        """Build every profile as `build_in_steps`, without pauses."""
+        return run_to_end(self.build_in_steps(configuration, own, registry))
+
+    def build_in_steps(
+        self,
+        configuration: Configuration,
+        own: Callable[[str], Capabilities],
+        registry: Registry | None = None,
+    ) -> Generator[None, None, dict[str, Framework]]:
+        """Build every profile of a configuration, plugins included, without activating it.
+
+        Each step takes a few milliseconds at most, except for the steps of slow plugins.
+
+        Args:
+            configuration: the configuration.
+            own: schedulerName -> the capabilities that differ between commands.
+            registry: holds what was already imported; by default a new one.
+
+        Raises:
+            ConfigurationError: a plugin is unknown, broken, or has bad arguments.
+        """
+        common = self.capabilities()
+        registry = registry or self.registry()
+        return build_in_steps(
+            configuration, registry, lambda profile: {**common, **own(profile)}, self.observer, self.budget
+        )
+
+    def registry(self) -> Registry:
+        """Return a new registry: a registry keeps the code it has read, and a plugin file may have changed."""
+        return Registry(self._in_tree, self.guests)
+
+    def capabilities(self) -> Capabilities:
+        """Return the capabilities of plugins that are the same in every command."""
+        return {
+            ClaimMetrics: self.observer,
+            Clock: self.hooks.clock,
+            ClusterObjects: TableObjects(self.cache.table),
+            HttpGet: self.web,
+            SlicedWork: WithoutSlices(),
+            NominatedPods: self.nominator,
+            PodActivator: self.bus,
+            PodGroupMembers: self.cache.groups,
+            PodGroupObjects: self.profiles,
+            Preemptions: NoPreemptions(),
+            QueuedPods: self.queue,
+            Sleep: LoopSleep(),
+            KeyedLock: AsyncioKeyedLock(),
+            TimeSlice: LoopTimeSlice(self.hooks.stopwatch(self.clock), self.hooks, self._slice_seconds),
+            VictimReview: ExtenderReview(self.profiles),
+            WaitForEvent: self.bus,
+            WaitingPods: self.waiting_pods,
+        }
+
+    def fill(
+        self,
+        needs: Needs,
+        *,
+        nodes: Iterable[NodeObject] = (),
+        bound_pods: Iterable[PodInfo] = (),
+        others: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Add the objects of a known cluster; `others` is kind -> `namespace/name` -> object."""
+        for kind in needs.kinds:
+            self.cache.table.watch_kind(kind).update(others.get(kind, {}))
+        for node in nodes:
+            self.cache.add_node(node)
+        for pod in bound_pods:
+            self.cache.add_pod(trimmed(pod, needs))
+
+    def configure(self, settings: KubeSchedulerConfiguration) -> None:
+        """Apply a configuration's times for pods and nodes, and evaluate every pod of the queue again."""
+        self.budget.seconds = settings.attempt_budget.seconds
+        self.budget.forget()
+        self.queue.reload(
+            initial_backoff_seconds=settings.pod_initial_backoff_seconds,
+            max_backoff_seconds=settings.pod_max_backoff_seconds,
+        )
+        self.cache.pauses.configure(
+            initial_seconds=settings.node_pause_initial_seconds,
+            max_seconds=settings.node_pause_max_seconds,
+        )
+
+    def object_handler(self, kind: str) -> ObjectHandler:
+        """Return the handler of objects of a kind; the kind is kept from then on.
+
+        Raises:
+            ValueError: the kind has another format.
+        """
+        return ObjectHandler(self, kind, resource_of(kind)[1])
+
+
+class Cycles:
+    """Schedules the pods of a queue: from the decision to the Binding, with the handling of failures.
+
+    Args:
+        recorders: the event recorder of each profile.
+        reader: reads a pod past every cache.
+        is_leading: whether writes are allowed now.
+        tasks: runs preemptions.
+        random: breaks ties between nodes.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        writer: VictimWriter,
+        recorders: PodEventRecorders,
+        reader: PodGet,
+        is_leading: Callable[[], bool],
+        tasks: Tasks,
+        random: Random,
+        sampling: NodeSampling,
+    ) -> None:
+        random = parts.hooks.random(random)
+
+        def observed_is_leading() -> bool:
+            return not parts.hooks.branch(not is_leading())
+
+        def spawn(work: Coroutine[Any, Any, None], name: str) -> object:
+            return tasks.spawn(parts.hooks.task(work, name), name)
+
+        self.sampling = sampling
+        self.attempts = AttemptLog()
+        self.group_attempts = GroupLog(parts.clock)
+        self.reporter = Reporter(recorders, writer, is_leading=is_leading, newest=parts.pods.get)
+        self.failures = FailureHandler(parts, self.reporter)
+        self.binding = BindingCycle(
+            parts, self.reporter, self.failures, reader, is_leading=observed_is_leading
+        )
+        self.preemptions = PreemptionExecutor(
+            parts, binding=self.binding, writer=writer, reporter=self.reporter, spawn=spawn
+        )
+        self.rejections = KubeletRejections(
+            parts, reader=reader, reporter=self.reporter, is_leading=observed_is_leading
+        )
+        self.pod_handler = QueueingPodHandler(parts, self.reporter, self.rejections.left)
+        self.long = LongAttempts(parts, self.failures)
+        self.pods = PodCycle(
+            parts,
+            binding=self.binding,
+            failures=self.failures,
+            reporter=self.reporter,
+            random=random,
+            sampling=sampling,
+            attempts=self.attempts,
+            long=self.long,
+        )
+        groups = PodGroupCycle(
+            parts,
+            pods=self.pods,
+            binding=self.binding,
+            failures=self.failures,
+            preemptions=self.preemptions,
+            random=random,
+            release=GroupRelease(writer, self.reporter, spawn, parts.hooks),
+            attempts=self.group_attempts,
+        )
+        self.preemptions.let_go = groups.let_go
+        self.scheduler = Scheduler(
+            parts,
+            pods=self.pods,
+            groups=groups,
+            binding=self.binding,
+            long=self.long,
+            counted_late=self.reporter.counted_late,
+        )
+
+
+def limited(requests: Requests, settings: ClientConnection) -> Requests:
+    """Return requests limited to the configured rate, if there is one."""
+    if settings.qps <= 0:
+        return requests
+    return RateLimitedRequests(requests, qps=settings.qps, burst=settings.burst or math.ceil(settings.qps))

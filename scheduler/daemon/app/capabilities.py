@@ -1,0 +1,212 @@
+"""Implementations of the plugin capabilities that are the same in every scheduler, or that need no API server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from scheduler.engine.runtime.budget import ends_others
+from scheduler.errors import ApiError
+from scheduler.kube.client.http.request import JSON, Request
+from scheduler.objects.decode import decode_object
+from scheduler.replay_hooks import NO_HOOKS
+from scheduler.snapshot import object_key
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from scheduler.clock import Clock
+    from scheduler.daemon.app.tasks import Tasks
+    from scheduler.framework import PodBinder
+    from scheduler.kube.client.requests import Requests
+    from scheduler.objects.pod import PodInfo
+    from scheduler.replay_hooks import ReplayHooks
+    from scheduler.snapshot import ClusterTable, Objects, Snapshot
+
+logger = logging.getLogger(__name__)
+
+
+class LoopSleep:
+    """Sleeps on the event loop."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class AsyncioKeyedLock:
+    """Keyed locks of the event loop."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def lock(self, what: str) -> asyncio.Lock:
+        lock = self._locks.get(what)
+        if lock is None:
+            lock = self._locks[what] = asyncio.Lock()
+        return lock
+
+
+class LoopTimeSlice:
+    """Implements `TimeSlice`.
+
+    Args:
+        clock: measures time.
+        hooks: the replay hooks; they record the measured results.
+        slice_seconds: the longest time of one call.
+    """
+
+    def __init__(self, clock: Clock, hooks: ReplayHooks, slice_seconds: float) -> None:
+        self.slice_seconds = slice_seconds
+        self.seconds = clock.monotonic
+        self.branch = hooks.branch
+
+
+class Bindings:
+    """Binds pods."""
+
+    def __init__(self, writer: PodBinder, hooks: ReplayHooks) -> None:
+        self._writer = writer
+        self._hooks = hooks
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        ask = partial(self._writer.bind, pod, node_name)
+        await self._hooks.external_call(f"bind {pod.key} to {node_name}", ask, type(None))
+
+
+class ApiReads:
+    """Reads from the API server."""
+
+    def __init__(self, requests: Requests, hooks: ReplayHooks = NO_HOOKS) -> None:
+        self._requests = requests
+        self._hooks = hooks
+
+    async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
+        return await self._hooks.external_call(
+            f"GET {path}", partial(self._get, path, timeout_seconds), bytes
+        )
+
+    async def _get(self, path: str, timeout_seconds: float) -> bytes:
+        try:
+            answer = await self._requests.send(Request("GET", path, timeout_seconds=timeout_seconds))
+        except ApiError as error:
+            raise OSError(f"GET {path}: {error}") from error
+        return answer.body
+
+
+class ApiWrites:
+    """Writes to the API server."""
+
+    def __init__(self, requests: Requests, hooks: ReplayHooks = NO_HOOKS) -> None:
+        self._requests = requests
+        self._hooks = hooks
+
+    async def api_write(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        content_type: str = JSON,
+        timeout_seconds: float = 30.0,
+    ) -> Mapping[str, Any]:
+        encoded = None if body is None else msgspec.json.encode(body)
+        request = Request(method, path, encoded, content_type, timeout_seconds=timeout_seconds)
+        return await self._hooks.external_call(f"{method} {path}", partial(self._send, request), dict)
+
+    async def _send(self, request: Request) -> dict[str, Any]:
+        return decode_object((await self._requests.send(request)).body)
+
+
+class TableObjects:
+    """The objects kept for plugins, in the view that all plugins share."""
+
+    def __init__(self, table: ClusterTable) -> None:
+        self._table = table
+
+    def objects(self, kind: str) -> Objects:
+        return self._table.watch_kind(kind)
+
+    def snapshot(self) -> Snapshot:
+        return self._table.snapshot()
+
+    def assume(self, kind: str, obj: Mapping[str, Any]) -> None:
+        self._table.watch_kind(kind).assume(object_key(obj), obj)
+
+    def restore(self, kind: str, key: str) -> None:
+        self._table.watch_kind(kind).restore(key)
+
+
+class BackgroundTasks:
+    """Runs work in tasks of the daemon; a failure is logged and ends nothing else.
+
+    Args:
+        hooks: the replay hooks; notified of each resumption.
+        tasks: where the work runs; it is cancelled at the end, except work that `drain` waited for.
+    """
+
+    def __init__(self, tasks: Tasks, hooks: ReplayHooks = NO_HOOKS) -> None:
+        self._tasks = tasks
+        self._hooks = hooks
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._tasks.spawn(self._hooks.task(self._carry_out(work, name), name), name)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until all work is done, but no longer than the given time."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
+
+    async def _carry_out(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        try:
+            await work
+        except ApiError as error:
+            logger.warning("Background work failed", extra={"work": name, "error": str(error)})
+        except BaseException as error:
+            if ends_others(error) or isinstance(error, Exception):
+                logger.exception("Background work failed", extra={"work": name})
+            else:
+                raise
+
+
+class NoApiServer:
+    """Replaces all capabilities that need an API server where there is none.
+
+    PodBinder, ApiGet, ApiWrite, Background, PodEvents and the writes of the cycles.
+    """
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        raise AssertionError(f"pod {pod.key}: there is no API server to bind it to {node_name}")
+
+    async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
+        raise OSError(f"GET {path}: there is no API server")
+
+    async def api_write(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, **_options: object
+    ) -> Mapping[str, Any]:
+        raise AssertionError(f"{method} {path}: there is no API server")
+
+    async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
+        raise AssertionError(f"pod {namespace}/{name}: there is no API server to read it from")
+
+    async def delete_pod(self, pod: PodInfo) -> object:
+        raise AssertionError(f"pod {pod.key}: there is no API server to delete it from")
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        work.close()
+
+    def of(self, scheduler_name: str) -> NoApiServer:
+        return self
+
+    def record(self, regarding: PodInfo, **_event: object) -> None:
+        return
+
+    def patch_pod_status(self, pod: PodInfo, **_changes: object) -> bool:
+        return False

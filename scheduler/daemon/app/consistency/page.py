@@ -1,0 +1,82 @@
+"""/debug/cache: the findings of a check, and the contents of the cache and the queue."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.daemon.app.consistency import dump
+from scheduler.daemon.server.messages import JSON, Page, ServerResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scheduler.daemon.app.assembly import Parts
+    from scheduler.daemon.app.consistency.checker import ConsistencyChecker, Report
+    from scheduler.daemon.server.messages import ServerRequest
+
+PATH = "/debug/cache"
+_MOST_SHOWN = 1000
+
+
+def cache_page(checker: ConsistencyChecker, parts: Parts, *, may_repair: bool) -> Page:
+    """Return the endpoint: GET compares and reports; POST, if allowed, also repairs.
+
+    The output is JSON, or kube-scheduler's text format with `?output=text`.
+    """
+
+    async def answer(request: ServerRequest) -> ServerResponse:
+        report = await checker.check(repair=request.method == "POST")
+        if request.query.get("output") == ["text"]:
+            return ServerResponse(_text(report, parts))
+        return ServerResponse(_json(report, parts), content_type=JSON)
+
+    return Page(PATH, answer, ("GET", "POST") if may_repair else ("GET",))
+
+
+def _comparison(report: Report) -> dict[str, Any]:
+    return {
+        "result": report.result,
+        "repaired": report.is_repaired,
+        "compared": report.compared,
+        "unread": report.unread,
+        "found": len(report.findings),
+        "findings": [
+            {"what": each.what.value, "object": each.key, "problem": each.problem}
+            for each in report.findings[:_MOST_SHOWN]
+        ],
+    }
+
+
+def _json(report: Report, parts: Parts) -> Iterator[bytes]:
+    yield b'{"comparison":' + msgspec.json.encode(_comparison(report))
+    yield b',"nodes":['
+    yield from _listed(dump.nodes(parts))
+    queue = msgspec.json.encode({"summary": dump.summary(parts)})
+    yield b'],"queue":' + queue[:-1] + b',"pods":['
+    yield from _listed(dump.pending(parts))
+    yield b"]}}\n"
+
+
+def _listed(items: Iterable[Any]) -> Iterator[bytes]:
+    comma = b""
+    for item in items:
+        yield comma + msgspec.json.encode(item)
+        comma = b","
+
+
+def _text(report: Report, parts: Parts) -> Iterator[bytes]:
+    told = _comparison(report)
+    yield f"Comparison: {told['result']}, {told['found']} found{', put right' if told['repaired'] else ''}\n".encode()
+    for kind, number in report.compared.items():
+        yield f"compared {kind}: {number}\n".encode()
+    for kind, why in report.unread.items():
+        yield f"not compared {kind}: {why}\n".encode()
+    for finding in report.findings[:_MOST_SHOWN]:
+        yield f"{finding}\n".encode()
+    nodes = (f"\n{dump.node_text(node)}" for node in dump.nodes(parts))
+    head = f"\nDump of scheduling queue: {dump.summary(parts)}\n"
+    for piece in chain(nodes, (head,), map(dump.pod_text, dump.pending(parts))):
+        yield piece.encode()

@@ -1,0 +1,335 @@
+"""The daemon: waits until elected, schedules, and shuts down in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from scheduler.daemon.app.api_access import ApiAccess
+from scheduler.daemon.app.assembly import Cycles, Parts, limited
+from scheduler.daemon.app.consistency.checker import ConsistencyChecker
+from scheduler.daemon.app.gauges import show_groups, show_queue, show_state
+from scheduler.daemon.app.generation import Generation
+from scheduler.daemon.app.generations import Generations
+from scheduler.daemon.app.in_tree import IN_TREE
+from scheduler.daemon.app.needs import needs_of, together
+from scheduler.daemon.app.object_statuses import ObjectStatuses
+from scheduler.daemon.app.pod_group_statuses import KINDS as POD_GROUP_KINDS
+from scheduler.daemon.app.pod_group_statuses import PodGroupStatuses
+from scheduler.daemon.app.queue_statuses import QueueStatuses
+from scheduler.daemon.app.quota_statuses import QuotaStatuses
+from scheduler.daemon.app.share_gauges import show_shares
+from scheduler.daemon.app.watches import Watches
+from scheduler.daemon.metrics import Metrics
+from scheduler.engine.cycle.sampling import NodeSampling, percentages_of
+from scheduler.engine.cycle.time_slices import TimeSlices
+from scheduler.errors import LeadershipLostError
+from scheduler.extensions.extenders.chain import Extenders
+from scheduler.framework import SlicedWork, sliced_work
+from scheduler.framework.preemption import Preemptions
+from scheduler.kube.client.events import CONTROLLER
+from scheduler.kube.client.leadership import Leadership
+from scheduler.kube.client.lease import LeaderElector, new_identity
+from scheduler.kube.client.pod_reader import ApiPodReader
+from scheduler.kube.client.requests import DryRunRequests, GuardedRequests
+from scheduler.worker_thread import Aside, at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from scheduler.clock import Clock
+    from scheduler.configuration.load import Configuration
+    from scheduler.configuration.types import LeaderElection
+    from scheduler.daemon.app.object_statuses import StatusSource
+    from scheduler.engine.runtime.framework import Framework
+    from scheduler.engine.runtime.registry import Registry
+    from scheduler.framework.interface import Plugin
+    from scheduler.kube.client.connection import ApiConnection
+    from scheduler.kube.client.event_series import EventSeries
+    from scheduler.kube.client.events import EventRecorder
+    from scheduler.replay_hooks import ReplayHooks
+
+logger = logging.getLogger(__name__)
+
+_DRAIN_SECONDS = 10.0
+SCHEDULING, REJECTIONS = "scheduling", "kubelet rejections"
+SLICE_SECONDS = 0.002
+"""The longest time that the queue works before the lease, the watches and the HTTP endpoints run."""
+
+
+class Daemon:
+    """One scheduler, connected to one API server.
+
+    Args:
+        connection: connection to the API server; the caller closes it.
+        random: breaks ties, spreads retries.
+        aside: runs slow work of a reload, such as the import of plugins.
+        max_in_unschedulable_seconds: after this time a rejected pod is tried again without an event.
+        hooks: the replay hooks; notified of everything that happens, for a recording.
+        no_bind: decide, explain and count, but write nothing, not even the lease.
+
+    Attributes:
+        leadership: whether writes are allowed: only the holder of the lease writes.
+        metrics: all metrics.
+        parts: state, profiles and queue.
+        cycles: the scheduling and binding cycles.
+        writes: sends requests that change something; only the leader's are sent.
+        writer: writes about pods to the API server.
+        watches: the watches of the API server.
+        generations: the active configuration, and earlier ones that have not ended.
+        consistency: compares the daemon's state with the cluster.
+        aside: runs slow work.
+
+    Raises:
+        ConfigurationError: a plugin is unknown, broken, or has bad arguments.
+    """
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        configuration: Configuration,
+        *,
+        clock: Clock,
+        random: Random,
+        in_tree: Mapping[str, type[Plugin]] = IN_TREE,
+        no_bind: bool = False,
+        aside: Aside = at_once,
+        max_in_unschedulable_seconds: float = 300.0,
+        hooks: ReplayHooks | None = None,
+    ) -> None:
+        settings = configuration.settings
+        self._connection = connection
+        self.metrics = Metrics()
+        connection.observer = self.metrics.rest_client
+        self.parts = Parts(
+            clock,
+            self.metrics,
+            in_tree,
+            max_in_unschedulable_seconds=max_in_unschedulable_seconds,
+            slice_seconds=SLICE_SECONDS,
+            hooks=hooks,
+        )
+        self.parts.configure(settings)
+        self.leadership = Leadership()
+        if settings.leader_election.leader_elect and not no_bind:
+            self.leadership = self._elector(settings.leader_election, clock, random)
+        guarded = GuardedRequests(connection, self.leadership.check)
+        writes = DryRunRequests() if no_bind else limited(guarded, settings.client_connection)
+        self.writes = writes
+        self._access = ApiAccess(self.parts, connection, writes, metrics=self.metrics, random=random)
+        self.writer, self._tasks = self._access.writer, self._access.tasks
+        self._recorders, self._background = self._access.recorders, self._access.background
+        self.cycles = Cycles(
+            self.parts,
+            writer=self.writer,
+            recorders=self._recorders,
+            reader=ApiPodReader(connection, random),
+            is_leading=self.leadership.is_leading,
+            tasks=self._tasks,
+            random=random,
+            sampling=NodeSampling(percentages_of(settings)),
+        )
+        first = sliced_work.run_to_end(
+            self._build(configuration, self.parts.registry(), self._extenders(configuration))
+        )
+        first.registry.settle()
+        self.watches = Watches(
+            connection,
+            self.parts,
+            self.cycles.pod_handler,
+            metrics=self.metrics,
+            random=random,
+            needs=first.needs,
+        )
+        self.watches.outages.when_over(self.leadership.wake)
+        self.generations = Generations(
+            first,
+            self._build,
+            self._extenders,
+            parts=self.parts,
+            cycles=self.cycles,
+            watches=self.watches,
+            tasks=self._tasks,
+            aside=aside,
+        )
+        self.aside = aside
+        self.consistency = ConsistencyChecker(
+            self.parts,
+            self.cycles,
+            self.watches,
+            metrics=self.metrics.consistency,
+            random=Random(hash(random.getstate()[1])),  # separate, so that it changes no tie of the scheduler
+        )
+        pods = self.watches.pods.store
+        quotas, queues = QuotaStatuses(pods, aside), QueueStatuses(self.parts)
+        groups = [PodGroupStatuses(kind, self.parts, pods, connection) for kind in POD_GROUP_KINDS]
+        sources: list[StatusSource] = [quotas, queues, *groups]
+        self._statuses = [
+            ObjectStatuses(
+                source,
+                self.parts,
+                requests=writes,
+                is_leading=self.leadership.is_leading,
+                recorder=self._recorders.of(CONTROLLER),
+            )
+            for source in sources
+        ]
+        self.watches.outages.when_over(self.consistency.check_soon)
+        self.watches.cache_gate.when_restored(self.consistency.check_soon_and_wake)
+        show_state(self.metrics, self.parts, lambda: self.generations.active)
+        show_queue(self.metrics, self.parts, self.cycles)
+        show_groups(self.metrics, self.parts)
+        show_shares(self.metrics, self.parts, quotas, queues, self.leadership.is_leading)
+
+    @property
+    def configuration(self) -> Configuration:
+        """The active configuration."""
+        return self.generations.active.configuration
+
+    @property
+    def frameworks(self) -> Mapping[str, Framework]:
+        """The active profiles, by schedulerName."""
+        return self.parts.profiles.frameworks
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether all objects that decisions depend on have been read once."""
+        return self.watches.has_synced
+
+    def recorder(self, controller: str) -> EventRecorder:
+        """Return a recorder of events about any object; events are written only while leading."""
+        return self._recorders.of(controller)
+
+    def events_about(self, pod: str) -> list[EventSeries]:
+        """Return the events of the last minutes that this process recorded about a pod (`namespace/name`)."""
+        return self._recorders.about("Pod", pod)
+
+    async def reload(self, configuration: Configuration) -> Sequence[str]:
+        """Activate another configuration, or leave everything unchanged; see `Generations.reload`."""
+        return await self.generations.reload(configuration)
+
+    def _elector(self, settings: LeaderElection, clock: Clock, random: Random) -> LeaderElector:
+        elector = LeaderElector(
+            self._connection, settings, identity=new_identity(), clock=clock, random=random
+        )
+        self.metrics.watch_gauge(
+            "leader_election_master_status",
+            "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, "
+            "1 indicates master. 'name' is the string used to identify the lease. "
+            "Please make sure to group by name.",
+            "name",
+            lambda: {settings.resource_name: float(elector.is_leading())},
+        )
+        return elector
+
+    def _extenders(self, configuration: Configuration) -> Extenders:
+        """Build the extenders of a configuration; reads their certificates."""
+        return Extenders(
+            configuration.settings.extenders, self.cycles.failures, self.leadership.check, self.parts.hooks
+        )
+
+    def _build(
+        self, configuration: Configuration, registry: Registry, extenders: Extenders
+    ) -> Generator[None, None, Generation]:
+        """Build a configuration in steps, plugins included, without changing the daemon."""
+        frameworks = yield from self.parts.build_in_steps(
+            configuration,
+            lambda profile: {
+                **self._access.capabilities(profile),
+                SlicedWork: TimeSlices(self.parts.freeze, self.parts.clock, self.parts.hooks),
+                Preemptions: self.cycles.preemptions,
+            },
+            registry,
+        )
+        return Generation(
+            configuration,
+            frameworks,
+            together([needs_of(frameworks.values()), extenders.needs]),
+            extenders,
+            self.metrics.refreshes,
+            self.parts.clock,
+            registry,
+            self.parts.hooks,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Wait until elected, schedule until `stop` is set, then finish current work and release the lease.
+
+        Raises:
+            LeadershipLostError: the lease was lost before `stop` was set; nothing more is written.
+        """
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.parts.web.close)
+            stack.push_async_callback(self.generations.close)
+            await stack.enter_async_context(self.writer)
+            async with self._tasks:
+                self.watches.start(self._tasks.spawn)
+                self.generations.start()
+                self._tasks.spawn(self._recorders.run(), "events")
+                rejections = self.parts.hooks.task(self.cycles.rejections.run(), REJECTIONS)
+                self._tasks.spawn(rejections, REJECTIONS)
+                self._tasks.spawn(self.consistency.run(), "consistency")
+                for statuses in self._statuses:
+                    self._tasks.spawn(statuses.run(), f"status of {statuses.kind}")
+                is_lost = await self._lead_until(stop)
+        if is_lost:
+            self.cycles.scheduler.note_holder(
+                self.configuration.settings.leader_election.lease_duration.seconds
+            )
+            raise LeadershipLostError
+
+    async def _lead_until(self, stop: asyncio.Event) -> bool:
+        """Read the cluster, wait for the election and schedule; return whether the lease was lost before `stop` was set."""
+        async with asyncio.TaskGroup() as tasks:
+            stopping = tasks.create_task(stop.wait(), name="stop")
+            try:
+                return await self._prepare(tasks, stopping) and await self._lead(tasks, stopping)
+            finally:
+                self.parts.hooks.end()
+                stopping.cancel()
+
+    async def _prepare(self, tasks: asyncio.TaskGroup, stopping: asyncio.Task[Any]) -> bool:
+        """Read the cluster, then wait for the election; return whether it was won before `stop` was set."""
+        preparing = tasks.create_task(self._wait_elected(), name="election")
+        await asyncio.wait({stopping, preparing}, return_when=asyncio.FIRST_COMPLETED)
+        if stopping.done():
+            preparing.cancel()
+            await asyncio.wait({preparing})
+            await self.leadership.release()
+        return not stopping.done()
+
+    async def _wait_elected(self) -> None:
+        await self.watches.wait_synced()
+        await self.leadership.acquire()
+
+    async def _lead(self, tasks: asyncio.TaskGroup, stopping: asyncio.Task[Any]) -> bool:
+        """Schedule until `stop` is set, or until the lease is lost, in which case all work is cancelled at once.
+
+        Returns:
+            Whether the lease was lost before `stop` was set.
+        """
+        keeping = tasks.create_task(self.leadership.keep(), name="lease")
+        working = tasks.create_task(self._schedule(), name="scheduling")
+        stopping.add_done_callback(lambda _: self.cycles.scheduler.stop())
+        await asyncio.wait({keeping, working}, return_when=asyncio.FIRST_COMPLETED)
+        if keeping.done():
+            self.parts.hooks.end()
+            working.cancel()
+            return not stopping.done()
+        keeping.cancel()
+        await asyncio.wait({keeping})
+        await self.leadership.release()
+        return False
+
+    async def _schedule(self) -> None:
+        logger.info(
+            "Scheduling",
+            extra={"nodes": self.parts.cache.table.n_nodes, "profiles": sorted(self.frameworks)},
+        )
+        self.cycles.reporter.catch_up()
+        await self.parts.hooks.task(self.cycles.scheduler.run(self.watches.cache_gate), SCHEDULING)
+        await self._background.drain(_DRAIN_SECONDS)
+        await self.writer.drain(_DRAIN_SECONDS)

@@ -1,0 +1,192 @@
+"""Answers requests of another scheduler with the plugins of a configuration.
+
+It watches the cluster as the daemon does and evaluates on request. Any number of replicas may run.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from scheduler.daemon.app.api_access import ApiAccess
+from scheduler.daemon.app.assembly import Parts, limited
+from scheduler.daemon.app.extender.binding import ExtenderBinding
+from scheduler.daemon.app.extender.verb_results import VerbResults, best_total
+from scheduler.daemon.app.gauges import show_state
+from scheduler.daemon.app.in_tree import IN_TREE
+from scheduler.daemon.app.watches import Watches
+from scheduler.daemon.metrics import Metrics
+from scheduler.daemon.metrics.extender_requests import ExtenderRequestMetrics
+from scheduler.engine.cycle.pod_handlers import PodHandler
+from scheduler.errors import ConfigurationError, FieldError, SchedulerError
+from scheduler.kube.client.pod_reader import ApiPodReader
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from random import Random
+
+    from scheduler.clock import Clock
+    from scheduler.configuration.load import Configuration
+    from scheduler.engine.runtime.framework import Framework
+    from scheduler.extensions.extenders.serving_wire import BindingRequest, NodesRequest, PreemptionRequest
+    from scheduler.extensions.extenders.wire import FilterAnswer, MetaVictims
+    from scheduler.framework.interface import Plugin
+    from scheduler.kube.client.connection import ApiConnection
+    from scheduler.objects.pod import PodInfo
+
+_DRAIN_SECONDS = 5.0
+_NOT_SYNCED = "the extender has not read the cluster yet, or its plugins their data"
+
+
+class ExtenderService:
+    """Answers a scheduler's requests with the plugins of a configuration; a `Judge`.
+
+    Args:
+        connection: connection to the API server; the caller closes it.
+        profile: the schedulerName of the profile that evaluates all pods; "" uses the only profile, or, if there are
+            several, the profile of the pod's own schedulerName.
+
+    Attributes:
+        configuration: the configuration.
+        metrics: all metrics.
+        requests: counts the requests.
+        frameworks: schedulerName -> profile.
+        parts: the cluster's state and its handlers.
+
+    Raises:
+        ConfigurationError: a plugin is unknown, broken, or has bad arguments; there is no such profile.
+    """
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        configuration: Configuration,
+        *,
+        profile: str = "",
+        clock: Clock,
+        random: Random,
+        in_tree: Mapping[str, type[Plugin]] = IN_TREE,
+    ) -> None:
+        self.configuration = configuration
+        self.metrics = Metrics()
+        self.requests = ExtenderRequestMetrics(self.metrics.families)
+        connection.observer = self.metrics.rest_client
+        self.parts = Parts(clock, self.metrics, in_tree)
+        self.parts.budget.seconds = configuration.settings.attempt_budget.seconds
+        writes = limited(connection, configuration.settings.client_connection)
+        self._access = ApiAccess(self.parts, connection, writes, metrics=self.metrics, random=random)
+        self._has_refreshed = False
+        self._generation = self._access.generation(configuration)
+        self.frameworks = self._generation.frameworks
+        for framework in self.frameworks.values():
+            framework.measure_plugins(True)  # its cost is negligible beside an HTTP request
+        self.parts.profiles.swap(self.frameworks)
+        self._profile = checked_profile(profile, self.frameworks)
+        self._watches = Watches(
+            connection,
+            self.parts,
+            PodHandler(self.parts),
+            metrics=self.metrics,
+            random=random,
+            needs=self._generation.needs,
+        )
+        self._verdicts = VerbResults(
+            self.parts.cache,
+            self.parts.nominator,
+            best_total(self.judging),
+            self.requests.unknown_nodes,
+        )
+        self._binding = ExtenderBinding(
+            self.parts, self._verdicts, ApiPodReader(connection, random), self.framework_of
+        )
+        show_state(self.metrics, self.parts, lambda: self._generation)
+
+    @property
+    def judging(self) -> Sequence[Framework]:
+        """The profiles that may evaluate a pod."""
+        return judging(self._profile, self.frameworks)
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether all objects that answers depend on have been read once, and plugins had time to read their own data."""
+        return self._has_refreshed and self._watches.has_synced
+
+    def framework_of(self, pod: PodInfo) -> Framework:
+        """Return the profile that evaluates a pod.
+
+        Raises:
+            SchedulerError: there are several, and none has the pod's schedulerName.
+        """
+        name = self._profile or pod.scheduler_name
+        framework = self.frameworks.get(name)
+        if framework is None:
+            there = ", ".join(sorted(self.frameworks))
+            raise SchedulerError(
+                f"pod {pod.key}: spec.schedulerName is {name}, the profiles of the extender are {there}; "
+                "give it --profile to evaluate all pods with one of them"
+            )
+        return framework
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Watch the cluster while the block runs."""
+        access = self._access
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.parts.web.close)
+            await stack.enter_async_context(access.writer)
+            async with access.tasks as tasks:
+                self._watches.start(tasks.spawn)
+                tasks.spawn(access.recorders.run(), "events")
+                self._generation.start_refreshing(tasks.spawn)
+                tasks.spawn(self._note_refreshed(), "first refresh")
+                yield
+                await access.background.drain(_DRAIN_SECONDS)
+                await access.writer.drain(_DRAIN_SECONDS)
+
+    # Requests of a scheduler.
+
+    def filter(self, request: NodesRequest) -> FilterAnswer:
+        self._check_synced()
+        framework = self.framework_of(request.pod)
+        return self.parts.budget.run_slice(self._verdicts.filter, framework, request.pod, request.node_names)
+
+    def prioritize(self, request: NodesRequest) -> Sequence[tuple[str, int]]:
+        self._check_synced()
+        framework = self.framework_of(request.pod)
+        return self.parts.budget.run_slice(
+            self._verdicts.prioritize, framework, request.pod, request.node_names
+        )
+
+    def preempt(self, request: PreemptionRequest) -> Mapping[str, MetaVictims]:
+        self._check_synced()
+        framework = self.framework_of(request.pod)
+        return self.parts.budget.run_slice(self._verdicts.preempt, framework, request.pod, request.victims)
+
+    async def bind(self, request: BindingRequest) -> None:
+        self._check_synced()
+        await self._binding.bind(request)
+
+    async def _note_refreshed(self) -> None:
+        await self._generation.wait_refreshed()
+        self._has_refreshed = True
+
+    def _check_synced(self) -> None:
+        if not self.has_synced:
+            raise SchedulerError(_NOT_SYNCED)
+
+
+def checked_profile(profile: str, frameworks: Mapping[str, Framework]) -> str:
+    """Return the profile that evaluates all pods; "" if that depends on the pod.
+
+    Raises:
+        ConfigurationError: there is no such profile.
+    """
+    if profile and profile not in frameworks:
+        there = ", ".join(sorted(frameworks))
+        raise ConfigurationError([FieldError("--profile", f"there is no {profile}; there is {there}")])
+    return profile or (next(iter(frameworks)) if len(frameworks) == 1 else "")
+
+
+def judging(profile: str, frameworks: Mapping[str, Framework]) -> Sequence[Framework]:
+    """Return the profiles that may evaluate a pod: the given one, or all if it is ""."""
+    return [frameworks[profile]] if profile else list(frameworks.values())

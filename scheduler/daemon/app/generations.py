@@ -1,0 +1,190 @@
+"""Consecutive configurations: the active generation, those that are ending, and the switch between two cycles."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from scheduler.daemon.app.needs import together
+from scheduler.daemon.app.plugin_dry_run import foreign_names
+from scheduler.daemon.app.reload_fields import keep_what_needs_a_restart
+from scheduler.engine.cycle.sampling import percentages_of
+from scheduler.engine.cycle.time_slices import run_in_slices
+from scheduler.engine.runtime.separate_loading import load_each
+from scheduler.engine.state.pod_states import PodState
+from scheduler.extensions.wasm.library import guest_urls
+from scheduler.urls import shown_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    from scheduler.configuration.load import Configuration
+    from scheduler.daemon.app.assembly import Cycles, Parts
+    from scheduler.daemon.app.generation import Generation
+    from scheduler.daemon.app.tasks import Tasks
+    from scheduler.daemon.app.watches import Watches
+    from scheduler.engine.runtime.registry import Registry
+    from scheduler.extensions.extenders.chain import Extenders
+    from scheduler.framework.interface import Needs
+    from scheduler.worker_thread import Aside
+
+
+class Generations:
+    """The active generation, and earlier ones that have not ended.
+
+    Args:
+        first: the first generation.
+        build: builds a generation from a configuration, its imported code and its extenders, in steps of some
+            milliseconds; raises ConfigurationError.
+        extenders: builds the extenders of a configuration, reading files that it names; raises ConfigurationError.
+        aside: runs slow work.
+
+    Attributes:
+        active: the active generation, which new attempts use.
+        retiring: earlier generations with bindings in progress.
+    """
+
+    def __init__(
+        self,
+        first: Generation,
+        build: Callable[[Configuration, Registry, Extenders], Generator[None, None, Generation]],
+        extenders: Callable[[Configuration], Extenders],
+        *,
+        parts: Parts,
+        cycles: Cycles,
+        watches: Watches,
+        tasks: Tasks,
+        aside: Aside,
+    ) -> None:
+        self.active = first
+        self.retiring: list[Generation] = []
+        self._build = build
+        self._extenders = extenders
+        self._parts = parts
+        self._cycles = cycles
+        self._watches = watches
+        self._tasks = tasks
+        self._worker = aside
+        self._reloading = asyncio.Lock()
+        parts.hooks.configured("built", first.configuration)
+        parts.hooks.configured("active", first.configuration)
+        parts.profiles.swap(first.frameworks, first.extenders)
+
+    def start(self) -> None:
+        """Start to refresh the data of plugins."""
+        self.active.start_refreshing(self._tasks.spawn)
+
+    async def close(self) -> None:
+        """Close all generations."""
+        for generation in (self.active, *self.retiring):
+            await generation.close()
+
+    async def reload(self, configuration: Configuration) -> Sequence[str]:
+        """Activate another configuration, or leave everything unchanged.
+
+        Its plugins are built, their objects are read and their data are refreshed while the old profiles continue. Then
+        everything changes at once between two scheduling cycles. Binding cycles that began under the old profiles end there.
+
+        Returns:
+            The paths of fields that keep their old values, because they need a restart.
+
+        Raises:
+            ConfigurationError: a plugin is unknown, broken, has bad arguments or needs what cannot be read.
+            SchedulerError: the daemon is not running.
+        """
+        async with self._reloading:
+            possible, left = keep_what_needs_a_restart(configuration, self.active.configuration)
+            generation = await self._built(possible)
+            self._parts.hooks.configured("built", possible)
+            try:
+                await self._watches.grow(generation.needs)
+                generation.start_refreshing(self._tasks.spawn)
+                await generation.wait_refreshed()
+                await self._parts.freeze.wait_over()
+                self.activate(generation)
+            except BaseException:
+                self._parts.hooks.configured("dropped", possible)
+                await generation.close()
+                await self._watches.shrink(self._needs())
+                raise
+        return left
+
+    async def _built(self, configuration: Configuration) -> Generation:
+        """Build a configuration; its code is imported and compiled while the old profiles continue."""
+        registry = self._parts.registry()
+        names = foreign_names(configuration)
+        try:
+            if names:
+                await self._worker(
+                    partial(self._prepare, configuration, names, registry),
+                    shown_text(f"importing {', '.join(names)}"),
+                )
+            extenders = await self._worker(
+                partial(self._extenders, configuration), "reading the certificates of extenders"
+            )
+            return await run_in_slices(self._build(configuration, registry, extenders))
+        except BaseException:
+            registry.release()
+            raise
+
+    def _prepare(self, configuration: Configuration, names: Sequence[str], registry: Registry) -> None:
+        """Read, import and compile the code; errors are raised again by the build."""
+        if any(guest_urls(configuration)):
+            self._parts.guests.prepare(configuration)
+        load_each(configuration, names, registry, lambda _: None)
+
+    def _needs(self) -> Needs:
+        return together(generation.needs for generation in (self.active, *self.retiring))
+
+    def activate(self, generation: Generation) -> None:
+        """Activate a generation completely or not at all; nothing here awaits, so no cycle sees a part of it."""
+        old = self.active
+        try:
+            self._swap(generation)
+        except BaseException:
+            self._swap(old)
+            raise
+        generation.registry.settle()
+        self.retiring.append(old)
+        # The task starts after the binding cycles of all choices so far, so it finds them in progress.
+        self._tasks.spawn(self._retire(old), "old configuration")
+
+    def _swap(self, generation: Generation) -> None:
+        parts, settings = self._parts, generation.configuration.settings
+        parts.hooks.configured("active", generation.configuration)
+        served = frozenset(self.active.frameworks)
+        self.active = generation
+        self._let_go(generation)
+        parts.profiles.swap(generation.frameworks, generation.extenders)
+        self._cycles.sampling.configure(percentages_of(settings))
+        parts.configure(settings)
+        self._take_in(generation.frameworks.keys() - served)
+        parts.bus.wake()
+
+    def _let_go(self, generation: Generation) -> None:
+        """Drop the pods whose schedulerName is no longer served."""
+        parts = self._parts
+        for pod in [queued.pod for queued in parts.queue.pods()]:
+            if pod.scheduler_name not in generation.frameworks:
+                parts.queue.delete(pod, "served by no profile any more")
+                if parts.cache.state_of(pod.uid) is PodState.OUTSIDE:
+                    parts.nominator.add(pod)  # as for pods of any other scheduler
+                self._cycles.reporter.outdated(pod.key)
+
+    def _take_in(self, names: Iterable[str]) -> None:
+        """Queue the pods that waited for their schedulerName to be served."""
+        names, pods = frozenset(names), self._watches.pods
+        for pod in pods.store.values():
+            is_pending = not (pod.node_name or pod.is_terminal)
+            # A pod that was scheduled a moment ago is skipped when it is popped.
+            if pod.scheduler_name in names and is_pending and not pods.is_outdated(pod.key):
+                self._parts.queue.add(pod)
+
+    async def _retire(self, old: Generation) -> None:
+        """Release what only old profiles need, once no pod is being bound under them."""
+        await self._cycles.binding.wait_ended(list(old.frameworks.values()))
+        async with self._reloading:
+            await old.close()
+            self.retiring.remove(old)
+            await self._watches.shrink(self._needs())

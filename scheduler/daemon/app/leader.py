@@ -1,0 +1,178 @@
+"""Connects to the leading daemon from outside the cluster: found by its lease, reached by port forwarding.
+
+The client sends a token of a ServiceAccount that may only read explanations, never the user's own token, which would
+give the receiver all rights of the user. The certificate is not verified behind a forwarded port: the API server already
+ensures that the connection reaches the requested pod.
+"""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from scheduler.daemon.app.rights import Named
+from scheduler.errors import ApiError, SchedulerError
+from scheduler.kube.client.connection import ApiConnection
+from scheduler.kube.client.http.endpoint import Endpoint
+from scheduler.kube.client.http.request import Request
+from scheduler.kube.client.lease_record import Lease
+from scheduler.kube.client.port_forward import forwarded
+from scheduler.kube.client.resources import LEASES, PODS, Resource
+from scheduler.urls import shown_url
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from scheduler.kube.client.port_forward import Forwarded
+
+ASKING_ACCOUNT: Final = "custom-scheduler-why"
+"""The ServiceAccount whose tokens are sent; in the namespace of the lease."""
+_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
+_TOKEN_SECONDS: Final = 600
+_LABEL: Final = "app.kubernetes.io/name=custom-scheduler"
+_PORT: Final = 10259
+_PORT_NAME: Final = "https"
+_NOT_FOUND: Final = 404
+
+
+class NoLeaderError(SchedulerError):
+    """No daemon could be reached; the message says why."""
+
+
+class Bearer:
+    """A bearer token; an `Authorization`."""
+
+    def __init__(self, token: str) -> None:
+        self._header = f"Bearer {token}"
+
+    def header(self) -> str | None:
+        return self._header
+
+    def rejected(self) -> None:
+        return
+
+
+class Leader:
+    """A reachable daemon.
+
+    Attributes:
+        name: its name in messages.
+    """
+
+    def __init__(self, name: str, connection: ApiConnection, way: Forwarded | None = None) -> None:
+        self.name = name
+        self._connection = connection
+        self._way = way
+
+    async def explain_group(self, key: str) -> dict[str, Any] | None:
+        """Return the daemon's explanation of the groups named `namespace/name`; None if it knows none.
+
+        Raises:
+            NoLeaderError: it does not answer, or rejects the client.
+        """
+        return await self.explain(f"groups/{key}")
+
+    async def explain(self, key: str) -> dict[str, Any] | None:
+        """Return `/debug/explain` of a pod; None if the daemon does not know the pod.
+
+        Raises:
+            NoLeaderError: it does not answer, or rejects the client.
+        """
+        try:
+            answer = await self._connection.send(Request("GET", f"/debug/explain/{quote(key)}"))
+            found: dict[str, Any] = msgspec.json.decode(answer.body)
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            problem = self._way.problem if self._way and not error.status else ""
+            raise NoLeaderError(f"{self.name} did not answer: {problem or error}") from error
+        except msgspec.DecodeError as error:
+            raise NoLeaderError(f"{self.name} answered what is no JSON: {error}") from error
+        return found
+
+
+@asynccontextmanager
+async def at_url(url: str, token: str) -> AsyncIterator[Leader]:
+    """Connect to a daemon with HTTP endpoints at a URL; its certificate is not verified."""
+    endpoint = Endpoint(url.rstrip("/"), _any_certificate() if url.startswith("https:") else None)
+    async with ApiConnection(endpoint, authorization=Bearer(token) if token else None) as connection:
+        yield Leader(shown_url(url), connection)
+
+
+@asynccontextmanager
+async def leader(connection: ApiConnection, lease: Named, token: str) -> AsyncIterator[Leader]:
+    """Connect to the daemon that holds a lease.
+
+    Args:
+        connection: connection to the API server.
+        lease: the lease.
+        token: the token to send; "" for one of `ASKING_ACCOUNT`.
+
+    Raises:
+        NoLeaderError: the lease has no holder, the holder is not a pod, or no token can be obtained.
+    """
+    pod = await _holder(connection, lease)
+    token = token or await _token(connection, Named(lease.namespace, ASKING_ACCOUNT))
+    name = pod["metadata"]["name"]
+    async with (
+        forwarded(connection, lease.namespace, name, _port(pod)) as way,
+        ApiConnection(
+            Endpoint("https://localhost", _any_certificate(), unix_socket=way.path),
+            authorization=Bearer(token),
+        ) as to_pod,
+    ):
+        yield Leader(f"pod {lease.namespace}/{name}", to_pod, way)
+
+
+async def _holder(connection: ApiConnection, lease: Named) -> Mapping[str, Any]:
+    """Return the pod that holds a lease."""
+    try:
+        answer = await connection.send(Request("GET", LEASES.path(*lease)))
+    except ApiError as error:
+        problem = "is not there" if error.status == _NOT_FOUND else f"cannot be read: {error}"
+        raise NoLeaderError(f"lease {lease} {problem}") from error
+    holder = Lease.decode(answer.body, str(lease)).record.holder
+    if not holder:
+        raise NoLeaderError(f"lease {lease} is held by nobody")
+    host = holder.rpartition("_")[0] or holder
+    # A pod on the host network has its node's host name.
+    for selectors in (
+        {"fieldSelector": f"metadata.name={host}"},
+        {"fieldSelector": f"spec.nodeName={host}", "labelSelector": _LABEL},
+    ):
+        try:
+            pods = await connection.send(Request("GET", PODS.path(lease.namespace), params=selectors))
+        except ApiError as error:
+            raise NoLeaderError(f"the pod that holds lease {lease} cannot be read: {error}") from error
+        items: list[dict[str, Any]] = msgspec.json.decode(pods.body).get("items") or []
+        if items:
+            return items[0]
+    raise NoLeaderError(f"{holder}, which holds lease {lease}, is no pod of {lease.namespace}")
+
+
+async def _token(connection: ApiConnection, account: Named) -> str:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+    path = _ACCOUNTS.path(account.namespace, account.name, "token")
+    request = Request(
+        "POST", path, msgspec.json.encode({**body, "spec": {"expirationSeconds": _TOKEN_SECONDS}})
+    )
+    try:
+        answer = await connection.send(request)
+    except ApiError as error:
+        raise NoLeaderError(f"no token of ServiceAccount {account} can be had: {error}") from error
+    return str(msgspec.json.decode(answer.body)["status"]["token"])
+
+
+def _port(pod: Mapping[str, Any]) -> int:
+    ports = [port for container in pod["spec"]["containers"] for port in container.get("ports") or ()]
+    return next((int(port["containerPort"]) for port in ports if port.get("name") == _PORT_NAME), _PORT)
+
+
+def _any_certificate() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context

@@ -1,0 +1,180 @@
+"""A running daemon's state of one pod: its last attempt, and its history in the queue."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from scheduler.clock import rfc3339_micro
+from scheduler.daemon.app.group_queue_state import group_queue_state, waiting_groups
+from scheduler.engine.cycle.explanation import explain
+from scheduler.engine.cycle.group_explanation import about, brief, explain_untried
+from scheduler.engine.cycle.hypothetical import evaluate, unplaced
+from scheduler.engine.cycle.refusal_details import RefusalDetails
+from scheduler.engine.cycle.scheduling import nominated_others
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from scheduler.clock import Clock
+    from scheduler.daemon.app.assembly import Parts
+    from scheduler.daemon.app.daemon import Daemon
+    from scheduler.engine.cycle.attempt_log import AttemptLog, PastAttempt
+    from scheduler.engine.cycle.group_log import PastGroupAttempt
+    from scheduler.engine.queue.pod_places import Move
+    from scheduler.engine.runtime.framework import Framework
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
+
+_DETAILS_SECONDS = 0.05
+"""The time for plugins' details: the next pod waits meanwhile."""
+
+
+def live_explanation(daemon: Daemon, key: str, clock: Clock) -> dict[str, Any] | None:
+    """Explain a pod (`namespace/name`); None if the daemon does not know it.
+
+    Returns:
+        JSON values: `pod`, `node` (null if it has none), `place` in the queue, its `history` there, oldest entry first,
+        `schedulingGates`, the current ones, `group`, the state of its group while it waits with one, else null, `attempt`:
+        null before the first and after it was forgotten, else `at`, `number`, its duration in `seconds`, `chosen`,
+        `nominates` (the nominated node, or null) and the explanation in the format of `explain --cluster`, with `details` of
+        the current state, not of the attempt; and `now`, for this scheduler's pods on nodes the node that they would get if
+        they had none: an explanation with `node`, else null.
+
+    Raises:
+        NeedsTime: a plugin needs more than one time slice; the caller must call again.
+    """
+    pod, attempted = known_of(daemon.parts, daemon.cycles.attempts, key)
+    if pod is None:
+        return None
+    return {
+        "pod": key,
+        "node": pod.node_name or None,
+        **in_the_queue(daemon.parts, pod, clock),
+        "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
+        "group": _group(daemon, pod),
+        "attempt": attempted and attempt_json(daemon.parts, pod, attempted, clock),
+        "now": _now(daemon.parts, pod, attempted, clock) if pod.node_name else None,
+    }
+
+
+def known_of(parts: Parts, attempts: AttemptLog, key: str) -> tuple[PodInfo | None, PastAttempt | None]:
+    """Return a pod (`namespace/name`), also a deleted one that is not yet forgotten, and the last attempt at it."""
+    pod, attempted = parts.pods.get(key), attempts.last(key)
+    if pod is None and attempted is not None:
+        pod = attempted.decision.pod
+    return pod, attempted
+
+
+def live_groups(daemon: Daemon, key: str) -> dict[str, Any] | None:
+    """Explain the groups named `namespace/name`, usually one; None if the daemon knows none.
+
+    Returns:
+        JSON values: `groups`, each with the last attempt as in `cycle.group_explanation`, with `at` and `seconds`, and its
+        place in the queue as in `group_queue_state.group_queue_state`. For a group without an attempt, why its pods are gated.
+    """
+    parts, attempts = daemon.parts, daemon.cycles.group_attempts
+    known = dict.fromkeys(each for each, _, _ in waiting_groups(parts) if each.key == key)
+    known |= dict.fromkeys(attempts.called(key))
+    found = [_known_json(parts, each, attempts.last(each)) for each in known]
+    return {"groups": found} if found else None
+
+
+def _known_json(parts: Parts, key: GroupKey, attempted: PastGroupAttempt | None) -> dict[str, Any]:
+    if attempted is not None:
+        details = {
+            "at": rfc3339_micro(attempted.at),
+            "seconds": round(attempted.seconds, 6),
+            **attempted.explanation,
+        }
+    else:
+        pending = [
+            queued for uid in parts.cache.groups.pending(key) if (queued := parts.queue.get(uid)) is not None
+        ]
+        kept_back = {queued.pod.key: _why(parts, queued) for queued in pending}
+        message = next((why for why in kept_back.values() if why), None)
+        details = explain_untried(key, parts.profiles.pod_group(key), "gated", message, kept_back)
+    return {**details, **group_queue_state(parts, key)}
+
+
+def _why(parts: Parts, queued: QueuedPodInfo) -> str:
+    """Return why a pod is gated; "" if it is not."""
+    return parts.profiles.run_pre_enqueue(queued.pod).message if queued.is_gated else ""
+
+
+def _group(daemon: Daemon, pod: PodInfo) -> dict[str, Any] | None:
+    parts, key = daemon.parts, daemon.parts.profiles.group_of(pod)
+    if key is None or pod.node_name:
+        return None
+    attempted = daemon.cycles.group_attempts.last(key)
+    if attempted is None:
+        untried = {"result": None, "message": None, "fits": 0, "members": parts.cache.groups.count(key)}
+        return {**about(key, parts.profiles.pod_group(key)), **untried}
+    return brief(attempted.explanation)
+
+
+def attempt_json(parts: Parts, pod: PodInfo, attempted: PastAttempt, clock: Clock) -> dict[str, Any]:
+    """Return the explanation of one attempt, with details of rejections by the current state."""
+    explanation = explain(attempted.decision, attempted.names)
+    framework = parts.profiles.frameworks.get(pod.scheduler_name)
+    if framework is not None and not pod.node_name:
+        snapshot = parts.cache.snapshot()
+        nominated = nominated_others(parts.nominator, pod, snapshot)
+        _details(parts, framework, clock).add_to(explanation, pod, snapshot, nominated)
+    return {
+        "at": rfc3339_micro(attempted.at),
+        "number": attempted.number,
+        "seconds": attempted.seconds,
+        "chosen": attempted.decision.node_name or None,
+        "nominates": attempted.decision.nominated_node_name or None,
+        **explanation,
+    }
+
+
+def _now(parts: Parts, pod: PodInfo, attempted: PastAttempt | None, clock: Clock) -> dict[str, Any] | None:
+    """Evaluate a pod on a node as if it had none; PostFilter is not called, because it acts."""
+    framework = parts.profiles.frameworks.get(pod.scheduler_name)
+    if framework is None or pod.is_terminal:
+        return None
+    node_name = pod.node_name
+    if attempted is not None and attempted.decision.pod.uid == pod.uid:
+        pod = attempted.decision.pod.placed_on(node_name)  # complete; the cache keeps less of pods on nodes
+    pod, snapshot = unplaced(pod, parts.cache.snapshot())
+    judging = partial(
+        evaluate,
+        framework,
+        pod,
+        snapshot,
+        nominated=nominated_others(parts.nominator, pod, snapshot),
+        details=_details(parts, framework, clock),
+        avoided=parts.cache.pauses.rows(snapshot, at=clock.monotonic()),
+        may_preempt=False,
+        yields_to_loop=True,
+    )
+    _, explanation = parts.budget.run_slice(judging)
+    return {**explanation, "node": node_name}
+
+
+def _details(parts: Parts, framework: Framework, clock: Clock) -> RefusalDetails:
+    plugins, budget = framework.plugins.all(), parts.budget
+    return RefusalDetails(plugins, clock, seconds=_DETAILS_SECONDS, budget=budget)
+
+
+def in_the_queue(parts: Parts, pod: PodInfo, clock: Clock) -> dict[str, Any]:
+    """Return a pod's place in the queue, and its history."""
+    since = clock.utc_now() - timedelta(seconds=clock.monotonic())
+    return {
+        "place": parts.queue.place_of(pod.uid).value,
+        "history": [_line(move, since) for move in parts.queue.history(pod.uid)],
+    }
+
+
+def _line(move: Move, since: datetime) -> dict[str, str]:
+    return {
+        "at": rfc3339_micro(since + timedelta(seconds=move.at)),
+        "from": move.start.value,
+        "to": move.end.value,
+        "why": move.why,
+    }

@@ -1,0 +1,302 @@
+"""Writes the status of objects that a plugin reads, while a profile has the plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
+
+import msgspec
+
+from scheduler.clock import rfc3339
+from scheduler.errors import ApiError
+from scheduler.kube.client import wire
+from scheduler.kube.client.event_series import ObjectReference
+from scheduler.kube.client.http.request import MERGE_PATCH, Request
+from scheduler.objects.amounts import amount_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+
+    from scheduler.daemon.app.assembly import Parts
+    from scheduler.framework.interface import Plugin
+    from scheduler.kube.client.events import EventRecorder
+    from scheduler.kube.client.requests import Requests
+    from scheduler.kube.client.resources import Resource
+    from scheduler.snapshot import Objects
+
+    _News = tuple[str, Mapping[str, Any], "WantedStatus"]
+    """An object's key, the object, and what its status should say."""
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_EVERY_SECONDS: Final = 1.0
+_SHARE: Final = 0.01
+"""The share of time for counting: with many pods it is done less often."""
+_MOST_WRITES: Final = 50
+"""The most statuses of one kind that are written in a second."""
+_SLICE: Final = 64
+"""The number of objects in one time slice."""
+_REPAIR_SECONDS: Final = 60.0
+"""After this time another client's change of a status is overwritten; by then the watch has shown this one's write."""
+_ACTION: Final = "Counting"
+ACCEPTED: Final = "Accepted"
+"""The condition for a valid object in use; a warning event repeats it when it is False."""
+
+
+class Acceptance(NamedTuple):
+    """The reason and the message of the condition Accepted; the message names the field that is wrong."""
+
+    reason: str
+    message: str = ""
+
+    def condition(self) -> dict[str, str]:
+        """Return the condition, without times."""
+        status = str(self.reason == "Valid")
+        return {"type": ACCEPTED, "status": status, "reason": self.reason, "message": self.message}
+
+
+class WantedStatus(NamedTuple):
+    """The status that an object should have.
+
+    Attributes:
+        fields: the fields, without conditions.
+        conditions: the conditions, without times; the object loses other conditions of the source's types.
+    """
+
+    fields: Mapping[str, Any]
+    conditions: Sequence[Mapping[str, str]] = ()
+
+    def status(self) -> dict[str, Any]:
+        """Return the status, without times."""
+        return {**self.fields, "conditions": [dict(each) for each in self.conditions]}
+
+
+class _Written(NamedTuple):
+    """What was written: the status without times, the version of the object that has it, and when by the monotonic clock."""
+
+    status: Mapping[str, Any]
+    version: str
+    at: float
+
+
+class StatusSource(Protocol):
+    """One kind of objects, and the status that each should have.
+
+    Attributes:
+        resource: the kind.
+        kind: as the cluster's state names it.
+        plugin: the name of the plugin that reads it.
+        condition_types: the types of the conditions that are written; conditions of other types are left alone.
+    """
+
+    @property
+    def resource(self) -> Resource: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def plugin(self) -> str: ...
+    @property
+    def condition_types(self) -> frozenset[str]: ...
+
+    async def wanted(self, objects: Objects) -> Mapping[str, WantedStatus]:
+        """Return key -> status, without the objects whose status stays as it is."""
+        ...
+
+
+class ObjectStatuses:
+    """Writes the status of each object of a kind when it changes; only the leader writes.
+
+    Args:
+        source: the wanted statuses.
+        parts: the objects, and the active profiles.
+        requests: for writes.
+        is_leading: whether writes are allowed now.
+        recorder: recorder of events about the objects.
+    """
+
+    def __init__(
+        self,
+        source: StatusSource,
+        parts: Parts,
+        *,
+        requests: Requests,
+        is_leading: Callable[[], bool],
+        recorder: EventRecorder,
+    ) -> None:
+        self._source = source
+        self._parts = parts
+        self._requests = requests
+        self._is_leading = is_leading
+        self._recorder = recorder
+        self._clock = parts.clock
+        self._written: dict[str, _Written] = {}  # uid -> what was written last
+
+    @property
+    def kind(self) -> str:
+        """The objects' kind."""
+        return self._source.kind
+
+    async def run(self) -> NoReturn:
+        """Compare once a second, or less often, until cancelled; write changes until the next comparison."""
+        while True:
+            began = self._clock.monotonic()
+            news: Sequence[_News] = ()
+            if self._is_leading() and any(True for _ in active_plugins(self._parts, self._source.plugin)):
+                news = await self._look()
+            now = self._clock.monotonic()
+            next_look = now + max(_EVERY_SECONDS, (now - began) / _SHARE)
+            while news and self._clock.monotonic() < next_look and self._is_leading():
+                for key, obj, wanted in news[:_MOST_WRITES]:
+                    await self._write(key, obj, wanted)
+                news = news[_MOST_WRITES:]
+                await asyncio.sleep(_EVERY_SECONDS)
+            await asyncio.sleep(max(0.0, next_look - self._clock.monotonic()))
+
+    async def _look(self) -> Sequence[_News]:
+        """Return the statuses to write, in the order of their last write; statuses never written come first."""
+        objects = self._parts.cache.table.watch_kind(self._source.kind)
+        if not objects:
+            return ()
+        wanted = await self._source.wanted(objects)
+        known = {obj["metadata"]["uid"] for obj in objects.values()}
+        self._written = {uid: written for uid, written in self._written.items() if uid in known}
+        return await run_in_slices(self._news(dict(objects), wanted))
+
+    def _news(
+        self, objects: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, WantedStatus]
+    ) -> Generator[None, None, Sequence[_News]]:
+        """Find the objects whose status must change; one object in each step."""
+        found = []
+        for key, obj in objects.items():
+            yield
+            its = wanted.get(key)
+            if its is not None and (status := its.status()) != self._seen(obj, status):
+                last = self._written.get(obj["metadata"]["uid"])
+                found.append((-inf if last is None else last.at, key, obj, its))
+        found.sort(key=lambda each: each[0])
+        return [(key, obj, its) for _, key, obj, its in found]
+
+    def _seen(self, obj: Mapping[str, Any], fields: Iterable[str]) -> Mapping[str, Any]:
+        """Return an object's status without times: the last written one, unless another client has changed it since."""
+        last = self._written.get(obj["metadata"]["uid"])
+        if last is not None and (
+            obj["metadata"].get("resourceVersion") == last.version
+            or self._clock.monotonic() - last.at < _REPAIR_SECONDS
+        ):
+            return last.status
+        return _timeless(obj.get("status") or {}, fields, self._source.condition_types)
+
+    async def _write(self, key: str, obj: Mapping[str, Any], wanted: WantedStatus) -> None:
+        namespace, _, name = key.rpartition("/")
+        resource, before = self._source.resource, obj.get("status") or {}
+        old = {each.get("type"): each for each in before.get("conditions") or ()}
+        status = {field: _merging(before.get(field), value) for field, value in wanted.fields.items()}
+        if self._source.condition_types:
+            now = rfc3339(self._clock.utc_now())
+            status["conditions"] = [
+                *(each for type_, each in old.items() if type_ not in self._source.condition_types),
+                *(_timed(each, old.get(each["type"], {}), now) for each in wanted.conditions),
+            ]
+        path = resource.path(namespace, name, "status")
+        # The version protects conditions that another client has written and the watch has not shown yet.
+        version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+        body = msgspec.json.encode({"metadata": version, "status": status})
+        try:
+            answer = await self._requests.send(Request("PATCH", path, body, MERGE_PATCH))
+        except ApiError as error:
+            if error.status not in {404, 409}:
+                fields = {"kind": resource.kind, "object": key, "error": str(error)}
+                logger.warning("Status could not be written", extra=fields)
+            return
+        self._written[obj["metadata"]["uid"]] = _Written(
+            wanted.status(), _version(answer.body), self._clock.monotonic()
+        )
+        for condition in wanted.conditions:
+            if condition["type"] == ACCEPTED and condition["status"] == "False":
+                known = old.get(ACCEPTED, {})
+                if any(known.get(field) != condition[field] for field in ("reason", "message")):
+                    self._warn(namespace, name, obj, condition)
+
+    def _warn(self, namespace: str, name: str, obj: Mapping[str, Any], condition: Mapping[str, str]) -> None:
+        about = ObjectReference(
+            kind=self._source.resource.kind,
+            namespace=namespace,
+            name=name,
+            uid=obj["metadata"]["uid"],
+            api_version=self._source.resource.api_version,
+        )
+        self._recorder.record(
+            about,
+            type_="Warning",
+            reason=condition["reason"],
+            action=_ACTION,
+            note=condition["message"],
+            is_unique=True,
+        )
+
+
+async def run_in_slices(steps: Generator[None, None, T]) -> T:
+    """Run work in short steps to its result; other tasks run after every few steps."""
+    number = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        number += 1
+        if number % _SLICE == 0:
+            await asyncio.sleep(0)
+
+
+def active_plugins(parts: Parts, plugin: str) -> Iterable[Plugin]:
+    """Yield the plugins with a name, of all active profiles."""
+    for framework in parts.profiles.frameworks.values():
+        yield from (each for each in framework.plugins.all() if each.name == plugin)
+
+
+def written(amounts: Mapping[str, int], also: Iterable[str] = ()) -> dict[str, str]:
+    """Return amounts as quantities; the resources in `also` are included with 0."""
+    return {name: amount_text(name, amounts.get(name, 0)) for name in sorted({*amounts, *also})}
+
+
+def named_in(spec: Mapping[str, Any]) -> set[str]:
+    """Return the resources in an object's min and max."""
+    return {name for amounts in (spec.get("min"), spec.get("max")) for name in amounts or ()}
+
+
+def _merging(before: object, wanted: object) -> object:
+    """Return a field for a merge patch: of a mapping, keys that are no longer wanted are removed."""
+    if isinstance(before, dict) and isinstance(wanted, dict):
+        return {**dict.fromkeys(before.keys() - wanted.keys()), **wanted}
+    return wanted
+
+
+def _version(answer: bytes) -> str:
+    """Return the resourceVersion after a write; "" if the response has none."""
+    try:
+        return wire.decode_identity(answer).resource_version
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+
+
+def _timed(condition: Mapping[str, str], before: Mapping[str, Any], now: str) -> dict[str, str]:
+    """Return a condition with its lastTransitionTime."""
+    since = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
+    return {**condition, "lastTransitionTime": since or now}
+
+
+def _timeless(
+    status: Mapping[str, Any], fields: Iterable[str], condition_types: frozenset[str]
+) -> dict[str, Any]:
+    """Return the given fields of a status and its conditions of the given types, without times."""
+    conditions = [
+        {name: value for name, value in each.items() if name != "lastTransitionTime"}
+        for each in status.get("conditions") or ()
+        if each.get("type") in condition_types
+    ]
+    return {**{field: status.get(field) for field in fields}, "conditions": conditions}

@@ -1,0 +1,181 @@
+"""The HTTP endpoints of a daemon, and its named health checks."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from scheduler.daemon.app.consistency.page import cache_page
+from scheduler.daemon.app.live_explain import live_explanation, live_groups
+from scheduler.daemon.server.access import Access
+from scheduler.daemon.server.http_server import application, serving
+from scheduler.daemon.server.tls import tls_context
+from scheduler.daemon.server.zpages import Process
+
+if TYPE_CHECKING:
+    import asyncio
+    import ssl
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from scheduler.clock import Clock
+    from scheduler.configuration.load import Configuration
+    from scheduler.daemon.app.daemon import Daemon
+    from scheduler.daemon.app.serving import Serving
+    from scheduler.daemon.server.health import Check
+    from scheduler.daemon.server.http_server import Application, Guard
+    from scheduler.daemon.server.messages import Page
+    from scheduler.kube.client.connection import ApiConnection
+
+logger = logging.getLogger(__name__)
+
+_TOLERATED_SECONDS = 20.0
+"""Source: kube-scheduler v1.36, cmd/kube-scheduler/daemon/app/options/options.go, makeLeaderElectionConfig's watchdog."""
+
+
+class LeaderElectionWatchdog:
+    """Reports a leader whose lease expired long ago and that still runs.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/client-go/tools/leaderelection/healthzadaptor.go.
+    """
+
+    def __init__(self, daemon: Daemon, lease: str, clock: Clock) -> None:
+        self._daemon = daemon
+        self._lease = lease
+        self._clock = clock
+        self._led_at: float | None = None
+
+    def problem(self) -> str:
+        """Return the problem, "" if there is none; waiting for the lease is no problem."""
+        now = self._clock.monotonic()
+        if self._daemon.leadership.is_leading():
+            self._led_at = now
+        if self._led_at is None or now - self._led_at <= _TOLERATED_SECONDS:
+            return ""
+        return f"failed election to renew leadership on lease {self._lease}"
+
+
+def pages(
+    daemon: Daemon,
+    configuration: Configuration,
+    *,
+    stop: asyncio.Event,
+    clock: Clock,
+    flags: Mapping[str, str] = {},
+    access: Guard | None = None,
+    more: Sequence[Page] = (),
+) -> Application:
+    """Build a daemon's endpoints; the checks have kube-scheduler's names. It is not ready once `stop` is set.
+
+    The configuration is the initial one, with the lease; /configz shows the active one. Without `access` every client may
+    read everything. `more` are additional endpoints.
+    """
+    election = configuration.settings.leader_election
+    health: dict[str, Check] = {}
+    if election.leader_elect:
+        name = f"{election.resource_namespace}/{election.resource_name}"
+        health["leaderElection"] = LeaderElectionWatchdog(daemon, name, clock).problem
+    ready: dict[str, Check] = {
+        **health,
+        **readiness(stop, lambda: daemon.has_synced),
+        "plugins": lambda: _at_rest(daemon.parts.budget.paused),
+    }
+    return application(
+        metrics=daemon.metrics.pieces,
+        health=health,
+        live={},
+        ready=ready,
+        configuration=lambda: daemon.configuration,
+        pods=daemon.parts.pods.values,
+        is_leading=daemon.leadership.is_leading,
+        explain=lambda key: live_explanation(daemon, key, clock),
+        explain_group=lambda key: live_groups(daemon, key),
+        process=Process("custom-scheduler", flags, daemon.metrics.process_began),
+        access=access,
+        connection_rejected=daemon.metrics.connection_rejected,
+        # Clients in plain HTTP are not authenticated, so they may change nothing.
+        more=[cache_page(daemon.consistency, daemon.parts, may_repair=access is not None), *more],
+    )
+
+
+@asynccontextmanager
+async def serving_pages(
+    daemon: Daemon,
+    configuration: Configuration,
+    where: Serving,
+    *,
+    connection: ApiConnection,
+    stop: asyncio.Event,
+    clock: Clock,
+    more: Sequence[Page] = (),
+    guarding: Callable[[Access], Guard] = lambda access: access,
+) -> AsyncIterator[None]:
+    """Serve a daemon's endpoints while the block runs; `more` are additional ones, `guarding` may grant more access.
+
+    Raises:
+        ConfigurationError: an address cannot be listened on, or the certificate cannot be used.
+    """
+    async with AsyncExitStack() as stack:
+        if where.secure_port:
+            tls = await stack.enter_async_context(tls_context(where.key_pair))
+            guarded = pages(
+                daemon,
+                configuration,
+                stop=stop,
+                clock=clock,
+                flags=where.flags,
+                access=guarding(Access(connection, where.always_allowed)),
+                more=more,
+            )
+            await listen(stack, guarded, where.host, where.secure_port, tls)
+        if where.http_port:
+            open_to_all = pages(daemon, configuration, stop=stop, clock=clock, flags=where.flags, more=more)
+            await listen(stack, open_to_all, where.host, where.http_port)
+        yield
+
+
+@asynccontextmanager
+async def waiting_pages(where: Serving) -> AsyncIterator[None]:
+    """Serve health while the daemon cannot start, as long as the block runs: alive, but not ready.
+
+    Raises:
+        ConfigurationError: as for `serving_pages`.
+    """
+    waiting = application(
+        metrics=None,
+        live={},
+        ready={"api-server": lambda: "waiting for the API server"},
+    )
+    async with AsyncExitStack() as stack:
+        if where.secure_port:
+            tls = await stack.enter_async_context(tls_context(where.key_pair))
+            await listen(stack, waiting, where.host, where.secure_port, tls)
+        if where.http_port:
+            await listen(stack, waiting, where.host, where.http_port)
+        yield
+
+
+def readiness(stop: asyncio.Event, has_synced: Callable[[], bool]) -> dict[str, Check]:
+    """Return the readiness checks of a process that watches a cluster, under kube-scheduler's names."""
+    return {
+        "shutdown": lambda: "process is shutting down" if stop.is_set() else "",
+        "sched-handler-sync": lambda: "" if has_synced() else "handlers are not fully synchronized",
+    }
+
+
+def _at_rest(plugins: list[str]) -> str:
+    return f"stopped again and again, and at rest: {', '.join(plugins)}" if plugins else ""
+
+
+async def listen(
+    stack: AsyncExitStack, app: Application, host: str, port: int, tls: ssl.SSLContext | None = None
+) -> None:
+    """Serve HTTP endpoints until the stack is closed.
+
+    Raises:
+        ConfigurationError: the address cannot be listened on.
+    """
+    taken = await stack.enter_async_context(serving(app, host, port, tls))
+    sentence = "Serving in plain HTTP" if tls is None else "Serving securely"
+    logger.info(sentence, extra={"address": host, "port": taken})

@@ -1,0 +1,136 @@
+"""Dry run of a configuration's code in a separate process.
+
+A plugin file may hang when it is imported, use all memory, or end the process, and nothing in the scheduler's process can
+interrupt all of that. But one process can end another. Plugins that are not in-tree are therefore first imported,
+compiled and built in a child process with limited time and memory. Only if that process ends normally, the same is done
+in the scheduler's process, which detects and reports all other errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
+from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.write import to_yaml
+from scheduler.daemon.app.in_tree import IN_TREE
+from scheduler.errors import ConfigurationError, FieldError
+from scheduler.urls import shown_text
+from scheduler.worker_thread import TimeLimit, cpu_seconds
+
+if TYPE_CHECKING:
+    from scheduler.configuration.load import Configuration
+
+DRY_RUN_SECONDS = 30.0
+"""For the whole dry run, see `TimeLimit`: heavy libraries take seconds to import on a small machine."""
+LONGEST_BUILD_SECONDS = 2.0
+"""Plugins are built in the event loop, since they may need it; it is blocked meanwhile."""
+
+
+class DryRunTask(msgspec.Struct):
+    """The input of the child: a configuration, the directory of its files, and the plugins to load."""
+
+    text: str
+    folder: str
+    names: list[str]
+
+
+class DryRunProgress(msgspec.Struct):
+    """One line of output of the child: its current step, and at the end the time for building the plugins."""
+
+    doing: str = ""
+    build_seconds: float | None = None
+
+
+def foreign_names(configuration: Configuration) -> list[str]:
+    """Return the enabled plugins that are neither in-tree nor kube-scheduler's."""
+    names = (name for profile in configuration.settings.profiles for name in enabled_names(profile.plugins))
+    return [name for name in dict.fromkeys(names) if name not in IN_TREE and name not in UPSTREAM_PLUGINS]
+
+
+async def dry_run_plugins(configuration: Configuration) -> None:
+    """Run the code of a configuration in a child process; does nothing if there is none.
+
+    Raises:
+        ConfigurationError: it hangs, ends the process, or would block the scheduler.
+    """
+    names = foreign_names(configuration)
+    if not names:
+        return
+    task = DryRunTask(to_yaml(configuration), str(configuration.folder.absolute()), names)
+    problem = await _problem_of(msgspec.json.encode(task))
+    if problem:
+        raise ConfigurationError([FieldError("profiles", problem)], configuration.source)
+
+
+async def _problem_of(task: bytes) -> str:
+    # In memory: the volume for temporary files may be full.
+    with os.fdopen(os.memfd_create("trial"), "w+b") as told:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "scheduler.daemon.app.plugin_dry_run_child",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=told,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+            env=_environment(),
+        )
+        limit = TimeLimit(DRY_RUN_SECONDS, partial(cpu_seconds, child.pid))
+        trying = asyncio.create_task(child.communicate(task))
+        is_late = False
+        try:
+            while not is_late and not (await asyncio.wait({trying}, timeout=limit.look_seconds))[0]:
+                is_late = limit.is_over()
+        finally:
+            trying.cancel()
+            with suppress(ProcessLookupError):  # together with its children
+                os.killpg(child.pid, signal.SIGKILL)
+            await child.wait()
+        told.seek(0)
+        lines = told.read().splitlines()
+    return _problem(lines, child.returncode, str(limit) if is_late else "")
+
+
+def _problem(lines: list[bytes], status: int | None, taken: str) -> str:
+    progress = DryRunProgress("being read")
+    for line in lines:
+        with suppress(msgspec.DecodeError):
+            progress = msgspec.json.decode(line, type=DryRunProgress)
+    doing = shown_text(progress.doing)
+    if progress.build_seconds is None and taken:
+        return f"{doing} takes {taken}, in a dry run in another process"
+    if progress.build_seconds is None:
+        return f"{doing} ends the process ({_ending(status)}), in a dry run in another one"
+    if progress.build_seconds > LONGEST_BUILD_SECONDS:
+        return (
+            f"building the plugins takes {progress.build_seconds:.1f} seconds, for which nothing else could happen; "
+            f"at most {LONGEST_BUILD_SECONDS:.0f} are allowed, read what they need in refresh()"
+        )
+    return ""
+
+
+def _ending(status: int | None) -> str:
+    if status is not None and status < 0:
+        with suppress(ValueError):
+            return signal.Signals(-status).name
+    return f"status {status}"
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment with this process's import path."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def note(progress: DryRunProgress, file: Any) -> None:
+    """Write a line immediately, so that it remains if the process ends."""
+    file.write(msgspec.json.encode(progress) + b"\n")
+    file.flush()

@@ -1,0 +1,114 @@
+"""The HTTP endpoints of a shadow: its findings, explanations of single pods, metrics and health."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.daemon.app.live_explain import attempt_json, known_of
+from scheduler.daemon.app.pages import listen, readiness
+from scheduler.daemon.app.shadow.findings import lines
+from scheduler.daemon.server.access import Access
+from scheduler.daemon.server.http_server import application
+from scheduler.daemon.server.messages import JSON, Page, ServerResponse
+from scheduler.daemon.server.tls import tls_context
+from scheduler.daemon.server.zpages import Process
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator
+
+    from scheduler.clock import Clock
+    from scheduler.daemon.app.serving import Serving
+    from scheduler.daemon.app.shadow.service import ShadowService
+    from scheduler.daemon.server.http_server import Application, Guard
+    from scheduler.daemon.server.messages import ServerRequest
+    from scheduler.kube.client.connection import ApiConnection
+
+PATH = "/debug/shadow"
+_MOST_SHOWN = 1000
+
+
+def shadow_application(
+    service: ShadowService,
+    *,
+    stop: asyncio.Event,
+    clock: Clock,
+    process: Process | None = None,
+    access: Guard | None = None,
+) -> Application:
+    """Build the endpoints of a shadow; not ready once `stop` is set. Without `access` every client may read everything."""
+    return application(
+        metrics=service.metrics.pieces,
+        live={},
+        ready=readiness(stop, lambda: service.has_synced),
+        configuration=lambda: service.configuration,
+        explain=lambda key: shadow_explanation(service, key, clock),
+        process=process,
+        access=access,
+        connection_rejected=service.metrics.connection_rejected,
+        more=[_page(service)],
+    )
+
+
+def shadow_explanation(service: ShadowService, key: str, clock: Clock) -> dict[str, Any] | None:
+    """Explain a pod (`namespace/name`) in the format of the daemon; None if it is unknown.
+
+    `attempt` is this scheduler's decision at the time of the other's, `shadow` the disagreements, oldest first.
+    """
+    pod, attempted = known_of(service.parts, service.attempts, key)
+    if pod is None:
+        return None
+    return {
+        "pod": key,
+        "node": pod.node_name or None,
+        "place": "outside",
+        "history": [],
+        "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
+        "group": None,
+        "attempt": attempted and attempt_json(service.parts, pod, attempted, clock),
+        "now": None,
+        "shadow": service.findings.of(key),
+    }
+
+
+@asynccontextmanager
+async def serving_shadow(
+    service: ShadowService,
+    where: Serving,
+    *,
+    connection: ApiConnection,
+    stop: asyncio.Event,
+    clock: Clock,
+) -> AsyncIterator[None]:
+    """Serve the endpoints while the block runs.
+
+    Raises:
+        ConfigurationError: an address cannot be listened on, or the certificate cannot be used.
+    """
+    process = Process("custom-scheduler", where.flags, service.metrics.process_began)
+    async with AsyncExitStack() as stack:
+        if where.secure_port:
+            tls = await stack.enter_async_context(tls_context(where.key_pair))
+            access = Access(connection, where.always_allowed)
+            guarded = shadow_application(service, stop=stop, clock=clock, process=process, access=access)
+            await listen(stack, guarded, where.host, where.secure_port, tls)
+        if where.http_port:
+            open_to_all = shadow_application(service, stop=stop, clock=clock, process=process)
+            await listen(stack, open_to_all, where.host, where.http_port)
+        yield
+
+
+def _page(service: ShadowService) -> Page:
+    """Return /debug/shadow: the summary and the last disagreements, as JSON; as text with `?output=text`."""
+
+    async def answer(request: ServerRequest) -> ServerResponse:
+        summary = service.summary()
+        if request.query.get("output") == ["text"]:
+            return ServerResponse("".join(f"{line}\n" for line in lines(summary)).encode())
+        found = {**summary, "disagreements": service.findings.latest(_MOST_SHOWN)}
+        return ServerResponse(msgspec.json.encode(found), content_type=JSON)
+
+    return Page(PATH, answer)

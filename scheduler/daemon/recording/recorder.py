@@ -1,0 +1,328 @@
+"""Records the steps of a scheduler."""
+
+from __future__ import annotations
+
+from math import ceil
+from random import Random
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from scheduler.configuration.load import Configuration
+from scheduler.configuration.write import to_recorded
+from scheduler.daemon.app.daemon import REJECTIONS, SCHEDULING
+from scheduler.daemon.app.generation import REFRESH
+from scheduler.daemon.recording.call_results import packed, packed_error
+from scheduler.daemon.recording.notes import SECOND, Note, ObjectEvent
+from scheduler.daemon.recording.state import is_quiet, state_notes
+from scheduler.daemon.recording.step_clock import LATE_SECONDS, StepClock
+from scheduler.objects.node import NodeObject
+from scheduler.objects.outline import outline_pod
+from scheduler.objects.pod import PodInfo
+from scheduler.replay_hooks import ReplayHooks, resumed
+from scheduler.snapshot import object_key
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+
+    from scheduler.clock import Clock
+    from scheduler.daemon.app.daemon import Daemon
+    from scheduler.daemon.recording.notes import AnyNote
+    from scheduler.daemon.recording.recording_files import Header
+    from scheduler.errors import ObjectError
+    from scheduler.kube.client.store import Handler
+    from scheduler.kube.client.wire import ObjectIdentity
+
+T = TypeVar("T")
+H = TypeVar("H")
+
+
+class NoteWriter(Protocol):
+    """Receives notes.
+
+    Attributes:
+        wants_state: whether the next file is due, as soon as the state can be recorded.
+    """
+
+    wants_state: bool
+
+    def put(self, note: AnyNote) -> None:
+        """Take a note; its contents must not change afterwards."""
+        ...
+
+    def begin_file(self, state: Sequence[AnyNote]) -> None:
+        """Begin the next file with the current state."""
+        ...
+
+
+class Recorder(ReplayHooks):
+    """Records the steps of one scheduler, from its start.
+
+    Args:
+        clock: the real time.
+        tape: receives notes.
+        header: header of the first file.
+
+    Attributes:
+        header: header of the first file.
+        present: the task of the current step; None outside of tasks.
+        is_telling: whether the current step handles a watch event.
+        running: number -> task that began and has not ended.
+        fresh: number of tasks that have not begun yet.
+        daemon: the recorded daemon; None until it is known.
+    """
+
+    def __init__(self, clock: Clock, tape: NoteWriter, header: Header) -> None:
+        self._tape = tape
+        self.daemon: Daemon | None = None
+        self.header = header
+        self._base = header.base
+        self._step_clock = StepClock(header.base, header.wall, self._look)
+        super().__init__(self._step_clock)
+        self._now = clock.monotonic
+        self._put = tape.put
+        self._random = Random(header.seed)
+        self._observations: dict[str, int] = {}  # of this step
+        self._readings = 0  # of this step
+        self._late_at = 0.0  # when this step must read the clock again
+        self._calls = 0
+        self._tasks = 0
+        self.present: _RecordedTask[Any] | None = None
+        self.is_telling = False
+        self.running: dict[int, _RecordedTask[Any]] = {}
+        self.fresh = 0  # tasks that have not begun yet
+        self._waiting: set[int] = set()  # numbers of unanswered external calls
+
+    # Time.
+
+    def begin(self) -> int:
+        """Begin a step; return its time, rounded up, so that a timer that has fired is over."""
+        now = self._now()
+        us = self._step_clock.us = ceil((now - self._base) * SECOND)
+        self._late_at = now + LATE_SECONDS
+        self._observations.clear()
+        self._readings = 0
+        return us
+
+    def _look(self, clock: StepClock) -> int | None:
+        now = self._now()
+        if self.present is None and not self.is_telling:
+            return ceil((now - self._base) * SECOND)  # a reader outside of any step
+        self._readings += 1
+        if now < self._late_at:
+            return None
+        us = ceil((now - self._base) * SECOND)
+        self._late_at = now + LATE_SECONDS
+        self._put((Note.READ, self._readings, us))
+        return us
+
+    def random(self, random: Random) -> Random:
+        return self._random
+
+    def branch(self, is_so: bool, what: str = "") -> bool:
+        if self.present is None and not self.is_telling:
+            return is_so  # a reader outside of any step, such as an HTTP endpoint
+        number = self._observations[what] = self._observations.get(what, 0) + 1
+        if is_so:
+            self._put((Note.OBSERVED, what, number) if what else (Note.OBSERVED, number))
+        return is_so
+
+    def needs_time(self) -> bool:
+        self._put((Note.NEEDED_TIME,))
+        return True
+
+    def end(self) -> None:
+        self._put = _ignore
+
+    # Inputs.
+
+    def on_watch_event(self, kind: str, handler: H) -> H:
+        given: Any = handler
+        recorded: Any = RecordedHandler(self, kind, given)
+        return recorded  # type: ignore[no-any-return]  # a handler of the given type
+
+    def tell(
+        self, kind: str, word: int, key: str, obj: object, hand_on: Callable[..., None], *told: object
+    ) -> None:
+        """Record a watch event, and pass it on."""
+        if self._tape.wants_state and all(task.name != SCHEDULING for task in self.running.values()):
+            self._note_state()
+        self._put((Note.TOLD, self.begin(), kind, word, key, obj))
+        self.is_telling = True
+        try:
+            hand_on(*told)
+        finally:
+            self.is_telling = False
+
+    def configured(self, stage: str, configuration: object) -> None:
+        assert isinstance(configuration, Configuration)
+        folder = str(configuration.folder.absolute())
+        self._put((Note.CONFIGURED, self.begin(), stage, to_recorded(configuration), folder))
+
+    def repaired(self, what: str) -> None:
+        self._put((Note.MENDED, self.begin(), what))
+        self._tape.wants_state = True
+
+    def stopped(self) -> None:
+        self._put((Note.STOPPED,))
+        self._tape.wants_state = True
+
+    def decided(self, uid: str, node_name: str, message: str, nominated_node_name: str | None) -> None:
+        self._put((Note.DECIDED, uid, node_name, message, nominated_node_name))
+
+    # Tasks.
+
+    def task(self, work: Coroutine[Any, Any, T], name: str) -> Coroutine[Any, Any, T]:
+        self.fresh += 1
+        return _run(_RecordedTask(self, work, name))
+
+    def goes_on(self, task: _RecordedTask[Any]) -> None:
+        """Record that a task begins or continues."""
+        if self._tape.wants_state and task.name == SCHEDULING and not task.is_outside:
+            self._note_state()
+        us = self.begin()
+        if task.number is None:
+            self._tasks += 1
+            task.number = self._tasks
+            self.running[task.number] = task
+            if task.is_fresh:
+                task.is_fresh = False
+                self.fresh -= 1
+            self._put((Note.STARTED, us, task.number, task.name))
+        else:
+            self._put((Note.RESUMED, us, task.number))
+
+    def _note_state(self) -> None:
+        """Begin the next file with the current state, if nothing is in progress."""
+        daemon = self.daemon
+        if daemon is None or self._waiting or self.fresh or self._put is _ignore or not is_quiet(daemon):
+            return
+        if not all(task.begins_anew for task in self.running.values()):
+            return
+        self._tape.begin_file(list(state_notes(daemon, self._random.getstate(), self.begin())))
+        for task in self.running.values():
+            task.number = None
+        self.running.clear()
+
+    # External calls.
+
+    async def external_call(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
+        self._calls += 1
+        number = self._calls
+        self._put((Note.ASKED, number, what))
+        self._waiting.add(number)
+        task = self.present
+        if task is not None:
+            task.is_outside = True  # its waits during the call are not recorded
+        try:
+            answer = await ask()
+        except Exception as error:
+            self._answered(task, number, packed_error(error), None)
+            raise
+        except BaseException:
+            self._given_up(task, number)
+            raise
+        self._answered(task, number, None, packed(answer))
+        return answer
+
+    def _answered(
+        self, task: _RecordedTask[Any] | None, number: int, error: tuple[Any, ...] | None, value: Any
+    ) -> None:
+        self._came_back(task, number)
+        us = self._step_clock.us if task is not None else self.begin()
+        self._put((Note.ANSWERED, us, number, error, value))
+
+    def _given_up(self, task: _RecordedTask[Any] | None, number: int) -> None:
+        self._came_back(task, number)
+        self._put((Note.GAVE_UP, number))
+
+    def _came_back(self, task: _RecordedTask[Any] | None, number: int) -> None:
+        self._waiting.discard(number)
+        if task is not None:
+            self.goes_on(task)
+            task.is_outside = False
+
+
+def _ignore(note: AnyNote) -> None:
+    """Ignore a note after the end of the recording."""
+
+
+async def _run(task: _RecordedTask[T]) -> T:
+    return await task
+
+
+class _RecordedTask(Generic[T]):
+    """Work whose every continuation is recorded, except those during an external call."""
+
+    def __init__(self, recorder: Recorder, work: Coroutine[Any, Any, T], name: str) -> None:
+        self._recorder = recorder
+        self._work = work
+        self.name = name
+        self.number: int | None = None
+        self.is_fresh = True
+        self.is_outside = False
+
+    def __del__(self) -> None:
+        if self.is_fresh:  # ended before its first step
+            self._recorder.fresh -= 1
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether the task returns to its initial state after each wait."""
+        return self.name in {SCHEDULING, REJECTIONS} or self.name.startswith(REFRESH)
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        recorder, work = self._recorder, self._work
+        step: Callable[..., Any] = work.send
+        value: Any = None
+        try:
+            while True:
+                if not self.is_outside:
+                    recorder.goes_on(self)
+                before, recorder.present = recorder.present, self
+                try:
+                    waits_for = step(value)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                finally:
+                    recorder.present = before
+                step, value = yield from resumed(work, waits_for)
+        finally:
+            if self.number is not None:
+                recorder.running.pop(self.number, None)
+
+
+class RecordedHandler(Generic[T]):
+    """Records the watch events of one kind, and passes them on; a `client.store.Handler`."""
+
+    def __init__(self, recorder: Recorder, kind: str, handler: Handler[T]) -> None:
+        self._recorder = recorder
+        self._kind = kind
+        self._handler = handler
+
+    def on_add(self, obj: T) -> None:
+        self._recorder.tell(self._kind, ObjectEvent.ADDED, key_of(obj), obj, self._handler.on_add, obj)
+
+    def on_update(self, old: T, new: T) -> None:
+        if isinstance(old, NodeObject) and isinstance(new, NodeObject) and new.is_heartbeat_of(old):
+            self._handler.on_update(old, new)  # has no effect on decisions
+            return
+        self._recorder.tell(
+            self._kind, ObjectEvent.UPDATED, key_of(new), new, self._handler.on_update, old, new
+        )
+
+    def on_delete(self, old: T) -> None:
+        self._recorder.tell(self._kind, ObjectEvent.DELETED, key_of(old), None, self._handler.on_delete, old)
+
+    def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
+        outline = None if error.found is None else outline_pod(error.found)
+        found = None if outline is None else outline.pod
+        said = (identity.uid, identity.resource_version, error.kind, error.path, error.problem, found)
+        hand_on = self._handler.on_undecodable
+        self._recorder.tell(self._kind, ObjectEvent.UNREADABLE, identity.key, said, hand_on, identity, error)
+
+
+def key_of(obj: Any) -> str:
+    """Return the key of an object: `namespace/name`, or `name`."""
+    if isinstance(obj, PodInfo):
+        return obj.key
+    return obj.name if isinstance(obj, NodeObject) else object_key(obj)

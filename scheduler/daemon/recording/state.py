@@ -1,0 +1,145 @@
+"""The state of an idle scheduler: the beginning of every file except the first of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from scheduler.configuration.write import to_recorded
+from scheduler.daemon.app.watches import NODE_KIND, POD_KIND
+from scheduler.daemon.recording.notes import Note
+from scheduler.engine.queue.pod_places import Place
+from scheduler.engine.state.pod_states import PodState
+from scheduler.framework.queued_pod import QueuedPodInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from scheduler.daemon.app.daemon import Daemon
+    from scheduler.daemon.recording.notes import AnyNote
+    from scheduler.objects.pod import PodInfo
+
+_QUEUED: Final = tuple(name for name in QueuedPodInfo.__dataclass_fields__ if name != "pod")
+
+
+class State(msgspec.Struct, kw_only=True):
+    """The state without the objects; times are on the daemon's clock.
+
+    Attributes:
+        configuration: the active configuration, as YAML.
+        folder: folder that its relative paths start from.
+        random: state of the tie breaking.
+        next_start: where the next pod's search for nodes begins.
+        counted: uid -> node of the counted pods, in that order, including `assumed` ones.
+        assumed: uids of pods whose watch has not shown the binding yet.
+        placed: uids of the pods that this scheduler placed.
+        nominations: uid -> node, in that order.
+        pauses: paused nodes, as `NodePauses.kept`.
+        queue: uid and fields of `QueuedPodInfo` of each pod, in the order of arrival.
+        in_turn: uid and place, in the queue's order.
+        flushes: uid, and when the pod is retried without any event, in that order.
+    """
+
+    configuration: str
+    folder: str
+    random: tuple[Any, ...]
+    next_start: int
+    counted: list[tuple[str, str]]
+    assumed: list[str]
+    placed: list[str]
+    nominations: list[tuple[str, str]]
+    pauses: list[tuple[str, float, float, str, bool]]
+    queue: list[tuple[str, dict[str, Any]]]
+    in_turn: list[tuple[str, str]]
+    flushes: list[tuple[str, float]]
+
+
+def is_quiet(daemon: Daemon) -> bool:
+    """Return whether nothing is in progress that a replay could not continue."""
+    parts, queue = daemon.parts, daemon.parts.queue
+    return not (
+        parts.freeze.is_on
+        or queue.count(Place.IN_FLIGHT)
+        or queue.backlog
+        or parts.cache.is_behind
+        or daemon.generations.retiring
+        or any(
+            parts.cache.table.watch_kind(kind).is_assuming for kind in daemon.generations.active.needs.kinds
+        )
+    )
+
+
+def state_notes(daemon: Daemon, random_state: tuple[Any, ...], us: int) -> Iterator[AnyNote]:
+    """Yield the notes of the current state."""
+    parts, queue, cache = daemon.parts, daemon.parts.queue, daemon.parts.cache
+    active = daemon.generations.active
+    yield (
+        Note.STATE,
+        us,
+        State(
+            configuration=to_recorded(active.configuration),
+            folder=str(active.configuration.folder.absolute()),
+            random=random_state,
+            next_start=daemon.cycles.sampling.next_start,
+            counted=[(pod.uid, pod.node_name) for pod in cache.pods()],
+            assumed=[pod.uid for pod in cache.pods() if cache.state_of(pod.uid) is PodState.ASSUMED],
+            placed=sorted(cache.placed_by_us()),
+            nominations=[(pod.uid, parts.nominator.node_of(pod.uid)) for pod in parts.nominator.pods()],
+            pauses=cache.pauses.kept(),
+            queue=[
+                (
+                    queued.pod.uid,
+                    {name: _plain(getattr(queued, name)) for name in _QUEUED},
+                )
+                for queued in queue.pods()
+            ],
+            in_turn=[(queued.pod.uid, queue.place_of(queued.pod.uid).name) for queued in queue.in_turn()],
+            flushes=queue.flushes(),
+        ),
+    )
+    for node in cache.table.nodes:
+        yield (Note.OBJECT, NODE_KIND, node.name, node)
+    for kind in sorted(active.needs.kinds):
+        for key, obj in cache.table.watch_kind(kind).items():
+            yield (Note.OBJECT, kind, key, obj)
+    for key, pod in parts.pods.items():
+        yield (Note.OBJECT, POD_KIND, key, pod)
+
+
+def resume(daemon: Daemon, state: State, objects: Mapping[str, Mapping[str, Any]]) -> None:
+    """Bring a new daemon into a recorded state; `objects` is kind -> key -> object."""
+    parts, cache, nominator = daemon.parts, daemon.parts.cache, daemon.parts.nominator
+    for node in objects.get(NODE_KIND, {}).values():
+        cache.add_node(node)
+    for kind in daemon.generations.active.needs.kinds:
+        cache.table.watch_kind(kind).update(objects.get(kind, {}))
+    pods: dict[str, PodInfo] = {pod.uid: pod for pod in parts.pods.values()}
+    assumed = set(state.assumed)
+    for uid, node_name in state.counted:
+        if uid in assumed:
+            cache.assume(pods[uid], node_name)
+        elif uid in pods:
+            cache.add_pod(pods[uid])
+    while cache.is_behind:
+        cache.work()
+    cache.note_placed_by_us(state.placed)
+    for pause in state.pauses:
+        cache.pauses.resume(*pause)
+    parts.queue.resume(
+        [QueuedPodInfo(pods[uid], **_back(fields)) for uid, fields in state.queue],
+        [(uid, Place[place]) for uid, place in state.in_turn],
+        state.flushes,
+    )
+    for uid, node_name in state.nominations:
+        if uid in pods:
+            nominator.add(pods[uid], node_name)
+    daemon.cycles.sampling.next_start = state.next_start
+
+
+def _plain(value: Any) -> Any:
+    return sorted(value) if isinstance(value, frozenset) else value
+
+
+def _back(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: frozenset(value) if isinstance(value, list) else value for name, value in fields.items()}

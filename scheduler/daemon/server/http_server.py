@@ -1,0 +1,263 @@
+"""The HTTP endpoints of the daemon, and the listening sockets.
+
+The server shares the main loop on purpose: a blocked scheduler must not report that it is healthy.
+"""
+
+from __future__ import annotations
+
+import platform
+import socket
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from scheduler.configuration.write import to_shown
+from scheduler.daemon.server.health import health_pages
+from scheduler.daemon.server.listener import Listener
+from scheduler.daemon.server.messages import JSON, Page, ServerResponse, json_answer
+from scheduler.daemon.server.pod_resources import CONTENT_TYPE, pod_resources_text
+from scheduler.daemon.server.zpages import zpages
+from scheduler.engine.cycle.time_slices import answer_in_slices
+from scheduler.errors import ConfigurationError, FieldError
+from scheduler.version import VERSION
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+
+    from scheduler.configuration.load import Configuration
+    from scheduler.daemon.server.health import Check
+    from scheduler.daemon.server.messages import Handler, ServerRequest
+    from scheduler.daemon.server.zpages import Process
+    from scheduler.objects.pod import PodInfo
+
+    Metrics = Callable[[str], tuple[bytes | Iterable[bytes], Mapping[str, str]]]
+
+_EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - probes and scrapes come from outside the pod
+_WAITING_CONNECTIONS = 1024
+"""Connections that the kernel holds while the loop is busy; beyond that clients try again after a second."""
+UNREVIEWED = "unreviewed"
+"""Why a request was rejected: too many reviews of unknown clients."""
+_LONGEST_REQUEST_BYTES = 1024 * 1024
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+"""Methods that another site may have a browser send: they change nothing, and that site cannot read the response."""
+
+
+class Guard(Protocol):
+    """Controls access to the endpoints."""
+
+    async def refusal(self, request: ServerRequest) -> ServerResponse | None:
+        """Return the response that rejects a request; None if it is admitted."""
+        ...
+
+
+def application(
+    *,
+    metrics: Metrics | None,
+    live: Mapping[str, Check],
+    ready: Mapping[str, Check],
+    health: Mapping[str, Check] | None = None,
+    configuration: Callable[[], Configuration] | None = None,
+    pods: Callable[[], Iterable[PodInfo]] | None = None,
+    is_leading: Callable[[], bool] = lambda: True,
+    explain: Callable[[str], Mapping[str, Any] | None] | None = None,
+    explain_group: Callable[[str], Mapping[str, Any] | None] | None = None,
+    process: Process | None = None,
+    access: Guard | None = None,
+    more: Sequence[Page] = (),
+    longest_request_bytes: int = _LONGEST_REQUEST_BYTES,
+    connection_rejected: Callable[[str], None] = lambda _: None,
+) -> Application:
+    """Build the server's endpoints.
+
+    Args:
+        metrics: returns the body and the headers of /metrics for an Accept header; None for no such endpoint.
+        live: name -> check of /livez; a check fails if only a restart can help.
+        ready: name -> check of /readyz; a check fails while pods are not scheduled, or no longer.
+        health: name -> check of /healthz; None for those of /livez.
+        configuration: returns the configuration for /configz; None for no such endpoint.
+        pods: returns the pods for /metrics/resources; None for no such endpoint.
+        is_leading: whether /metrics/resources shows anything: otherwise all replicas would show the same.
+        explain: explains a pod (`namespace/name`), None if it is unknown, may raise NeedsTime; None for no such endpoint.
+        explain_group: the same for a group.
+        process: the process for /statusz and /flagz; None for no such endpoints.
+        access: access control; None admits every request.
+        more: additional endpoints.
+        longest_request_bytes: limit of a request's body.
+        connection_rejected: as for `Application`.
+    """
+    pages = [
+        *health_pages("/healthz", live if health is None else health),
+        *health_pages("/livez", live),
+        *health_pages("/readyz", ready),
+        Page("/version", _version),
+    ]
+    if metrics is not None:
+        pages.append(Page("/metrics", _metrics(metrics)))
+    if configuration is not None:
+        pages.append(Page("/configz", _json(lambda: _configz(configuration()))))
+    if pods is not None:
+        pages.append(Page("/metrics/resources", _pod_resources(pods, is_leading)))
+    if explain is not None:
+        pages.append(Page("/debug/explain/{namespace}/{name}", _explanation(explain, "pod")))
+    if explain_group is not None:
+        pages.append(Page("/debug/explain/groups/{namespace}/{name}", _explanation(explain_group, "group")))
+    pages += more
+    if process is not None:
+        pages += zpages(process, pages)
+    paths = msgspec.json.encode({"paths": sorted(page.path for page in pages)})
+    return Application(
+        [Page("/", _json(lambda: paths)), *pages], access, longest_request_bytes, connection_rejected
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """Answers requests.
+
+    Attributes:
+        pages: endpoints; the first one for a path and method answers.
+        access: access control; None admits every request.
+        longest_request_bytes: limit of a body.
+        connection_rejected: called with the reason of a connection or request that was rejected because of a limit.
+    """
+
+    pages: Sequence[Page]
+    access: Guard | None
+    longest_request_bytes: int
+    connection_rejected: Callable[[str], None] = lambda _: None
+
+    async def answer(self, request: ServerRequest) -> ServerResponse:
+        """Answer a request; the response must not be cached."""
+        if request.method not in _SAFE_METHODS and request.is_of_another_site:
+            return ServerResponse(b"403 sent by a page of another site\n", HTTPStatus.FORBIDDEN)
+        refusal = await self.access.refusal(request) if self.access else None
+        if refusal is not None and refusal.status == HTTPStatus.TOO_MANY_REQUESTS:
+            self.connection_rejected(UNREVIEWED)
+        answer = refusal or await self._page(request)
+        return answer._replace(headers={**answer.headers, "Cache-Control": "no-cache, private"})
+
+    async def _page(self, request: ServerRequest) -> ServerResponse:
+        allowed: list[str] = []
+        for page in self.pages:
+            parts = page.parts_of(request.path)
+            if parts is not None:
+                if not page.methods or request.method in page.methods:
+                    request.parts = parts
+                    return await page.handler(request)
+                allowed += page.methods
+        if allowed:
+            return ServerResponse(b"405 method not allowed\n", 405, headers={"Allow": ",".join(allowed)})
+        return ServerResponse(b"404 page not found\n", 404)
+
+
+@asynccontextmanager
+async def serving(
+    app: Application, host: str, port: int, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
+    """Serve while the block runs; requests in progress at its end have 5 more seconds.
+
+    Args:
+        app: answers requests.
+        host: the address to listen on; `0.0.0.0` and `::` are all addresses, of IPv4 and of IPv6.
+        port: 0 for any free port.
+        tls: None serves plain HTTP.
+
+    Yields:
+        The port.
+
+    Raises:
+        ConfigurationError: the address cannot be listened on.
+    """
+    listening = _listen(host, port)
+    listener = Listener(listening, app.answer, app.longest_request_bytes, tls, app.connection_rejected)
+    listener.open()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        await listener.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        listening = _listening(host, port)
+    except OSError as error:
+        problem = f"cannot listen on port {port} of {host or 'all addresses'}: {error.strerror or error}"
+        raise ConfigurationError([FieldError("", problem)]) from error
+    listening.setblocking(False)
+    # Connections inherit it. Without it the last small piece of a response waits for the client's delayed acknowledgement.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if host in _EVERYWHERE and socket.has_dualstack_ipv6():
+        with suppress(OSError):  # a kernel without IPv6; for any other error IPv4 fails as well
+            return socket.create_server(
+                ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_WAITING_CONNECTIONS
+            )
+    family, *_, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return socket.create_server(address, family=family, backlog=_WAITING_CONNECTIONS)
+
+
+def _metrics(metrics: Metrics) -> Handler:
+    async def answer(request: ServerRequest) -> ServerResponse:
+        body, headers = metrics(request.headers.get("accept", ""))
+        rest = dict(headers)
+        return ServerResponse(body, content_type=rest.pop("Content-Type"), headers=rest)
+
+    return answer
+
+
+def _explanation(explain: Callable[[str], Mapping[str, Any] | None], what: str) -> Handler:
+    async def answer(request: ServerRequest) -> ServerResponse:
+        key = f"{request.parts['namespace']}/{request.parts['name']}"
+        details = await answer_in_slices(partial(explain, key))
+        if details is None:
+            return ServerResponse(f"{what} {key} is unknown here, or was placed long ago\n".encode(), 404)
+        return ServerResponse(msgspec.json.encode(details) + b"\n", content_type=JSON)
+
+    return answer
+
+
+def _pod_resources(pods: Callable[[], Iterable[PodInfo]], is_leading: Callable[[], bool]) -> Handler:
+    async def answer(_request: ServerRequest) -> ServerResponse:
+        shown = pod_resources_text(pods()) if is_leading() else ()
+        return ServerResponse((piece.encode() for piece in shown), content_type=CONTENT_TYPE)
+
+    return answer
+
+
+async def _version(_request: ServerRequest) -> ServerResponse:
+    major, minor, *_ = VERSION.split(".")
+    return json_answer(
+        {
+            "major": major,
+            "minor": minor,
+            "gitVersion": f"v{VERSION}",
+            "pythonVersion": platform.python_version(),
+            "platform": f"{platform.system().lower()}/{platform.machine()}",
+        }
+    )
+
+
+def _configz(configuration: Configuration) -> bytes:
+    """Return the active configuration as JSON, without secrets.
+
+    Source:
+        kube-scheduler v1.36, cmd/kube-scheduler/daemon/app/server.go, Run, which registers it as `componentconfig`.
+    """
+    return msgspec.json.encode({"componentconfig": to_shown(configuration)})
+
+
+def _json(body: Callable[[], bytes]) -> Handler:
+    async def answer(_request: ServerRequest) -> ServerResponse:
+        return ServerResponse(body(), content_type=JSON)
+
+    return answer

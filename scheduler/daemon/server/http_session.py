@@ -1,0 +1,317 @@
+"""One connection to the server, in HTTP/1.1: requests are read and answered one after another.
+
+Source:
+    for time limits of clients: kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/server/secure_serving.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, nullcontext, suppress
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import parse_qs, unquote
+
+import httptools
+
+from scheduler.daemon.server.messages import (
+    ClientGoneError,
+    RequestTooLongError,
+    ServerRequest,
+    ServerResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scheduler.daemon.server.messages import Handler
+
+logger = logging.getLogger(__name__)
+
+LONGEST_HEAD_BYTES = 2**16
+FIRST_BYTE_SECONDS = 32.0
+"""How long a new connection may send nothing."""
+_MOST_HEADERS = 256
+_LONGEST_TARGET_BYTES = 2048
+_MOST_QUERIES = 32
+"""The number of query parameters: parsing longer targets or queries costs milliseconds."""
+_IDLE_SECONDS = 3600.0
+"""How long an idle connection is kept: longer than clients and load balancers keep theirs."""
+_HEAD_SECONDS = 32.0
+"""How long the header of a request may take."""
+_BODY_SECONDS = 60.0
+"""How long the body of a request may take."""
+_SMALL_BODY_BYTES = 2**16
+_LINGERING_SECONDS = 10.0
+"""How long an unneeded body is read: a client that is still writing does not see the response."""
+_TAKING_SECONDS = 60.0
+"""How long a client may take to read enough of a response so that more can be written."""
+_READ_BYTES = 2**16
+_GONE = (OSError, asyncio.IncompleteReadError)  # OSError includes ssl.SSLError and TimeoutError
+
+
+class _UnreadableError(Exception):
+    """The received bytes are not a valid request."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        self.answer = ServerResponse(f"{status.value} {status.phrase}\n".encode(), status)
+
+
+class ClientRecord(Protocol):
+    """The state of a client in the listener.
+
+    Attributes:
+        peer: the key by which connections of one client are counted.
+        is_known: whether the client was admitted; set here after an admitted request.
+        large_bodies: limits the large bodies that are read at a time, over all connections.
+    """
+
+    is_known: bool
+
+    @property
+    def peer(self) -> str: ...
+
+    def pause_seconds(self) -> float:
+        """Count a response, and return the delay before the next request is read."""
+        ...
+
+    @property
+    def large_bodies(self) -> asyncio.Semaphore: ...
+
+    def we_wait(self) -> None:
+        """Record that the server waits for the client: the connection may be closed, which cancels the session."""
+        ...
+
+    def peer_waits(self) -> None:
+        """Record that the client waits for the server."""
+        ...
+
+
+class _Head:
+    """The header of a request.
+
+    Raises:
+        httptools.HttpParserError: the lines are not a request.
+        ValueError: there are too many query parameters.
+        _UnreadableError: a limit is exceeded, or the header is incomplete.
+    """
+
+    def __init__(self, lines: bytes) -> None:
+        self._url = b""
+        self.headers: dict[str, str] = {}
+        self._n_headers = 0
+        self._is_whole = False
+        self.method = ""
+        self.keeps_alive = False
+        self._parser = httptools.HttpRequestParser(self)
+        # An upgrade to another protocol is ignored: the request is answered in HTTP/1.1.
+        with suppress(httptools.HttpParserUpgrade):
+            self._parser.feed_data(lines)
+        del self._parser  # it refers to this object
+        if self._n_headers > _MOST_HEADERS:
+            raise _UnreadableError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        if not self._is_whole:
+            raise _UnreadableError(HTTPStatus.BAD_REQUEST)
+        if len(self._url) > _LONGEST_TARGET_BYTES:
+            raise _UnreadableError(HTTPStatus.REQUEST_URI_TOO_LONG)
+        url = httptools.parse_url(self._url)
+        self.path = unquote((url.path or b"/").decode("latin-1"))
+        query = (url.query or b"").decode("latin-1")
+        self.query = parse_qs(query, keep_blank_values=True, max_num_fields=_MOST_QUERIES)
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._n_headers += 1
+        if self._n_headers > _MOST_HEADERS:
+            return
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        self.headers[key] = f"{self.headers[key]},{text}" if key in self.headers else text
+
+    def on_headers_complete(self) -> None:
+        parser = self._parser
+        self._is_whole = True
+        self.method = parser.get_method().decode()
+        # A client of HTTP/1.0 needs a header to keep a connection, and cannot read a chunked response.
+        is_new = parser.get_http_version() == "1.1" and not parser.should_upgrade()
+        self.keeps_alive = is_new and parser.should_keep_alive()
+
+
+class HttpSession:
+    """One connection.
+
+    Args:
+        handler: answers requests.
+        longest_body_bytes: limit of a request's body; a longer one is not read.
+        client: notified when either side waits for the other.
+
+    Attributes:
+        is_idle: whether no request is in progress.
+    """
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        handler: Handler,
+        longest_body_bytes: int,
+        client: ClientRecord,
+    ) -> None:
+        self.is_idle = True
+        self._has_answered = False
+        self._reader = reader
+        self._writer = writer
+        self._handler = handler
+        self._longest_body_bytes = longest_body_bytes
+        self._client = client
+        self._unread_bytes = 0  # of the body of the request that is being answered
+
+    async def run(self) -> bool:
+        """Answer requests until the connection ends; return False if the server ended it and must drop unwritten data."""
+        try:
+            while await self._answer_next():
+                self.is_idle = True
+                # Also for 0 seconds: requests that have already arrived must not block the loop's other work.
+                await asyncio.sleep(self._client.pause_seconds())
+        except TimeoutError:
+            return self.is_idle and self._has_answered
+        except (*_GONE, ClientGoneError) as error:
+            return not isinstance(error.__cause__, TimeoutError)
+        return True
+
+    async def _answer_next(self) -> bool:
+        """Wait for a request and answer it; return whether another one may follow."""
+        self._client.we_wait()
+        try:
+            head = await self._head()
+        except _UnreadableError as error:
+            await self._write(error.answer, keeps_alive=False, is_whole=True)
+            return False
+        self.is_idle = False
+        self._client.peer_waits()
+        answer = await self._answer(head)
+        self._client.we_wait()
+        await self._write(answer, keeps_alive=head.keeps_alive, is_whole=head.method != "HEAD")
+        await self._skip_body()
+        self._has_answered = True
+        return head.keeps_alive
+
+    async def _answer(self, head: _Head) -> ServerResponse:
+        async def read() -> bytes:
+            self._client.we_wait()
+            body = await self._body(is_expected=head.headers.get("expect", "").lower() == "100-continue")
+            self._client.peer_waits()
+            return body
+
+        shows_certificate = self._writer.get_extra_info("peercert") is not None
+        client = self._client
+        client.is_known = client.is_known or shows_certificate
+        request = ServerRequest(
+            head.method, head.path, head.query, head.headers, client.peer, shows_certificate, read
+        )
+        try:
+            answer = await self._handler(request)
+        except ClientGoneError:
+            raise
+        except Exception:
+            logger.exception("Page failed", extra={"method": head.method, "path": head.path})
+            return ServerResponse(b"500 Internal Server Error\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+        client.is_known = client.is_known or request.is_let_in
+        return answer
+
+    async def _head(self) -> _Head:
+        try:
+            async with asyncio.timeout(_IDLE_SECONDS if self._has_answered else FIRST_BYTE_SECONDS):
+                begun = await self._reader.readexactly(1)
+            async with asyncio.timeout(_HEAD_SECONDS):
+                head = _Head(begun + await self._reader.readuntil(b"\r\n\r\n"))
+            self._unread_bytes = int(head.headers.get("content-length", "0"))
+        except asyncio.LimitOverrunError as error:
+            raise _UnreadableError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
+        except (httptools.HttpParserError, ValueError) as error:
+            raise _UnreadableError(HTTPStatus.BAD_REQUEST) from error
+        if "transfer-encoding" in head.headers:
+            raise _UnreadableError(HTTPStatus.LENGTH_REQUIRED)
+        return head
+
+    async def _body(self, *, is_expected: bool) -> bytes:
+        if self._unread_bytes > self._longest_body_bytes:
+            raise RequestTooLongError(f"a request is at most {self._longest_body_bytes} bytes long")
+        is_large = self._unread_bytes > _SMALL_BODY_BYTES
+        try:
+            async with (
+                asyncio.timeout(_BODY_SECONDS),
+                self._client.large_bodies if is_large else nullcontext(),
+            ):
+                if is_expected:
+                    self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                body = await self._reader.readexactly(self._unread_bytes)
+        except _GONE as error:
+            raise ClientGoneError from error
+        self._unread_bytes = 0
+        return body
+
+    async def _skip_body(self) -> None:
+        async with asyncio.timeout(_LINGERING_SECONDS):
+            while self._unread_bytes:
+                skipped = len(await self._reader.read(min(self._unread_bytes, _READ_BYTES)))
+                if not skipped:
+                    raise ConnectionResetError
+                self._unread_bytes -= skipped
+
+    async def _write(self, answer: ServerResponse, *, keeps_alive: bool, is_whole: bool) -> None:
+        body = answer.body
+        if not (keeps_alive or isinstance(body, bytes | AsyncGenerator)):
+            body = await _joined(body)
+        length = f"Content-Length: {len(body)}" if isinstance(body, bytes) else "Transfer-Encoding: chunked"
+        lines = [
+            f"HTTP/1.1 {answer.status:d} {HTTPStatus(answer.status).phrase}",
+            f"Date: {time.strftime('%a, %d %b %Y %H:%M:%S GMT', time.gmtime())}",
+            f"Content-Type: {answer.content_type}",
+            *(f"{name}: {value}" for name, value in answer.headers.items()),
+            *([] if keeps_alive else ["Connection: close"]),
+            length,
+        ]
+        head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+        if not is_whole:
+            self._writer.write(head)
+        elif isinstance(body, bytes):
+            self._writer.write(head + body)  # one write: two would wait for each other
+        else:
+            self._writer.write(head)
+            if isinstance(body, AsyncGenerator):
+                await self._write_as_it_comes(body)
+            else:
+                for piece in filter(None, body):
+                    await self._write_piece(piece)
+            self._writer.write(b"0\r\n\r\n")
+        await self._taken()
+
+    async def _write_as_it_comes(self, body: AsyncGenerator[bytes, None]) -> None:
+        self.is_idle = True  # a stream has no end to wait for
+        async with aclosing(body):
+            async for piece in body:
+                await self._write_piece(piece)
+
+    async def _write_piece(self, piece: bytes) -> None:
+        self._writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        await self._taken()
+        await asyncio.sleep(0)
+
+    async def _taken(self) -> None:
+        """Wait until the client has read enough of the written data."""
+        async with asyncio.timeout(_TAKING_SECONDS):
+            await self._writer.drain()
+
+
+async def _joined(pieces: Iterable[bytes]) -> bytes:
+    """Return all pieces joined; other tasks run between two pieces."""
+    found = []
+    for piece in pieces:
+        found.append(piece)
+        await asyncio.sleep(0)
+    return b"".join(found)

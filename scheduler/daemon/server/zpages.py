@@ -1,0 +1,125 @@
+"""/statusz and /flagz: the component, its start time, and its flags.
+
+Text for people; JSON and YAML for clients that request a version of config.k8s.io, as in
+`Accept: application/json;v=v1beta1;g=config.k8s.io;as=Statusz`.
+
+Source:
+    kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/server/statusz and flagz.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import yaml
+
+from scheduler.clock import rfc3339
+from scheduler.daemon.server.messages import JSON, Page, ServerResponse
+from scheduler.daemon.server.negotiation import TEXT, negotiated, not_acceptable
+from scheduler.version import KUBERNETES, VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from scheduler.daemon.server.messages import ServerRequest
+
+_GROUP = "config.k8s.io"
+_DEPRECATED = "v1alpha1"
+_WARNING = (
+    "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for "
+    "debugging purposes only."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """The process that the endpoints describe.
+
+    Attributes:
+        component: its name.
+        flags: flag without dashes -> its value as text; must not contain secrets.
+        began: returns its start time, in Unix seconds.
+    """
+
+    component: str
+    flags: Mapping[str, str]
+    began: Callable[[], float]
+
+
+def zpages(process: Process, others: Iterable[Page]) -> list[Page]:
+    """Return both endpoints; /statusz lists the first path segments of the other endpoints."""
+    flags = _page(process, "/flagz", "Flagz", lambda: {"flags": dict(process.flags)}, _flags_text)
+    readable = {page.path.split("/")[1] for page in (*others, flags) if "GET" in page.methods} - {""}
+    paths = [f"/{name}" for name in sorted(readable)]
+    return [flags, _page(process, "/statusz", "Statusz", lambda: _status(process, paths), _status_text)]
+
+
+def _page(
+    process: Process,
+    path: str,
+    kind: str,
+    content: Callable[[], dict[str, Any]],
+    text: Callable[[Mapping[str, Any]], str],
+) -> Page:
+    async def answer(request: ServerRequest) -> ServerResponse:
+        form = negotiated(request.headers.get("accept", ""), _GROUP, kind)
+        if form is None:
+            return not_acceptable()
+        if form.media_type == TEXT:
+            title = f"{process.component} {path.strip('/')}"
+            return ServerResponse(f"\n{title}\n{_WARNING}\n{text(content())}".encode())
+        body = {
+            "kind": kind,
+            "apiVersion": f"{_GROUP}/{form.version}",
+            "metadata": {"name": process.component},
+            **content(),
+        }
+        written = msgspec.json.encode(body) if form.media_type == JSON else yaml.safe_dump(body).encode()
+        headers = {}
+        if form.version == _DEPRECATED:
+            of = path.strip("/")
+            headers["Warning"] = (
+                f'299 - "This version of the {of} endpoint is deprecated. Please use a newer version."'
+            )
+        return ServerResponse(
+            written,
+            content_type=f"{form.media_type};g={_GROUP};v={form.version};as={kind}",
+            headers=headers,
+        )
+
+    return Page(path, answer)
+
+
+def _flags_text(content: Mapping[str, Any]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in sorted(content["flags"].items()))
+
+
+def _status(process: Process, paths: list[str]) -> dict[str, Any]:
+    began = process.began()
+    return {
+        "startTime": rfc3339(datetime.fromtimestamp(began, UTC)),
+        "uptimeSeconds": max(0, int(time.time() - began)),
+        "goVersion": "",  # there is no Go code
+        "pythonVersion": platform.python_version(),
+        "binaryVersion": VERSION,
+        "emulationVersion": KUBERNETES,
+        "paths": paths,
+    }
+
+
+def _status_text(status: Mapping[str, Any]) -> str:
+    day_and_time, year = datetime.fromisoformat(status["startTime"]).ctime().rsplit(" ", 1)
+    minutes, seconds = divmod(status["uptimeSeconds"], 60)
+    return (
+        f"\nStarted: {day_and_time} UTC {year}\n"
+        f"Up: {minutes // 60} hr {minutes % 60:02} min {seconds:02} sec\n"
+        f"Python version: {status['pythonVersion']}\n"
+        f"Binary version: {status['binaryVersion']}\n"
+        f"Emulation version: {status['emulationVersion']}\n"
+        f"Paths: {' '.join(status['paths'])}\n"
+    )

@@ -1,0 +1,82 @@
+"""One attempt at one pod, from the queue until the pod is bound or back in the queue, and its decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scheduler.framework.status import SUCCESS, Status
+
+if TYPE_CHECKING:
+    from scheduler.engine.cycle.group_binding import GroupBinding
+    from scheduler.engine.runtime.framework import Framework
+    from scheduler.engine.runtime.scoring import Scores
+    from scheduler.extensions.extenders.chain import Extenders
+    from scheduler.framework.cycle_state import CycleState
+    from scheduler.framework.diagnosis import Diagnosis
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The data of an attempt for the binding cycle and the failure handler.
+
+    Attributes:
+        framework: the pod's profile.
+        queued: the pod, as popped from the queue.
+        began: start of the scheduling cycle, in seconds of the monotonic clock.
+        extenders: the extenders; None without extenders.
+    """
+
+    framework: Framework
+    queued: QueuedPodInfo
+    began: float
+    extenders: Extenders | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The result of an attempt's scheduling cycle, with all data to explain it.
+
+    Attributes:
+        pod: the version of the pod that was evaluated.
+        state: the cycle state of the plugins, for later extension points.
+        diagnosis: the filter result of every node.
+        node_name: the chosen node; "" without one.
+        scores: the scores of the feasible nodes; None if they were not scored.
+        status: SUCCESS with a node; a rejection, whose reason is the message of the FailedScheduling event; or an
+            error.
+        nominated_node_name: the node that PostFilter nominates; "" clears an earlier nomination, None keeps it.
+    """
+
+    pod: PodInfo
+    state: CycleState
+    diagnosis: Diagnosis
+    node_name: str = ""
+    scores: Scores | None = None
+    status: Status = SUCCESS
+    nominated_node_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedPod:
+    """A pod that is assumed on its chosen node.
+
+    Attributes:
+        attempt: the attempt.
+        state: the cycle state of the plugins.
+        pod: the pod as counted on the node.
+        node_name: the node.
+        node_generation: the node's generation when it was chosen; see `Cache.node_generation`.
+        group: the joint binding of the pod's group; None for a pod without a group.
+        nominated: the node to which the pod was nominated before; "" for none.
+    """
+
+    attempt: Attempt
+    state: CycleState
+    pod: PodInfo
+    node_name: str
+    node_generation: int = 0
+    group: GroupBinding | None = None
+    nominated: str = ""

@@ -1,0 +1,60 @@
+"""Checks an assumed pod again right before its Binding, because the cluster may have changed.
+
+Permit and PreBind may take minutes. Other decisions of this scheduler need no check, because they counted the assumed
+pod. Other changes do: the node was cordoned, reduced or deleted, or another client placed a pod there. Only then the
+node is evaluated again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.engine.runtime.calls import PluginError
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.status import SUCCESS, Status
+
+if TYPE_CHECKING:
+    from scheduler.engine.cycle.attempt import AssumedPod
+    from scheduler.engine.state.cache import Cache
+    from scheduler.objects.pod import PodInfo
+
+
+def is_ours(assumed: AssumedPod, newest: PodInfo | None) -> bool:
+    """Return whether the newest version of a pod exists, has the same uid, and is still to be bound."""
+    return (
+        newest is not None
+        and newest.uid == assumed.pod.uid
+        and not newest.node_name
+        and not newest.is_terminating
+    )
+
+
+def final_check(cache: Cache, assumed: AssumedPod) -> Status:
+    """Return a success if the pod still fits on its node, else a rejection without a plugin: another node may fit.
+
+    A failure of a plugin is returned as its error.
+    """
+    name = assumed.node_name
+    if cache.node_generation(name) == assumed.node_generation:
+        return SUCCESS
+    snapshot = cache.snapshot()
+    row = snapshot.row_of(name)
+    if row is None:
+        return Status.unschedulable(f"node {name} was deleted")
+    filtering = assumed.attempt.framework.filtering
+    counted = cache.pod(assumed.pod.uid)
+    without = snapshot.overlay(remove=[(row, counted)] if counted is not None else [])
+    state, diagnosis = CycleState(), Diagnosis.blank(snapshot.n_nodes)
+    status = filtering.run_pre_filter(state, assumed.pod, without, diagnosis)
+    rows = np.array([row], dtype=np.intp)
+    try:
+        if status.is_success and filtering.run_filters(state, assumed.pod, without, rows, diagnosis).size:
+            return SUCCESS
+    except PluginError as error:
+        return error.status
+    refusal = diagnosis.outcome_of(row)
+    reasons = ", ".join(refusal[1].reasons) if refusal else status.message
+    return Status.unschedulable(f"node {name} changed before the pod was bound: {reasons}")

@@ -1,0 +1,396 @@
+"""A group's scheduling cycle: its members are tried together, and are placed or requeued together.
+
+Source:
+    kube-scheduler v1.36, schedule_one_podgroup.go. Unlike there, no pod is evicted before the whole group fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from scheduler.engine.cycle.group_binding import GroupBinding
+from scheduler.engine.cycle.group_pass import GroupPasses, Pass, PassOptions
+from scheduler.engine.cycle.group_pauses import ChangedError, GroupPauses
+from scheduler.engine.cycle.group_placements import GroupPlacements
+from scheduler.engine.cycle.group_preemption import GroupPreemption
+from scheduler.engine.cycle.group_search import GroupSearch
+from scheduler.engine.runtime.budget import OverBudgetError
+from scheduler.errors import ObjectError
+from scheduler.framework.status import SUCCESS, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Collection, Sequence
+    from random import Random
+
+    from scheduler.engine.cycle.attempt import AssumedPod, Attempt
+    from scheduler.engine.cycle.binding import BindingCycle
+    from scheduler.engine.cycle.failure import FailureHandler
+    from scheduler.engine.cycle.group_binding import GroupRelease
+    from scheduler.engine.cycle.group_log import GroupLog
+    from scheduler.engine.cycle.group_pass import Member
+    from scheduler.engine.cycle.pod_cycle import PodCycle
+    from scheduler.engine.cycle.preemption import GroupPreemptions, Preemption
+    from scheduler.engine.cycle.shared import Shared
+    from scheduler.framework.group_plugins import PodGroupPlugin
+    from scheduler.framework.pod_groups import PodGroup
+    from scheduler.framework.queued_pod import QueuedPodInfo
+
+_MOST_RESTARTS: Final = 3
+"""Maximum number of restarts of an attempt because its members or the nodes changed during a pause."""
+_EXPLORED: Final = 32
+"""Maximum number of placements that `explore` tries to count the members that fit, the most promising ones first."""
+
+
+class PodGroupCycle:
+    """Places pod groups.
+
+    Args:
+        pods: decides about each member.
+        binding: undoes assumptions that Permit rejects in the end.
+        failures: requeues members.
+        preemptions: carries out preemptions, after a dry run showed that they suffice.
+        random: breaks ties between placements.
+        release: deletes bound members if their group cannot be bound.
+        attempts: stores the decisions.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        *,
+        pods: PodCycle,
+        binding: BindingCycle,
+        failures: FailureHandler,
+        preemptions: GroupPreemptions,
+        random: Random,
+        release: GroupRelease,
+        attempts: GroupLog,
+    ) -> None:
+        self._freeze, self._cache = shared.freeze, shared.cache
+        self._clock, self._observer = shared.clock, shared.observer
+        self._pods, self._binding, self._failures = pods, binding, failures
+        self._preemptions, self._release, self._attempts = preemptions, release, attempts
+        self._under_way: WeakValueDictionary[str, GroupBinding] = WeakValueDictionary()  # by member's uid
+        self._pauses = GroupPauses(shared, preemptions)
+        self._passes = GroupPasses(pods, shared.cache, shared.nominator, self._pauses)
+        self._queue, self._bus = shared.queue, shared.bus
+        self._other_orders = GroupSearch(self._passes, shared.cache)
+        self._placements = GroupPlacements(self._passes, shared.cache, random)
+        self._room = GroupPreemption(shared.cache, self._placements, self._passes, self._pauses, preemptions)
+
+    async def schedule(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
+        """Run the scheduling cycle of a group, up to Permit; the caller ends the freeze, also at each pause.
+
+        Args:
+            members: the pods of the group to place, in the order of the attempts.
+
+        Returns:
+            The assumed pods for the binding cycle; all other members are requeued.
+        """
+        self._pauses.begin()
+        assumed = await self._scheduled(
+            await self._newest(members)
+        )  # another group may have been tried in the meantime
+        await self._pauses.activate_tried(self._bus)
+        return assumed
+
+    async def _scheduled(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
+        for _ in range(_MOST_RESTARTS + 1):
+            try:
+                async with self._passes.undone_if_broken():
+                    return await self._schedule(members)
+            except ChangedError:
+                await self._pauses.activate_tried(self._bus)
+                members = await self._newest(members)
+        attempts = await self._begin(members)
+        message = "the nodes or the pods of the pod group changed again and again while it was tried"
+        await self._fail_all(attempts, Status.failed(message))
+        return ()
+
+    def note_tried(self, uid: str) -> None:
+        """Record that another pod is tried while a paused attempt has assumed pods."""
+        self._pauses.note_tried(uid)
+
+    def let_go(self, uid: str) -> bool:
+        """Abort the attempt that assumed a pod, because another pod needs its capacity; False if there is none."""
+        return self._pauses.let_go(uid)
+
+    async def _newest(self, members: Sequence[QueuedPodInfo]) -> Sequence[QueuedPodInfo]:
+        """Return the newest versions of the members that still exist; the attempts at other members end.
+
+        A pod whose labels or annotations name another group now is tried again with that group.
+        """
+        found = []
+        for queued in members:
+            await self._pauses.yield_to_loop()
+            newest = self._queue.newest(queued.pod.uid)
+            if newest is None:
+                self._queue.done(queued.pod.uid)
+                continue
+            if newest.group != queued.pod.group:
+                self._queue.add_unschedulable(queued)
+                self._bus.activate((queued.pod.uid,))
+                continue
+            queued.pod = newest
+            found.append(queued)
+        return found
+
+    async def _begin(self, members: Sequence[QueuedPodInfo]) -> list[Attempt]:
+        """Begin attempts at the members that are to be placed."""
+        attempts = []
+        for queued in members:
+            await self._pauses.yield_to_loop()
+            attempt = self._pods.begin(queued)
+            if attempt is not None:
+                attempts.append(attempt)
+        return attempts
+
+    async def _schedule(self, members: Sequence[QueuedPodInfo]) -> Sequence[AssumedPod]:
+        began = self._clock.monotonic()
+        attempts = await self._begin(members)
+        if not attempts:
+            return ()
+        self._freeze.begin()
+        profile = attempts[0].framework.profile
+        found = self._group_of(attempts)
+        if isinstance(found, Status):
+            await self._fail_all(attempts, found)
+            self._observer.group_attempted(profile, "error", self._clock.monotonic() - began)
+            return ()
+        group, plugin = found
+        self._pauses.may_pause(attempts)
+        try:
+            tried, room = await self._decide(group, plugin, attempts)
+        except OverBudgetError as error:
+            await self._passes.take_all_back()
+            failed = Status.failed(str(error), error)
+            await self._fail_all(attempts, failed)
+            plugin.attempted(group, failed)
+            seconds = self._clock.monotonic() - began
+            self._attempts.note(Pass(group, plugin, error=failed), failed, "error", seconds=seconds)
+            self._observer.group_attempted(profile, "error", seconds)
+            return ()
+        self._pauses.end()
+        for member in tried.members:
+            await self._pauses.yield_to_loop()
+            self._pods.note(member.attempt, member.decision, member.snapshot)
+        self._observer.group_decided(self._clock.monotonic() - began)
+        assumed: Sequence[AssumedPod] = ()
+        if room is None:
+            assumed, status, result = await self._placed(tried), SUCCESS, "scheduled"
+        else:
+            status, result = tried.result(room)
+        # The log reads the attempt's snapshot, which becomes invalid at the next pause.
+        self._attempts.note(tried, status, result, seconds=self._clock.monotonic() - began)
+        if room is not None:
+            await self._bring_back(tried, attempts, room)
+        plugin.attempted(group, status)
+        self._observer.group_attempted(profile, result, self._clock.monotonic() - began)
+        return assumed
+
+    async def explore(self, members: Sequence[QueuedPodInfo]) -> Pass | Status:
+        """Evaluate a group now, without changes except those of `preemptions`.
+
+        Placements that the decision does not need are tried as well.
+
+        Returns:
+            A pass over the members, whose `room` is the result for the whole group; or the error in its object.
+        """
+        self._pauses.begin()
+        attempts = await self._begin(members)
+        found = self._group_of(attempts)
+        if isinstance(found, Status):
+            return found
+        try:
+            tried, room = await self._decide(*found, attempts)
+        except OverBudgetError as error:
+            await self._passes.take_all_back()
+            return Status.failed(str(error), error)
+        tried.room = room
+        await self._passes.take_back(tried)
+        for seen in (tried.placements or ())[:_EXPLORED]:
+            if seen.fits is None:
+                trial = await self._passes.run(
+                    *found, attempts, PassOptions(is_trial=True, within=seen.placement.rows)
+                )
+                seen.fits = len(trial.kept)
+                await self._passes.take_back(trial)
+        return tried
+
+    async def _decide(
+        self, group: PodGroup, plugin: PodGroupPlugin, attempts: Sequence[Attempt]
+    ) -> tuple[Pass, Status | None]:
+        """Decide about a group.
+
+        Returns:
+            A pass over its members, and the result of preemption. None means that preemption is not needed: the members
+            are assumed on their nodes.
+        """
+        tried, held = await self._first(self._placements.run(group, plugin, attempts))
+        pauses = self._pauses.count
+        found = tried if tried.is_placed else await self._search(tried, attempts)
+        if (
+            found is None and tried.is_enough and pauses != self._pauses.count
+        ):  # other pods were placed meanwhile
+            tried, held = await self._first(self._passes.run(group, plugin, attempts))
+            found = tried if tried.is_placed else None
+        if found is not None:
+            return found, None
+        if not tried.error.is_success:
+            return tried, tried.error
+        if tried.is_enough:  # the whole group fits after these victims are gone
+            tried.victims = [pod for _, _, victims, _ in held for pod in victims]
+            kept = {member.decision.pod.uid for member in tried.kept}
+            for preemption in (each for each in held if each[0].uid in kept):
+                self._preemptions.start(*preemption)
+            return tried, SUCCESS
+        if not group.preempts_as_one:
+            return tried, Status.unschedulable()
+        return tried, await self._room.make(tried, attempts)
+
+    async def _first(self, run: Awaitable[Pass]) -> tuple[Pass, Sequence[Preemption]]:
+        """Return a pass, undone unless it places the group, and the preemptions that plugins requested."""
+        with self._preemptions.held() as held:
+            tried = await run
+        if not tried.is_placed:
+            await self._passes.take_back(tried)
+        return tried, held
+
+    async def _search(self, tried: Pass, attempts: Sequence[Attempt]) -> Pass | None:
+        """Search for a pass in another order that places enough members; return None without one or after an error."""
+        if not tried.error.is_success:
+            return None
+        found, decisions = None, 0
+        for rows in tried.places:
+            await self._pauses.pause(rows is not None)
+            found, spent = await self._other_orders.run(tried, attempts, PassOptions(within=rows))
+            decisions += spent
+            if found is not None:
+                break
+        if decisions:
+            self._observer.group_searched("found" if found else "not_found", decisions)
+        tried.searched = decisions
+        if found is not None:
+            found.searched, found.placements = decisions, tried.placements
+        return found
+
+    async def _placed(self, tried: Pass) -> Sequence[AssumedPod]:
+        """Return the members to bind; members without a node are requeued separately."""
+        assumed = []
+        wakers = _wakers(tried)
+        for member in tried.members:
+            await self._pauses.yield_to_loop()
+            if member.assumed is None:
+                self._fail(member, member.status, wakers)
+                continue
+            if not isinstance(member.permitted, Status):  # it may have waited for members after it
+                member.permitted = self._pods.permit(member.assumed)
+            if isinstance(member.permitted, Status) and not member.permitted.is_success:
+                self._passes.leave(member.assumed.pod.uid)
+                self._binding.undo(member.assumed, member.permitted)
+                continue
+            self._pods.hold(member.assumed, member.permitted)
+            assumed.append(member.assumed)
+        binding = self._binding_of(tried.group, {each.pod.uid for each in assumed})
+        return [replace(each, group=binding) for each in assumed]
+
+    def _binding_of(self, group: PodGroup, uids: Collection[str]) -> GroupBinding:
+        """Return the joint binding of members; they join the binding of earlier attempts that still wait."""
+        others = [pod.uid for pod in self._cache.groups.placed(group.key) if pod.uid not in uids]
+        before = [found for found in map(self._under_way.get, others) if found is not None]
+        binding = next((each for each in before if each.joined_by(uids)), None)
+        if binding is None:
+            going_back = sum(each.is_given_up for each in before)
+            why_few = ("other members are being requeued",) if going_back else ()
+            binding = GroupBinding(group, uids, len(others) - going_back, self._release, *why_few)
+        self._under_way.update(dict.fromkeys(uids, binding))
+        return binding
+
+    async def _fail_all(self, attempts: Sequence[Attempt], status: Status) -> None:
+        """Requeue all members with the same status."""
+        for attempt in attempts:
+            await self._pauses.yield_to_loop()
+            self._failures.handle(attempt, status)
+
+    async def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> None:
+        """Requeue all members, each with its own reason.
+
+        Args:
+            tried: the pass with the result of each member.
+            attempts: the attempts at all members, including members that were not tried.
+            room: the result of preemption.
+        """
+        if not tried.error.is_success:
+            failed, _ = tried.result(room)
+            for attempt, member in zip_longest(attempts, tried.members):
+                await self._pauses.yield_to_loop()
+                is_own = member is not None and not (member.status.is_success or member.status.is_rejected)
+                status = member.status if is_own else failed
+                self._failures.handle(attempt, status)
+            return
+        wakers = _wakers(tried)
+        for attempt in attempts[len(tried.members) :]:
+            await self._pauses.yield_to_loop()
+            self._failures.handle(attempt, tried.refusal, unschedulable_plugins=wakers)
+        is_enough = tried.is_enough
+        for member, status in zip(tried.members, tried.statuses(), strict=True):
+            await self._pauses.yield_to_loop()
+            if not (room.is_success or is_enough):  # else other pods might take the capacity kept for them
+                await self._pauses.rest_at_the_end()
+            if status is member.status:
+                self._fail(member, status, wakers)
+            else:
+                assert member.assumed is not None
+                node = member.assumed.node_name if is_enough else member.expected
+                self._fail_fitting(member, status, node, wakers)
+
+    def _fail(self, member: Member, status: Status, wakers: frozenset[str]) -> None:
+        """Requeue a member without a node."""
+        diagnosis = member.decision.diagnosis
+        plugins = frozenset({status.plugin} - {""}) or diagnosis.unschedulable_plugins
+        self._failures.handle(
+            member.attempt,
+            status,
+            nominated_node_name=member.expected or member.decision.nominated_node_name,
+            unschedulable_plugins=plugins | wakers if plugins else plugins,
+            pending_plugins=diagnosis.pending_plugins,
+        )
+
+    def _fail_fitting(
+        self, member: Member, status: Status, nominated_node_name: str, wakers: frozenset[str]
+    ) -> None:
+        """Requeue a member that waits for the other members of its group."""
+        self._failures.handle(
+            member.attempt,
+            status,
+            nominated_node_name=nominated_node_name,
+            unschedulable_plugins=wakers,
+        )
+
+    def _group_of(self, attempts: Sequence[Attempt]) -> tuple[PodGroup, PodGroupPlugin] | Status:
+        """Return the group of attempts and the plugin that reads its object, or an error."""
+        names = list(dict.fromkeys(attempt.queued.pod.scheduler_name for attempt in attempts))
+        if len(names) > 1:
+            message = "all pods in a single pod group should have the same .spec.schedulerName set, got: "
+            return Status.failed(message + f'"{names[1]}" and "{names[0]}"')
+        key = attempts[0].queued.pod.group
+        assert key is not None
+        plugin = attempts[0].framework.groups[key.kind]
+        try:
+            group = plugin.pod_group(key)
+        except ObjectError as error:
+            return Status.failed(f"failed to get podGroup {key.key}: {error}", error)
+        if group is None:
+            return Status.failed(f'failed to get podGroup {key.key}: podgroup "{key.name}" not found')
+        return group, plugin
+
+
+def _wakers(tried: Pass) -> frozenset[str]:
+    """Return the plugins whose events may help a group, through any of its members.
+
+    Resources that one member needs may become free on the node of another member, or in another placement.
+    """
+    return tried.refused_by | tried.refused_elsewhere | {tried.plugin.name}

@@ -1,0 +1,132 @@
+"""Explains one decision about a pod group as plain JSON values.
+
+    {"group": "ns/name", "kind": "scheduling.k8s.io/v1alpha2/podgroups", "minCount": number, "topologyKey": label | null,
+     "result": "schedulable" | "unschedulable" | "waiting_on_preemption" | "error" | "gated", "message": text | null,
+     "fits": number (of members), "members": [{"pod": "ns/name", "fits": true | false, "node": name | null,
+         "message": text | null (the member's message), "plugin": name (the plugin that rejected it for all nodes)}],
+     "placements": [{"name": domain, "nodes": number, "room": number, "fits": number | null, "total": number | null,
+         "chosen": true | false}] | null, "searched": number, "victims": ["ns/name"]}
+
+`fits` of a member is true if it found a node after the members before it; it may still have to wait for other members.
+`placements` is present if the group must be placed in one domain, most promising first: `room` is the maximum number of
+members that the domain could hold, `fits` is the number of members that found a node in it, or null if it was not tried.
+`searched` is the number of decisions in the search for other orders. `victims` are the pods to evict for the group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scheduler.engine.cycle.group_pass import Member, Pass, SeenPlacement
+    from scheduler.framework.pod_groups import PodGroup
+    from scheduler.framework.status import Status
+    from scheduler.objects.pod_group import GroupKey
+
+    GroupExplanation = dict[str, Any]
+
+_RESULTS = {"scheduled": "schedulable"}
+
+
+def explain_pass(tried: Pass, status: Status, result: str) -> GroupExplanation:
+    """Explain an attempt at a group.
+
+    Args:
+        tried: the pass over its members.
+        status: the status of the group.
+        result: the value of the metric's result label.
+    """
+    is_placed = status.is_success
+    return {
+        **about(tried.group.key, tried.group),
+        "result": _RESULTS.get(result, result),
+        "message": None if is_placed else status.message,
+        "fits": len(tried.kept),
+        "members": [
+            _member(member, why, is_placed=is_placed)
+            for member, why in zip(tried.members, tried.statuses(), strict=True)
+        ],
+        "placements": _placements(tried),
+        "searched": tried.searched,
+        "victims": [pod.key for pod in tried.victims],
+    }
+
+
+def explain_untried(
+    key: GroupKey, group: PodGroup | None, result: str, message: str | None, members: Mapping[str, str]
+) -> GroupExplanation:
+    """Explain a group that is not tried; `members` maps `namespace/name` to the reason of each member."""
+    return {
+        **about(key, group),
+        "result": result,
+        "message": message,
+        "fits": 0,
+        "members": [
+            {"pod": pod, "fits": False, "node": None, "message": told} for pod, told in members.items()
+        ],
+        "placements": None,
+        "searched": 0,
+        "victims": [],
+    }
+
+
+def about(key: GroupKey, group: PodGroup | None) -> dict[str, Any]:
+    """Return the identity of a group, and the requirements of its object."""
+    return {
+        "group": key.key,
+        "kind": key.kind,
+        "minCount": None if group is None else group.min_count,
+        "topologyKey": (group.topology_key or None) if group is not None else None,
+    }
+
+
+def brief(explanation: GroupExplanation) -> dict[str, Any]:
+    """Return the short form of a group's explanation, for the explanations of its members."""
+    told = ("group", "kind", "minCount", "topologyKey", "result", "message", "fits")
+    return {**{name: explanation[name] for name in told}, "members": len(explanation["members"])}
+
+
+def _member(member: Member, why: Status, *, is_placed: bool) -> dict[str, Any]:
+    fits = member.assumed is not None
+    told: dict[str, Any] = {
+        "pod": member.attempt.queued.pod.key,
+        "fits": fits and not member.needs_room,
+        "node": member.expected or (member.assumed.node_name if member.assumed is not None else None),
+    }
+    status = member.status if is_placed and not fits else why
+    told["message"] = None if is_placed and fits else status.message
+    rejection = member.decision.diagnosis.pre_filter_status
+    if rejection is not None and rejection.plugin:
+        told["plugin"] = rejection.plugin
+    return told
+
+
+def _placements(tried: Pass) -> list[dict[str, Any]] | None:
+    if tried.placements is None:
+        return None
+    chosen = _chosen(tried, tried.placements)
+    return [
+        {
+            "name": seen.placement.name,
+            "nodes": len(seen.placement.rows),
+            "room": seen.room,
+            "fits": seen.fits,
+            "total": seen.total,
+            "chosen": seen is chosen,
+        }
+        for seen in tried.placements
+    ]
+
+
+def _chosen(tried: Pass, placements: Iterable[SeenPlacement]) -> SeenPlacement | None:
+    """Return the placement of the members, if the group fits."""
+    if not tried.is_enough:
+        return None
+    first = tried.kept[0]
+    assert first.assumed is not None
+    row = first.snapshot.row_of(first.assumed.node_name)
+    return next((seen for seen in placements if np.any(seen.placement.rows == row)), None)

@@ -1,0 +1,372 @@
+"""One pass over the members of a group: each is placed after the members before it, and all can be undone.
+
+Source:
+    kube-scheduler v1.36, schedule_one_podgroup.go, podGroupSchedulingDefaultAlgorithm.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from scheduler.engine.cycle.binding import message_of_one_node
+from scheduler.framework.pod_groups import UNSCHEDULABLE
+from scheduler.framework.sliced_work import MAX_RESTARTS, TOO_MANY_RESTARTS, NeedsTime
+from scheduler.framework.status import SUCCESS, Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+    from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
+    from scheduler.engine.cycle.group_pauses import GroupPauses
+    from scheduler.engine.cycle.pod_cycle import PodCycle
+    from scheduler.engine.cycle.scheduling import ChooseNode
+    from scheduler.engine.state.cache import Cache
+    from scheduler.engine.state.nominator import Nominator
+    from scheduler.framework.group_plugins import PodGroupPlugin
+    from scheduler.framework.placements import Placement
+    from scheduler.framework.pod_groups import PodGroup
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+
+WAITING: Final = "pod group is waiting for preemption to complete"
+_UNSCHEDULABLE: Final = Status.unschedulable(UNSCHEDULABLE)
+_ASKED_TO_WAIT: Final = "one or more plugins asked to wait and no plugin rejected pod"
+
+
+@dataclass(slots=True)
+class Member:
+    """The result of a pass for one member.
+
+    Attributes:
+        attempt: the attempt at the member.
+        decision: the decision.
+        snapshot: the snapshot of the decision.
+        status: the reason if the member was not assumed; else a success.
+        assumed: the assumed pod, if it was assumed; it stays set after the pass is undone.
+        permitted: the result of the Permit plugins.
+        expected: the node where it fits after the victims are gone.
+    """
+
+    attempt: Attempt
+    decision: Decision
+    snapshot: Snapshot
+    status: Status = SUCCESS
+    assumed: AssumedPod | None = None
+    permitted: Status | Mapping[str, float] = SUCCESS
+    expected: str = ""
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether pods must be evicted before the member fits."""
+        return not self.decision.node_name
+
+
+@dataclass(slots=True)
+class SeenPlacement:
+    """The results for one placement of a group.
+
+    Attributes:
+        placement: the placement.
+        room: upper bound of the members it can hold, calculated with the smallest request of all members.
+        total: its score, or its score if it held all members; None if it is not known.
+        fits: the number of members that found a node there; None if it was not tried.
+    """
+
+    placement: Placement
+    room: int
+    total: int | None = None
+    fits: int | None = None
+
+
+@dataclass(slots=True)
+class Pass:
+    """The result of a pass.
+
+    Attributes:
+        group: the pod group.
+        plugin: the plugin of the group's kind.
+        members: the tried members, in order.
+        error: the error that ended the pass; else a success.
+        refusal: the reason if the group as a whole is not placed.
+        is_taken_back: whether the pass is undone.
+        places: the sets of nodes in which the members may be placed together, most promising first; None for all nodes.
+        placements: the results for all placements, most promising first; None if there is no choice.
+        refused_elsewhere: the plugins that rejected members in other placements.
+        searched: the number of decisions in the search for other orders.
+        victims: the pods to evict so that the group fits.
+        room: result of preemption in `explore`; None if preemption is not needed.
+    """
+
+    group: PodGroup
+    plugin: PodGroupPlugin
+    members: list[Member] = field(default_factory=list)
+    error: Status = SUCCESS
+    refusal: Status = _UNSCHEDULABLE
+    is_taken_back: bool = False
+    places: Sequence[Rows | None] = (None,)
+    placements: Sequence[SeenPlacement] | None = None
+    refused_elsewhere: frozenset[str] = frozenset()
+    searched: int = 0
+    victims: Sequence[PodInfo] = ()
+    room: Status | None = None
+
+    @property
+    def kept(self) -> list[Member]:
+        return [member for member in self.members if member.assumed is not None]
+
+    @property
+    def assumed(self) -> list[AssumedPod]:
+        """The assumed members."""
+        return [member.assumed for member in self.members if member.assumed is not None]
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether enough members fit, so that no member waits for others of the group."""
+        return self.error.is_success and any(
+            isinstance(member.permitted, Status) or self.plugin.name not in member.permitted
+            for member in self.kept
+        )
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether pods must be evicted before the group fits."""
+        return any(member.needs_room for member in self.kept)
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether enough members are assumed on nodes where they can be bound at once."""
+        return self.is_enough and not self.needs_room
+
+    @property
+    def refused_by(self) -> frozenset[str]:
+        """The plugins that rejected members."""
+        found: set[str] = set()
+        for member in self.members:
+            if member.assumed is None:
+                found |= {member.status.plugin} - {""} or member.decision.diagnosis.unschedulable_plugins
+        return frozenset(found)
+
+    def waits(self) -> str:
+        """Return the reason why a member that fits is not placed."""
+        if self.is_enough:
+            return f"{UNSCHEDULABLE}, {WAITING}"
+        return f"{UNSCHEDULABLE}, {self.plugin.waiting}, {_ASKED_TO_WAIT}"
+
+    def status_of(self, member: Member) -> Status:
+        """Return the status of a member if the group is not placed."""
+        if member.assumed is None or (self.is_enough and member.needs_room):
+            return member.status
+        return Status.unschedulable(self.waits())
+
+    def statuses(self) -> list[Status]:
+        """Return `status_of` each member, in order; for many members this is much faster than single calls."""
+        is_enough, waits = self.is_enough, Status.unschedulable(self.waits())
+        return [
+            member.status if member.assumed is None or (is_enough and member.needs_room) else waits
+            for member in self.members
+        ]
+
+    def rejectors(self, member: Member) -> frozenset[str]:
+        """Return the plugins whose events may requeue a member."""
+        status = self.status_of(member)
+        if status is not member.status:
+            return frozenset({self.plugin.name})
+        return frozenset({status.plugin} - {""}) or frozenset(member.decision.diagnosis.unschedulable_plugins)
+
+    def result(self, room: Status) -> tuple[Status, str]:
+        """Return the status of the group after preemption with the result `room`, and the metric's result label."""
+        if not self.error.is_success:
+            message = f"failed to schedule other pod from a pod group: {self.error.message}"
+            return Status.failed(message), "error"
+        reasons = [self.refusal.message]
+        if self.is_enough:
+            reasons.append(WAITING)
+        if room.message:
+            reasons.append(room.message)
+        return Status.unschedulable(*reasons), "waiting_on_preemption" if room.is_success else "unschedulable"
+
+
+@dataclass(frozen=True, slots=True)
+class PassOptions:
+    """Options of a pass over the members of a group.
+
+    Attributes:
+        within: the rows of the allowed nodes; None means all nodes.
+        choose: chooses one of the feasible nodes, instead of Score.
+        may_preempt: whether PostFilter runs if no node is feasible.
+        is_trial: whether this is a dry run without extenders and PostFilter, because the snapshot lacks some pods.
+        remembers_rows: whether the caller identifies nodes by their rows.
+        gives_up: whether the pass ends when too few members are left for the group.
+    """
+
+    within: Rows | None = None
+    choose: ChooseNode | None = None
+    may_preempt: bool = True
+    is_trial: bool = False
+    remembers_rows: bool = False
+    gives_up: bool = False
+
+
+EVERYWHERE: Final = PassOptions()
+
+
+class GroupPasses:
+    """Runs passes.
+
+    Args:
+        pods: decides about each member.
+        pauses: yields to the event loop, and pauses the attempt.
+
+    Attributes:
+        yield_to_loop: yields to the event loop at the end of a time slice.
+        pause: see `GroupPauses.pause`.
+    """
+
+    def __init__(
+        self,
+        pods: PodCycle,
+        cache: Cache,
+        nominator: Nominator,
+        pauses: GroupPauses,
+    ) -> None:
+        self._pods = pods
+        self._cache, self._nominator = cache, nominator
+        self._pauses = pauses
+        self.yield_to_loop, self.pause = pauses.yield_to_loop, pauses.pause
+        self._kept: dict[str, AssumedPod] = {}  # pod uid -> assumed pod of a pass, until it is undone
+
+    @asynccontextmanager
+    async def undone_if_broken(self) -> AsyncIterator[None]:
+        """Undo all passes in the block if it raises."""
+        self._kept.clear()
+        try:
+            yield
+        except Exception:
+            await self.take_all_back()
+            raise
+        finally:
+            self._kept.clear()
+
+    async def run(
+        self,
+        group: PodGroup,
+        plugin: PodGroupPlugin,
+        attempts: Sequence[Attempt],
+        options: PassOptions = EVERYWHERE,
+    ) -> Pass:
+        """Try members in order; members that fit stay assumed and reserved until the pass is undone.
+
+        Args:
+            group: the pod group.
+            plugin: the plugin of the group's kind.
+            attempts: one attempt for each member.
+            options: the options of the pass.
+
+        Raises:
+            OverBudgetError: no further member may be tried.
+        """
+        tried = Pass(group, plugin)
+        needed = max(1, group.min_count - len(self._cache.groups.placed(group.key)))
+        n_kept, is_bound = 0, options.remembers_rows or options.within is not None
+
+        async def yield_to_loop() -> None:
+            await self.yield_to_loop()
+            self._pauses.check()
+            if not options.is_trial:  # a dry run leaves pods out, and other pods would get their capacity
+                await self._pauses.pause_within(self._kept, is_bound_to_nodes=is_bound)
+
+        for place, attempt in enumerate(attempts):
+            if options.gives_up and n_kept + len(attempts) - place < needed:
+                break
+            await yield_to_loop()
+            if not await self._try(tried, attempt, yield_to_loop, options):
+                break
+            n_kept += tried.members[-1].assumed is not None
+        return tried
+
+    async def _try(
+        self,
+        tried: Pass,
+        attempt: Attempt,
+        yield_to_loop: Callable[[], Awaitable[None]],
+        options: PassOptions,
+    ) -> bool:
+        """Decide about a member, with additional time for plugins; return whether to continue with the next member."""
+        for _ in range(MAX_RESTARTS):
+            try:
+                decision, snapshot = await self._pods.decide(
+                    attempt,
+                    group=tried.group,
+                    within=options.within,
+                    choose=options.choose,
+                    may_preempt=options.may_preempt and not options.is_trial,
+                    asks_extenders=not options.is_trial,
+                )
+                return self._take_in(tried, attempt, decision, snapshot)
+            except NeedsTime as needs:
+                await self._pods.give_time(needs, yield_to_loop)
+        raise RuntimeError(TOO_MANY_RESTARTS)
+
+    def _take_in(self, tried: Pass, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> bool:
+        """Record the decision about a member, and assume it if it fits; return whether to continue."""
+        member = Member(attempt, decision, snapshot, decision.status)
+        if decision.node_name or decision.nominated_node_name:
+            self._keep(member)
+        tried.members.append(member)
+        if decision.status.code is Code.ERROR:
+            tried.error = decision.status
+            return False
+        return True
+
+    def _keep(self, member: Member) -> None:
+        """Assume a member, if Reserve and Permit accept it."""
+        pod = member.decision.pod
+        assumed = member.assumed = self._pods.assume(member.attempt, member.decision)
+        self._kept[pod.uid] = assumed
+        try:
+            status = self._pods.reserve(assumed)
+        except NeedsTime:
+            self.take_back_one(assumed)
+            raise
+        member.permitted = self._pods.permit(assumed) if status.is_success else status
+        if isinstance(member.permitted, Status) and not member.permitted.is_success:
+            self.take_back_one(assumed)
+            member.assumed = None
+            status = member.permitted
+            if status.is_rejected:
+                status = replace(status, reasons=(message_of_one_node(status),))
+            member.status = status
+
+    async def take_back(self, tried: Pass) -> None:
+        """Undo a pass."""
+        if tried.is_taken_back:
+            return
+        tried.is_taken_back = True
+        for member in reversed(tried.members):
+            if member.assumed is not None:
+                await self.yield_to_loop()
+                self.take_back_one(member.assumed)
+
+    def leave(self, uid: str) -> None:
+        """Leave it to the caller to undo the assumption of a member."""
+        self._kept.pop(uid, None)
+
+    async def take_all_back(self) -> None:
+        """Undo all passes that are not undone yet."""
+        for assumed in reversed(list(self._kept.values())):
+            await self.yield_to_loop()
+            self.take_back_one(assumed)
+
+    def take_back_one(self, assumed: AssumedPod) -> None:
+        """Undo the assumption of one member."""
+        self._undo(assumed)
+        self._kept.pop(assumed.pod.uid, None)
+
+    def _undo(self, assumed: AssumedPod) -> None:
+        assumed.attempt.framework.run_unreserve(assumed.state, assumed.pod, assumed.node_name, goes_on=True)
+        self._cache.forget(assumed.pod.uid)
+        self._pauses.released(assumed.pod.uid)
+        if assumed.nominated and self._pauses.is_there(assumed.pod.uid):
+            self._nominator.add(assumed.attempt.queued.pod, assumed.nominated)

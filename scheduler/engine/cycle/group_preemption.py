@@ -1,0 +1,166 @@
+"""Preempts pods for a group, after a dry run showed that the whole group fits without them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from scheduler.engine.cycle.group_pass import PassOptions
+from scheduler.engine.cycle.group_pauses import ChangedError
+from scheduler.engine.cycle.group_placements import capacity_for
+from scheduler.engine.runtime.budget import OverBudgetError
+from scheduler.engine.runtime.calls import PluginError
+from scheduler.framework.status import SUCCESS, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.engine.cycle.attempt import Attempt
+    from scheduler.engine.cycle.group_pass import GroupPasses, Pass
+    from scheduler.engine.cycle.group_pauses import GroupPauses
+    from scheduler.engine.cycle.group_placements import GroupPlacements
+    from scheduler.engine.cycle.preemption import GroupPreemptions
+    from scheduler.engine.state.cache import Cache
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Bools
+
+logger = logging.getLogger(__name__)
+
+_OF_NODES_ALONE: Final = frozenset({"NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity"})
+"""The plugins whose rejections of nodes do not depend on the pods there."""
+_CHANGED: Final = "the cluster changed during the search for victims"
+
+
+class GroupPreemption:
+    """Runs preemption for groups.
+
+    Args:
+        cache: the cluster.
+        placements: tries the members.
+        passes: undoes the tries.
+        pauses: pauses the attempt between two dry runs.
+        preemptions: evicts victims.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        placements: GroupPlacements,
+        passes: GroupPasses,
+        pauses: GroupPauses,
+        preemptions: GroupPreemptions,
+    ) -> None:
+        self._cache, self._placements, self._passes = cache, placements, passes
+        self._pauses, self._preemptions = pauses, preemptions
+
+    async def make(self, tried: Pass, attempts: Sequence[Attempt]) -> Status:
+        """Preempt pods if the whole group fits without them; return a success if the preemption started.
+
+        Raises:
+            OverBudgetError: no further member may be tried.
+            ChangedError: the attempt must start again.
+        """
+        asked = attempts[0].framework.group_post_filter
+        if asked is None:
+            message = "default preemption plugin is not registered, workload aware preemption is disabled"
+            return Status.unschedulable(message)
+        trials = _Simulations(self._cache, self._placements, self._passes, self._pauses, tried, attempts)
+        members = [attempt.queued.pod for attempt in attempts]
+        try:
+            snapshot = self._cache.snapshot()
+            found = await asked.post_filter_group(tried.group, members, snapshot, trials.fits_without)
+            victims = found if isinstance(found, Status) else await trials.confirmed(found)
+        except PluginError as error:
+            return error.status
+        except (OverBudgetError, ChangedError):
+            raise
+        except Exception as error:
+            logger.exception("Plugin failed to preempt pods for a group", extra={"plugin": asked.name})
+            return Status.failed(f'plugin "{asked.name}" failed to preempt pods: {error}', error)
+        if isinstance(victims, Status):
+            return victims
+        tried.victims = victims
+        # The members fit after the victims are gone; until then the nominations keep the capacity for them.
+        for member in tried.members:
+            member.expected = trials.nodes.get(member.attempt.queued.pod.uid, "")
+        self._preemptions.start_for_group(tried.group, members, victims, asked.name)
+        return SUCCESS
+
+
+class _Simulations:
+    """Dry runs of a group on the cluster without some pods.
+
+    Attributes:
+        nodes: uid -> node of the member in the last dry run that fitted.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        placements: GroupPlacements,
+        passes: GroupPasses,
+        pauses: GroupPauses,
+        tried: Pass,
+        attempts: Sequence[Attempt],
+    ) -> None:
+        self._cache, self._placements, self._passes, self._pauses = cache, placements, passes, pauses
+        self._tried, self._attempts = tried, attempts
+        self._open: tuple[int, Bools] | None = None  # (end of the log of node changes, nodes)
+        self._fitted_after = -1  # number of pauses at the last dry run that fitted
+        self.nodes: dict[str, str] = {}
+
+    async def fits_without(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
+        """Return the nodes of the members in a dry run without some pods; None if too few members fit."""
+        await self._pauses.pause(False)
+        return await self._try(pods)
+
+    async def confirmed(self, victims: Sequence[PodInfo]) -> Sequence[PodInfo] | Status:
+        """Return the victims that still exist, if the group fits without them on the current cluster."""
+        if self._fitted_after == self._pauses.count:
+            return victims
+        left = [pod for pod in victims if self._cache.pod(pod.uid) is not None]
+        return Status.unschedulable(_CHANGED) if await self._try(left) is None else left
+
+    async def _open_nodes(self) -> Bools:
+        """Return bool (n_nodes,), the nodes that are possible for any member after an eviction of pods."""
+        if self._open is None or self._open[0] != self._cache.table.node_changes.end:
+            self._open = self._cache.table.node_changes.end, await self._found_open()
+        return self._open[1]
+
+    async def _found_open(self) -> Bools:
+        n_nodes = self._cache.table.n_nodes
+        if not self._pauses.has_same_nodes:  # rows may differ from those of the tried members
+            return np.ones(n_nodes, dtype=np.bool_)
+        found = np.zeros(n_nodes, dtype=np.bool_)
+        for member in self._tried.members:
+            await self._pauses.yield_to_loop()
+            found |= ~member.decision.diagnosis.refused_by(_OF_NODES_ALONE)
+        return found
+
+    def _may_fit(self, nodes: Bools) -> bool:
+        """Return whether nodes have enough free capacity for the group, as a cheap check before a dry run."""
+        members = [attempt.queued.pod for attempt in self._attempts]
+        needed = max(1, self._tried.group.min_count - len(self._cache.groups.placed(self._tried.group.key)))
+        return int(capacity_for(members, self._cache.snapshot())[nodes].sum()) >= needed
+
+    async def _try(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
+        nodes = await self._open_nodes()
+        async with self._cache.without(pods, self._pauses.yield_to_loop):
+            if not self._may_fit(nodes):
+                return None
+            trial = await self._placements.run(
+                self._tried.group,
+                self._tried.plugin,
+                self._attempts,
+                PassOptions(is_trial=True, gives_up=True),
+            )
+            await self._passes.take_back(trial)
+        if not trial.error.is_success:
+            raise PluginError(trial.error)  # the result is unknown
+        if not trial.is_enough:
+            return None
+        self._fitted_after = self._pauses.count
+        self.nodes = {each.pod.uid: each.node_name for each in trial.assumed}
+        return frozenset(self.nodes.values())

@@ -1,0 +1,245 @@
+"""Searches for other ways to place a group, if one pass over its members in order did not place enough of them.
+
+Members that are placed early may use capacity that other members need. So members are tried in other orders, each on
+the node with the least free capacity afterwards. Then backtracking follows: if a member finds no node, the members
+before it are moved. The number of decisions is limited.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from scheduler.engine.cycle.group_pass import EVERYWHERE, Pass, PassOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.engine.cycle.attempt import Attempt
+    from scheduler.engine.cycle.group_pass import GroupPasses, Member
+    from scheduler.engine.state.cache import Cache
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+
+_DECISIONS: Final = 600
+"""Maximum number of decisions; each takes a few tenths of a millisecond, and more for members with many terms."""
+_BRANCHES: Final = 4
+"""Maximum number of nodes that are tried for one member."""
+
+
+class GroupSearch:
+    """Searches without preemption.
+
+    Args:
+        passes: tries members.
+        cache: the cluster.
+    """
+
+    def __init__(self, passes: GroupPasses, cache: Cache) -> None:
+        self._passes = passes
+        self._cache = cache
+
+    async def run(
+        self, tried: Pass, attempts: Sequence[Attempt], options: PassOptions = EVERYWHERE
+    ) -> tuple[Pass | None, int]:
+        """Search for a way to place enough members.
+
+        Args:
+            tried: the pass that placed too few; it is undone.
+            attempts: one attempt for each member.
+            options: options for `GroupPasses.run`.
+
+        Returns:
+            A pass that places enough members and assumes them, or None; and the number of decisions.
+        """
+        if _are_alike([attempt.queued.pod for attempt in attempts]):
+            return None, 0  # the order of identical pods makes no difference
+        spent = 0
+        options = replace(options, may_preempt=False)
+        orders = await self._orders(tried, attempts)
+        for order in orders:
+            if spent + len(order) > _DECISIONS:
+                break
+            await self._passes.pause(options.within is not None)
+            found = await self._passes.run(
+                tried.group, tried.plugin, order, replace(options, choose=tightest)
+            )
+            spent += len(found.members)
+            if found.is_enough:
+                return found, spent
+            await self._passes.take_back(found)
+        await self._passes.pause(options.within is not None)
+        search = _Backtracking(self._passes, tried, _DECISIONS - spent, options)
+        backtracked = await search.run(orders[0], needed=self._needed(tried))
+        return backtracked, spent + search.spent
+
+    async def _orders(self, tried: Pass, attempts: Sequence[Attempt]) -> list[list[Attempt]]:
+        """Return the orders to try, the most promising first."""
+        snapshot = self._cache.snapshot()
+        choices: dict[int, int] = {}
+        for member in tried.members:
+            await self._passes.yield_to_loop()
+            choices[id(member.attempt)] = len(member.decision.diagnosis.feasible) or snapshot.n_nodes
+        sizes: dict[int, float] = {}
+        largest: dict[str, int] = {}  # resource -> largest allocatable amount of a node
+        for attempt in attempts:
+            await self._passes.yield_to_loop()
+            sizes[id(attempt)] = _share(attempt.queued.pod, snapshot, largest)
+        failed = {id(member.attempt) for member in tried.members if member.assumed is None}
+        return [
+            sorted(attempts, key=lambda each: (id(each) not in failed, -sizes[id(each)])),
+            sorted(attempts, key=lambda each: -sizes[id(each)]),
+            sorted(attempts, key=lambda each: (choices[id(each)], -sizes[id(each)])),
+        ]
+
+    def _needed(self, tried: Pass) -> int:
+        return max(1, tried.group.min_count - len(self._cache.groups.placed(tried.group.key)))
+
+
+class _Backtracking:
+    """Places members in order; if one finds no node, the member before it is moved.
+
+    Attributes:
+        spent: the number of decisions.
+    """
+
+    def __init__(self, passes: GroupPasses, tried: Pass, most: int, options: PassOptions) -> None:
+        self._passes = passes
+        self._tried = tried
+        self._most = most
+        self._options = options
+        self.spent = 0
+
+    async def run(self, order: Sequence[Attempt], needed: int) -> Pass | None:
+        """Return a pass that places `needed` members, or None without one within the limit."""
+        placed: list[Member] = []
+        used: list[list[int]] = [[] for _ in order]  # by member in the order, the rows tried for it
+        at = 0
+        while at >= 0 and self.spent < self._most:
+            if len(placed) >= needed and at == len(order):
+                found = await self._with_the_rest(order, placed)
+                if found.is_enough:
+                    return found
+                await self._passes.take_back(found)
+                return None
+            may_skip = len(order) - at > needed - len(placed)
+            member = None
+            if at < len(order) and len(used[at]) < _BRANCHES:
+                member = await self._place(order[at], used[at])
+            if member is not None:
+                placed.append(member)
+                at += 1
+            elif at < len(order) and may_skip:
+                at += 1
+            else:
+                at = await self._step_back(order, placed, used)
+        await self._take_back(placed)
+        return None
+
+    async def _step_back(self, order: Sequence[Attempt], placed: list[Member], used: list[list[int]]) -> int:
+        """Undo the last placed member; return its position in the order, or -1 without one."""
+        if not placed:
+            return -1
+        last = placed.pop()
+        await self._take_back([last])
+        place = next(at for at, attempt in enumerate(order) if attempt is last.attempt)
+        for later in range(place + 1, len(order)):
+            used[later].clear()
+        return place
+
+    async def _place(self, attempt: Attempt, used: list[int]) -> Member | None:
+        """Place a member on a node that differs from its earlier nodes; None if there is no such node."""
+        self.spent += 1
+
+        def choose(pod: PodInfo, feasible: Rows, snapshot: Snapshot) -> int | None:
+            others = _unlike(feasible, used, snapshot)
+            if not others.size:
+                return None
+            row = tightest(pod, others, snapshot)
+            used.append(row)
+            return row
+
+        tried = await self._passes.run(
+            self._tried.group,
+            self._tried.plugin,
+            [attempt],
+            replace(self._options, choose=choose, remembers_rows=True),
+        )
+        return tried.members[0] if tried.kept else None
+
+    async def _with_the_rest(self, order: Sequence[Attempt], placed: list[Member]) -> Pass:
+        """Return one pass with the placed members, followed by tries of the skipped members."""
+        done = {id(member.attempt) for member in placed}
+        rest = [attempt for attempt in order if id(attempt) not in done]
+        found = await self._passes.run(self._tried.group, self._tried.plugin, rest, self._options)
+        found.members[:0] = placed
+        return found
+
+    async def _take_back(self, placed: list[Member]) -> None:
+        await self._passes.take_back(Pass(self._tried.group, self._tried.plugin, placed))
+
+
+def tightest(pod: PodInfo, feasible: Rows, snapshot: Snapshot) -> int:
+    """Return the feasible row with the smallest free share after the placement, over the pod's scarcest resource."""
+    left = np.ones(len(feasible))
+    for resource, amount in pod.resources.requests.items():
+        allocatable = snapshot.allocatable[resource][feasible]
+        free = allocatable - snapshot.requested[resource][feasible] - amount
+        left = np.minimum(left, free / np.maximum(allocatable, 1))
+    return int(feasible[int(left.argmin())])
+
+
+def _unlike(feasible: Rows, used: Sequence[int], snapshot: Snapshot) -> Rows:
+    """Return the unused rows whose free resources, and absence of pods, differ from all used rows."""
+    if not used:
+        return feasible
+
+    def looks(row: int) -> tuple[object, ...]:
+        requested = snapshot.requested_on(row)
+        node = snapshot.nodes[row]
+        free = tuple(
+            sorted((name, node.allocatable[name] - requested.get(name, 0)) for name in node.allocatable)
+        )
+        return free, len(snapshot.pods_on(row)) == 0
+
+    seen = {looks(row) for row in used}
+    kept = [row for row in feasible.tolist() if row not in used and looks(row) not in seen]
+    return np.array(kept, dtype=np.intp)
+
+
+def _share(pod: PodInfo, snapshot: Snapshot, largest: dict[str, int]) -> float:
+    """Return the pod's largest request of a resource, as a share of the largest node.
+
+    Args:
+        pod: the pod.
+        snapshot: the cluster.
+        largest: cache of resource -> largest allocatable amount of a node; missing entries are added.
+    """
+    share = 0.0
+    for resource, amount in pod.resources.requests.items():
+        if resource not in largest:
+            largest[resource] = int(snapshot.allocatable[resource].max(initial=0))
+        if largest[resource] > 0:
+            share = max(share, amount / largest[resource])
+    return share
+
+
+def _are_alike(pods: Sequence[PodInfo]) -> bool:
+    return all(_is_like(pods[0], pod) for pod in pods[1:])
+
+
+def _is_like(pod: PodInfo, other: PodInfo) -> bool:
+    one, two = pod.pod.spec, other.pod.spec
+    return (
+        pod.resources == other.resources
+        and pod.labels == other.labels
+        and one.affinity == two.affinity
+        and one.node_selector == two.node_selector
+        and one.tolerations == two.tolerations
+        and one.topology_spread_constraints == two.topology_spread_constraints
+        and pod.claims == other.claims
+        and one.resource_claims == two.resource_claims
+        and pod.host_ports == other.host_ports
+    )

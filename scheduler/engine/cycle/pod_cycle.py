@@ -1,0 +1,220 @@
+"""The scheduling cycle of one pod in the daemon: from the queue to an assumed pod, or back with a reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
+from scheduler.engine.cycle.scheduling import decide, nominated_others
+from scheduler.engine.state.pod_states import PodState
+from scheduler.framework.sliced_work import NeedsTime, run_to_end
+from scheduler.framework.status import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from random import Random
+
+    from scheduler.engine.cycle.attempt_log import AttemptLog
+    from scheduler.engine.cycle.binding import BindingCycle
+    from scheduler.engine.cycle.failure import FailureHandler
+    from scheduler.engine.cycle.long_attempts import LongAttempts
+    from scheduler.engine.cycle.reporting import Reporter
+    from scheduler.engine.cycle.sampling import NodeSampling
+    from scheduler.engine.cycle.scheduling import ChooseNode
+    from scheduler.engine.cycle.shared import Shared
+    from scheduler.framework.pod_groups import PodGroup
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+
+_PLUGINS_MEASURED = 0.1
+"""The share of cycles that measure each plugin. Source: kube-scheduler v1.36, schedule_one.go."""
+
+
+class PodCycle:
+    """Decides about one pod at a time, and assumes it on its node.
+
+    Args:
+        random: breaks ties between nodes.
+        sampling: limits the number of evaluated nodes.
+        attempts: stores the decisions.
+        long: stores attempts that need more time than one turn of the event loop.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        *,
+        binding: BindingCycle,
+        failures: FailureHandler,
+        reporter: Reporter,
+        random: Random,
+        sampling: NodeSampling,
+        attempts: AttemptLog,
+        long: LongAttempts,
+    ) -> None:
+        self._profiles, self._cache, self._nominator = shared.profiles, shared.cache, shared.nominator
+        self._queue, self._waiting_pods = shared.queue, shared.waiting_pods
+        self._freeze, self._clock, self._observer = shared.freeze, shared.clock, shared.observer
+        self._hooks, self._bus = shared.hooks, shared.bus
+        self._binding = binding
+        self._failures = failures
+        self._reporter = reporter
+        self._random = random
+        self._sampling = sampling
+        self._attempts = attempts
+        self._long = long
+
+    async def schedule(self, queued: QueuedPodInfo, *, began: float | None = None) -> Sequence[AssumedPod]:
+        """Run the scheduling cycle of one pod, up to Permit; the caller ends the freeze.
+
+        Args:
+            queued: the pod.
+            began: the first start of the attempt, if this is a long attempt.
+
+        Returns:
+            The assumed pod for the binding cycle; empty if the attempt ended and the pod was requeued or dropped, or if
+            it continues as a long attempt.
+        """
+        attempt = self.begin(queued, began)
+        if attempt is None:
+            return ()
+        while True:
+            try:
+                return await self._schedule(attempt)
+            except NeedsTime as needs:
+                if self._hooks.needs_time():
+                    self._long.take_up(attempt, needs)
+                    return ()
+                run_to_end(needs.steps)
+
+    async def _schedule(self, attempt: Attempt) -> Sequence[AssumedPod]:
+        if attempt.extenders is not None:
+            self._freeze.begin()
+        decision, snapshot = await self.decide(attempt)
+        self.note(attempt, decision, snapshot)
+        if not decision.node_name:
+            self.give_up(attempt, decision)
+            return ()
+        assumed = self.assume(attempt, decision)
+        try:
+            status = self.reserve(assumed)
+        except NeedsTime:
+            self._binding.take_back(assumed)
+            raise
+        permitted = self.permit(assumed) if status.is_success else status
+        if isinstance(permitted, Status) and not permitted.is_success:
+            self._binding.undo(assumed, permitted)
+            return ()
+        self.hold(assumed, permitted)
+        return (assumed,)
+
+    # The steps.
+
+    def begin(self, queued: QueuedPodInfo, began: float | None = None) -> Attempt | None:
+        """Begin an attempt; return None if the pod must not be placed any more."""
+        framework = self._profiles.frameworks.get(queued.pod.scheduler_name)
+        if framework is None or self._is_to_be_skipped(queued.pod):
+            self._queue.done(queued.pod.uid)
+            return None
+        framework.measure_plugins(self._random.random() < _PLUGINS_MEASURED)
+        began = self._clock.monotonic() if began is None else began
+        return Attempt(framework, queued, began, self._profiles.extenders)
+
+    def _is_to_be_skipped(self, pod: PodInfo) -> bool:
+        if pod.is_terminating:
+            self._reporter.skipped(pod.scheduler_name, pod)
+            return True
+        # An update may have returned the pod to the queue while it was being assumed.
+        return self._cache.state_of(pod.uid) is not PodState.OUTSIDE
+
+    async def decide(
+        self,
+        attempt: Attempt,
+        *,
+        group: PodGroup | None = None,
+        within: Rows | None = None,
+        choose: ChooseNode | None = None,
+        may_preempt: bool = True,
+        asks_extenders: bool = True,
+    ) -> tuple[Decision, Snapshot]:
+        """Decide on the current cluster; see `scheduling.decide` for the keywords."""
+        snapshot, pod = self._cache.snapshot(), attempt.queued.pod
+        decision = await decide(
+            attempt.framework,
+            pod,
+            snapshot,
+            nominated=nominated_others(self._nominator, pod, snapshot, own_group=group),
+            random=self._random,
+            extenders=attempt.extenders if asks_extenders else None,
+            sampling=self._sampling,
+            avoided=self._cache.pauses.rows(snapshot, at=self._hooks.clock.monotonic()),
+            may_preempt=may_preempt,
+            group=group,
+            within=within,
+            choose=choose,
+            attempt=attempt.queued.attempts,
+        )
+        return decision, snapshot
+
+    async def give_time(
+        self, needs: NeedsTime, yield_to_loop: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Run the work of a plugin within an attempt that continues afterwards.
+
+        Args:
+            needs: the exception of the plugin.
+            yield_to_loop: yields to the event loop at the end of a time slice; None runs all work at once.
+        """
+        if yield_to_loop is None or not self._hooks.needs_time():
+            run_to_end(needs.steps)
+            return
+        for _ in needs.steps:
+            await yield_to_loop()
+
+    def note(self, attempt: Attempt, decision: Decision, snapshot: Snapshot) -> None:
+        """Record a decision for metrics and explanations."""
+        queued, seconds = attempt.queued, self._clock.monotonic() - attempt.began
+        self._observer.decided(queued, decision, seconds)
+        self._hooks.decided(
+            decision.pod.uid, decision.node_name, decision.status.message, decision.nominated_node_name
+        )
+        self._attempts.note(
+            decision, snapshot, number=queued.attempts, at=self._clock.utc_now(), seconds=seconds
+        )
+
+    def give_up(self, attempt: Attempt, decision: Decision) -> None:
+        """Requeue a pod that fits on no node."""
+        self._failures.handle(
+            attempt,
+            decision.status,
+            nominated_node_name=decision.nominated_node_name,
+            unschedulable_plugins=frozenset(decision.diagnosis.unschedulable_plugins),
+            pending_plugins=frozenset(decision.diagnosis.pending_plugins),
+        )
+
+    def assume(self, attempt: Attempt, decision: Decision) -> AssumedPod:
+        """Assume a pod on its chosen node, or on its nominated node."""
+        node_name = decision.node_name or decision.nominated_node_name
+        assert node_name, f"the decision for pod {decision.pod.key} has no node"
+        placed = self._cache.assume(decision.pod, node_name)
+        nominated = self._nominator.node_of(placed.uid)
+        self._nominator.delete(placed.uid)
+        node_generation = self._cache.node_generation(node_name)
+        decision.state.forget_rows()
+        return AssumedPod(attempt, decision.state, placed, node_name, node_generation, nominated=nominated)
+
+    def reserve(self, assumed: AssumedPod) -> Status:
+        """Run Reserve plugins for an assumed pod; after a failure the caller undoes the assumption."""
+        return assumed.attempt.framework.run_reserve(assumed.state, assumed.pod, assumed.node_name)
+
+    def permit(self, assumed: AssumedPod) -> Status | Mapping[str, float]:
+        """Run Permit plugins; see `Framework.run_permit`."""
+        return assumed.attempt.framework.run_permit(assumed.state, assumed.pod, assumed.node_name)
+
+    def hold(self, assumed: AssumedPod, permitted: Status | Mapping[str, float]) -> None:
+        """Keep an assumption, and hold the pod at Permit if plugins request it."""
+        if assumed.nominated not in {"", assumed.node_name}:
+            self._bus.nomination_ended(assumed.attempt.queued.pod.placed_on(assumed.nominated))
+        if not isinstance(permitted, Status):
+            self._waiting_pods.hold(assumed.pod, permitted)

@@ -1,0 +1,350 @@
+"""The scheduling cycle: from a pod and a snapshot to a decision.
+
+Nothing changes meanwhile. The cycle waits only for extenders, and for its next time slice during a long search for
+victims.
+
+Source:
+    kube-scheduler v1.36, schedule_one.go, schedulingAlgorithm and what it calls.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from scheduler.engine.cycle.attempt import Decision
+from scheduler.engine.runtime.budget import over_budget
+from scheduler.engine.runtime.calls import PluginError
+from scheduler.extensions.extenders.wire import ExtenderError
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import NO_NODES, Diagnosis
+from scheduler.framework.sliced_work import answer_to_end
+from scheduler.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from scheduler.engine.cycle.sampling import NodeSampling
+    from scheduler.engine.runtime.framework import Framework
+    from scheduler.engine.runtime.scoring import Scores
+    from scheduler.engine.state.nominator import Nominator
+    from scheduler.extensions.extenders.chain import Extenders
+    from scheduler.framework.pod_groups import PodGroup
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+
+    ChooseNode = Callable[[PodInfo, Rows, Snapshot], int | None]
+    """Returns one of the feasible rows for a pod, or None."""
+
+T = TypeVar("T")
+
+_NONE: Mapping[int, str] = MappingProxyType({})
+_NOWHERE: Rows = np.empty(0, dtype=np.intp)
+
+
+def schedule_pod(
+    framework: Framework,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    *,
+    nominated: Mapping[int, Sequence[PodInfo]],
+    random: Random,
+    sampling: NodeSampling | None = None,
+    exhaustive: bool = False,
+    avoided: Mapping[int, str] = _NONE,
+    may_preempt: bool = True,
+    yields_to_loop: bool = False,
+) -> Decision:
+    """Decide about a pod, without extenders.
+
+    Args:
+        framework: the pod's profile.
+        pod: a pending pod.
+        snapshot: the cluster.
+        nominated: row -> other pods of equal or higher priority that are nominated to the node.
+        random: breaks ties between nodes.
+        sampling: limits the search for feasible nodes; None searches all nodes.
+        exhaustive: evaluate and score all nodes even if the decision does not need it, for a pod that is nominated to
+            a node or that fits on one node only.
+        avoided: row -> reason, of nodes that are chosen only if no other node is feasible.
+        may_preempt: whether PostFilter runs if no node fits. In a daemon PostFilter evicts pods.
+        yields_to_loop: whether to raise NeedsTime instead of doing the plugins' work at once; see `answer_in_slices`.
+
+    Raises:
+        NeedsTime: a plugin needs more time than one turn of the event loop, and `yields_to_loop` is set.
+    """
+
+    def ask() -> Decision:
+        return run_now(
+            decide(
+                framework,
+                pod,
+                snapshot,
+                nominated=nominated,
+                random=random,
+                sampling=sampling,
+                exhaustive=exhaustive,
+                avoided=avoided,
+                may_preempt=may_preempt,
+            )
+        )
+
+    return ask() if yields_to_loop else answer_to_end(ask)
+
+
+async def decide(
+    framework: Framework,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    *,
+    nominated: Mapping[int, Sequence[PodInfo]],
+    random: Random,
+    extenders: Extenders | None = None,
+    sampling: NodeSampling | None = None,
+    exhaustive: bool = False,
+    avoided: Mapping[int, str] = _NONE,
+    may_preempt: bool = True,
+    group: PodGroup | None = None,
+    within: Rows | None = None,
+    choose: ChooseNode | None = None,
+    attempt: int = 0,
+) -> Decision:
+    """Decide as `schedule_pod`, with extenders.
+
+    For a member of a group, `group` is the group of the attempt, and `within` are the allowed nodes: only PreFilter sees
+    the other nodes. `choose` selects one of the feasible nodes, or None, instead of Score.
+
+    This waits for extenders, and yields to the event loop during the search for victims; the snapshot must not change
+    meanwhile.
+
+    Raises:
+        NeedsTime: a plugin needs more time than one turn of the event loop.
+    """
+    cycle = _Cycle(framework, pod, snapshot, nominated, random, sampling, exhaustive, avoided, may_preempt)
+    cycle.state.group, cycle.state.attempt, cycle.within = group, attempt, within
+    try:
+        if not cycle.pre_filter():
+            return await cycle.nothing_fits()
+        feasible = _NOWHERE
+        with suppress(PluginError):
+            feasible, trial = cycle.own_node()
+            if extenders is not None:
+                feasible = await _left_by_extenders(extenders, pod, snapshot, feasible, trial)
+        if feasible.size:
+            cycle.diagnosis.look_at_only(feasible)
+        else:
+            feasible = cycle.all_nodes(extenders)
+            if extenders is not None:
+                feasible = await _left_by_extenders(extenders, pod, snapshot, feasible, cycle.diagnosis)
+        if not feasible.size:
+            return await cycle.nothing_fits()
+        feasible = cycle.preferred(feasible)
+        if choose is not None:
+            return cycle.picked(choose(pod, feasible, snapshot))
+        if not cycle.needs_scores(feasible):
+            return cycle.chosen(feasible, None)
+        scores = cycle.scores(feasible)
+        if extenders is not None:
+            scores = scores.with_others(await extenders.scores(pod, snapshot, feasible))
+        return cycle.chosen(feasible, scores)
+    except PluginError as error:
+        return cycle.failed(error)
+
+
+def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never waits, and return its result.
+
+    Raises:
+        RuntimeError: the coroutine waits.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a decision that must not wait is waiting")
+
+
+class TieBreaker(Random):
+    """A random generator whose choice among the best nodes may depend on the pod."""
+
+    def choose(self, pod: PodInfo, best: Rows, snapshot: Snapshot) -> int:
+        """Return one of the rows."""
+        return int(best[self.randrange(len(best))])
+
+
+def pick(scores: Scores, random: Random) -> int:
+    """Return a random one of the rows with the highest total."""
+    best = scores.best
+    return int(best[random.randrange(len(best))] if len(best) > 1 else best[0])
+
+
+def nominated_others(
+    nominator: Nominator, pod: PodInfo, snapshot: Snapshot, own_group: PodGroup | None = None
+) -> Mapping[int, Sequence[PodInfo]]:
+    """Return row -> the other pods nominated to that node whose priority is at least the pod's.
+
+    Pods of the group of the attempt are left out, because they are decided together with the pod.
+    """
+    by_row: dict[int, Sequence[PodInfo]] = {}
+    for name in nominator.nominated_nodes:
+        row = snapshot.row_of(name)
+        others = [
+            other
+            for other in nominator.nominated_pods_for_node(name)
+            if other.uid != pod.uid
+            and other.priority >= pod.priority
+            and (own_group is None or other.group != own_group.key)
+        ]
+        if row is not None and others:
+            by_row[row] = others
+    return by_row
+
+
+@dataclass(slots=True)
+class _Cycle:
+    """The steps of one pod's cycle, in order; the attributes are the arguments of `schedule_pod`."""
+
+    framework: Framework
+    pod: PodInfo
+    snapshot: Snapshot
+    nominated: Mapping[int, Sequence[PodInfo]]
+    random: Random
+    sampling: NodeSampling | None
+    exhaustive: bool
+    avoided: Mapping[int, str]
+    may_preempt: bool
+    within: Rows | None = None
+    state: CycleState = field(init=False)
+    diagnosis: Diagnosis = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = CycleState(self.nominated, exhaustive=self.exhaustive)
+        self.diagnosis = Diagnosis.blank(self.snapshot.n_nodes)
+
+    def pre_filter(self) -> bool:
+        """Run PreFilter; return whether there are nodes to evaluate.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
+        if not self.snapshot.n_nodes:
+            return False
+        status = self.framework.filtering.run_pre_filter(self.state, self.pod, self.snapshot, self.diagnosis)
+        if self.within is not None:
+            self.diagnosis.look_within(self.within)
+        if not (status.is_success or status.is_rejected):
+            self.diagnosis.leave_out(self.snapshot.all_rows)
+            raise PluginError(status)
+        return status.is_success
+
+    def own_node(self) -> tuple[Rows, Diagnosis]:
+        """Evaluate the node to which the pod is nominated.
+
+        Preemption freed capacity there, so that node is probably the only one that fits. A rejection is not final: the
+        node is evaluated again with all others.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
+        name = self.pod.pod.status.nominated_node_name
+        row = self.snapshot.row_of(name) if name and not self.exhaustive else None
+        if row is None or (self.within is not None and row not in self.within):
+            return _NOWHERE, self.diagnosis
+        trial = Diagnosis.blank(self.snapshot.n_nodes)
+        return self._find(np.array([row], dtype=np.intp), trial), trial
+
+    def all_nodes(self, extenders: Extenders | None) -> Rows:
+        """Evaluate all nodes that PreFilter left.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
+        diagnosis = self.diagnosis
+        is_narrowed = diagnosis.narrowed_to is not None or self.within is not None
+        rows = diagnosis.feasible if is_narrowed else self.snapshot.all_rows
+        try:
+            feasible = self._find(rows, diagnosis)
+        except PluginError:
+            if diagnosis.first_error() is None:
+                # A plugin failed as a whole: the results of the remaining nodes are unknown.
+                diagnosis.leave_out(diagnosis.feasible)
+            raise
+        if self.sampling is None or self.exhaustive:
+            return feasible
+        return self.sampling.cut(self.framework, rows, feasible, diagnosis, extenders)
+
+    def _find(self, rows: Rows, diagnosis: Diagnosis) -> Rows:
+        return self.framework.filtering.find_feasible(
+            self.state, self.pod, self.snapshot, diagnosis, rows=rows, nominated=self.nominated
+        )
+
+    def preferred(self, feasible: Rows) -> Rows:
+        """Leave out the avoided nodes, if there are others."""
+        return self.diagnosis.avoid(feasible, self.avoided)
+
+    def needs_scores(self, feasible: Rows) -> bool:
+        """Return whether there is a choice between nodes, or the caller requests all scores."""
+        return len(feasible) > 1 or self.exhaustive
+
+    def scores(self, feasible: Rows) -> Scores:
+        """Score the feasible nodes.
+
+        Raises:
+            PluginError: a plugin failed.
+        """
+        return self.framework.scoring.run(self.state, self.pod, self.snapshot, feasible)
+
+    def chosen(self, feasible: Rows, scores: Scores | None) -> Decision:
+        """Return the decision for one of the best nodes."""
+        if scores is None:
+            row = int(feasible[0])
+        elif isinstance(self.random, TieBreaker):
+            row = self.random.choose(self.pod, scores.best, self.snapshot)
+        else:
+            row = pick(scores, self.random)
+        return Decision(self.pod, self.state, self.diagnosis, self.snapshot.name_of(row), scores)
+
+    def picked(self, row: int | None) -> Decision:
+        """Return the decision for a node that the caller selected; None means no node."""
+        if row is None:
+            return Decision(self.pod, self.state, self.diagnosis, status=Status.unschedulable())
+        return Decision(self.pod, self.state, self.diagnosis, self.snapshot.name_of(row))
+
+    async def nothing_fits(self) -> Decision:
+        """Run PostFilter, and return the decision that no node fits."""
+        nominated_node_name: str | None = ""
+        if not self.snapshot.n_nodes:
+            status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,))
+            return Decision(self.pod, self.state, self.diagnosis, status=status, nominated_node_name="")
+        filtering = self.framework.filtering
+        if filtering.has_post_filter and self.may_preempt:
+            result = await filtering.run_post_filter(self.state, self.pod, self.snapshot, self.diagnosis)
+            if over_budget(result.status.error) is not None:
+                raise PluginError(result.status)
+            self.diagnosis.post_filter_message = result.status.message
+            nominated_node_name = result.nominated_node_name
+        status = Status(Code.UNSCHEDULABLE, (self.diagnosis.message(),))
+        return Decision(
+            self.pod, self.state, self.diagnosis, status=status, nominated_node_name=nominated_node_name
+        )
+
+    def failed(self, error: PluginError) -> Decision:
+        """Return the decision of a cycle in which a plugin failed."""
+        return Decision(self.pod, self.state, self.diagnosis, status=error.status, nominated_node_name="")
+
+
+async def _left_by_extenders(
+    extenders: Extenders, pod: PodInfo, snapshot: Snapshot, feasible: Rows, diagnosis: Diagnosis
+) -> Rows:
+    try:
+        return await extenders.filter(pod, snapshot, feasible, diagnosis)
+    except ExtenderError as error:
+        diagnosis.leave_out(diagnosis.feasible)
+        raise PluginError(Status.failed(str(error), error)) from error

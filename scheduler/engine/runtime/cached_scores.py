@@ -1,0 +1,350 @@
+"""The scores of one decision, and cached total scores for pods of one equivalence class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.engine.runtime.adapters import FEW_ROWS
+from scheduler.engine.runtime.cached_verdicts import CachedNormalizedScores, resized
+from scheduler.engine.runtime.return_values import checked_scores
+from scheduler.framework.diagnosis import FEASIBLE
+from scheduler.framework.interface import MAX_NODE_SCORE
+from scheduler.framework.points import ExtensionPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from scheduler.engine.runtime.adapters import ScoreAdapter
+    from scheduler.engine.runtime.cached_filter_result import CachedFilterResult
+    from scheduler.engine.runtime.cached_verdicts import CachedVerdicts
+    from scheduler.engine.runtime.calls import PluginCalls
+    from scheduler.framework.cycle_state import CycleState
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
+
+    UInt8s = NDArray[np.uint8]
+
+_UNRANKED = -1
+
+
+@dataclass(frozen=True)
+class PluginScores:
+    """The normalized scores of one plugin for the feasible nodes.
+
+    Attributes:
+        plugin: the name of the plugin.
+        weight: the weight of its scores.
+        values: uint8 (n_nodes,), 0 to 100, valid at feasible rows; or one number for all rows.
+    """
+
+    plugin: str
+    weight: int
+    values: UInt8s | int
+
+    def at(self, rows: Rows) -> Int64s:
+        """Return the weighted scores of rows, (len(rows),)."""
+        weighted = self.weighted(rows)
+        return np.full(len(rows), weighted, dtype=np.int64) if isinstance(weighted, int) else weighted
+
+    def weighted(self, rows: Rows) -> Int64s | int:
+        """Return the weighted scores of rows, or one number for all rows."""
+        if isinstance(self.values, int):
+            return self.values * self.weight
+        values = self.values if len(rows) == len(self.values) else self.values[rows]
+        return values * np.int64(self.weight)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of the feasible nodes.
+
+    Attributes:
+        rows: the feasible rows, ascending.
+        best: the rows with the highest total.
+        plugins: the scores of each plugin that did not skip.
+        others: weighted scores of extenders, (len(rows),) each.
+        base: initial score of each row: 1 if the profile has no Score plugin.
+    """
+
+    rows: Rows
+    best: Rows
+    plugins: Sequence[PluginScores] = ()
+    others: Mapping[str, Int64s] = field(default_factory=dict)
+    base: int = 0
+
+    @cached_property
+    def by_plugin(self) -> Mapping[str, Int64s]:
+        """Plugin or extender -> int64 (len(rows),), normalized and weighted, without plugins that skipped."""
+        return {**{each.plugin: each.at(self.rows) for each in self.plugins}, **self.others}
+
+    @cached_property
+    def total(self) -> Int64s:
+        """The total scores, int64 (len(rows),)."""
+        return sum(self.by_plugin.values(), np.full(len(self.rows), self.base, dtype=np.int64))
+
+    def with_others(self, others: Mapping[str, Int64s]) -> Scores:
+        """Return these scores with the weighted scores of extenders, (len(rows),) each."""
+        if not others:
+            return self
+        total = sum(others.values(), self.total)
+        return Scores(self.rows, self.rows[total == total.max()], self.plugins, others, self.base)
+
+    @property
+    def nbytes(self) -> int:
+        """The approximate memory of the arrays, in bytes."""
+        of_plugins = sum(each.values.nbytes for each in self.plugins if not isinstance(each.values, int))
+        of_others = sum(array.nbytes for array in self.others.values())
+        return int(self.rows.nbytes + self.best.nbytes + of_plugins + of_others)
+
+
+def score_unknown_rows(
+    adapter: ScoreAdapter,
+    cached: CachedVerdicts,
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    rows: Rows,
+) -> None:
+    """Call a Score plugin for the rows that are not known.
+
+    Raises:
+        ValueError: scores of a plugin without `normalize` are out of range.
+    """
+    unknown = cached.unknown(rows)
+    if unknown.size:
+        scores = adapter.each(state, pod, snapshot, unknown)
+        if not adapter.normalizes:
+            check_range(scores, unknown, snapshot)
+        cached.note(unknown, scores)
+
+
+def normalized(
+    adapter: ScoreAdapter, state: CycleState, pod: PodInfo, snapshot: Snapshot, raw: Int64s | int, rows: Rows
+) -> UInt8s | int:
+    """Normalize raw scores: uint8 (n_nodes,), valid at rows, or one number for all rows.
+
+    Raises:
+        ValueError: the normalized scores are out of range or have an invalid shape.
+    """
+    if adapter.normalizes:
+        scores = np.full(snapshot.n_nodes, raw, dtype=np.int64) if isinstance(raw, int) else raw
+        raw = checked_scores(
+            adapter.plugin.normalize(state, pod, scores, rows), snapshot.n_nodes, "normalize"
+        )
+    if isinstance(raw, int):
+        if not 0 <= raw <= MAX_NODE_SCORE:
+            raise out_of_range(raw, int(rows[0]), snapshot)
+        return raw
+    check_range(raw if len(rows) == len(raw) else raw[rows], rows, snapshot)
+    return raw.astype(np.uint8)
+
+
+def check_range(scores: Int64s, rows: Rows, snapshot: Snapshot) -> None:
+    """Check that scores, (len(rows),), are from 0 to 100.
+
+    Raises:
+        ValueError: a score is out of range; the message names its node.
+    """
+    if (
+        scores.view(np.uint64).max(initial=0) <= MAX_NODE_SCORE
+    ):  # one pass: negative numbers are very large as unsigned ones
+        return
+    place = int(np.flatnonzero((scores < 0) | (scores > MAX_NODE_SCORE))[0])
+    raise out_of_range(int(scores[place]), int(rows[place]), snapshot)
+
+
+def out_of_range(score: int, row: int, snapshot: Snapshot) -> ValueError:
+    """Return the error for a score that is not from 0 to 100."""
+    return ValueError(
+        f'invalid score {score} for node "{snapshot.name_of(row)}", '
+        f"it should be in the range of [0, {MAX_NODE_SCORE}] after normalizing"
+    )
+
+
+def cached_normalized(
+    adapter: ScoreAdapter,
+    cached: CachedNormalizedScores,
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    rows: Rows,
+) -> UInt8s | int:
+    """Return the normalized scores of rows; normalize them only if something changed since the last call."""
+    if not cached.hold_at(rows):
+        cached.note(rows, normalized(adapter, state, pod, snapshot, cached.raw.values.copy(), rows))
+    return cached.values
+
+
+class _PluginPart:
+    """The scores of one plugin for pods of one class.
+
+    Attributes:
+        adapter: the adapter of the plugin.
+        weight: the weight of its scores.
+        cached: its scores, before normalization.
+        normalized: the normalized scores of the feasible nodes of this class, if the plugin normalizes.
+    """
+
+    def __init__(self, adapter: ScoreAdapter, weight: int, cached: CachedVerdicts) -> None:
+        self.adapter = adapter
+        self.weight = weight
+        self.cached = cached
+        self.normalized = CachedNormalizedScores(cached)
+
+    def rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Int64s | int:
+        """Return the weighted scores of rows, (len(rows),); 0 for a plugin that normalizes, which happens later."""
+        score_unknown_rows(self.adapter, self.cached, state, pod, snapshot, rows)
+        return 0 if self.adapter.normalizes else self.cached.values[rows] * np.int64(self.weight)
+
+    def ask(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
+        """Call the plugin for one row."""
+        score = self.adapter.at(state, pod, snapshot, row)
+        if not (self.adapter.normalizes or 0 <= score <= MAX_NODE_SCORE):
+            raise out_of_range(score, row, snapshot)
+        self.cached.note_one(row, score)
+
+    def shown(self) -> PluginScores:
+        """Return the current scores."""
+        values = self.normalized.values if self.adapter.normalizes else self.cached.values.copy()
+        return PluginScores(self.adapter.plugin.name, self.weight, values)
+
+
+class CachedScores:
+    """The weighted total scores of the feasible nodes of a class of pods.
+
+    The cached sums contain the plugins without `normalize`. Other scores are added if they differ between nodes.
+    """
+
+    def __init__(
+        self, calls: PluginCalls, scorers: Sequence[tuple[ScoreAdapter, int, CachedVerdicts]]
+    ) -> None:
+        self._call = calls
+        parts = [_PluginPart(*scorer) for scorer in scorers]
+        self._plain = [part for part in parts if not part.adapter.normalizes]
+        self._normalizing = [part for part in parts if part.adapter.normalizes]
+        self._parts = parts
+        # _UNRANKED if the total is not known or the node is rejected.
+        self._total: Int64s = np.zeros(0, dtype=np.int64)
+        self._known: Bools = np.zeros(0, dtype=np.bool_)
+        # Feasible rows that may have no total; None if they are not tracked.
+        self._left: set[int] | None = None
+
+    def follow(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        filter_result: CachedFilterResult,
+        rows: Rows,
+    ) -> None:
+        """Score the changed rows again.
+
+        Args:
+            state: the state of the pod, with the data of PreScore.
+            pod: any pod of the class.
+            snapshot: the cluster.
+            filter_result: the filter results.
+            rows: all feasible nodes, or some of them.
+
+        Raises:
+            PluginError: a plugin raised or returned scores out of range; the next call scores the missing rows.
+        """
+        for part in self._parts:
+            part.cached.follow(
+                snapshot.changes if part.adapter.plugin.reads_pods else snapshot.node_changes,
+                snapshot.n_nodes,
+            )
+        if len(self._total) != snapshot.n_nodes:
+            self._total, self._known = (
+                resized(self._total, snapshot.n_nodes),
+                resized(self._known, snapshot.n_nodes),
+            )
+        missing = self._missing(filter_result, rows)
+        if len(missing) > FEW_ROWS:
+            self._rank_all(np.asarray(missing), state, pod, snapshot)
+        else:
+            for row in missing:
+                self._rank(int(row), state, pod, snapshot)
+        if rows is filter_result.feasible:
+            self._left = set()
+        for part in self._normalizing:
+            if not part.normalized.hold_at(rows):
+                self._call.raising(
+                    part.adapter.plugin,
+                    ExtensionPoint.SCORE,
+                    cached_normalized,
+                    part.adapter,
+                    part.normalized,
+                    state,
+                    pod,
+                    snapshot,
+                    rows,
+                )
+
+    def _missing(self, filter_result: CachedFilterResult, rows: Rows) -> Rows | Sequence[int]:
+        changed, filter_result.unranked = filter_result.unranked, set()
+        n_nodes = len(self._total)
+        if changed is None or (self._left is not None and len(self._left) > n_nodes):
+            self._left = None
+        if changed is None:
+            self._known[:] = False
+            self._total[:] = _UNRANKED
+            return rows
+        for row in changed:
+            if row < n_nodes:  # else the node was removed
+                self._known[row] = False
+                self._total[row] = _UNRANKED
+        if self._left is not None:
+            self._left |= changed
+            if rows is filter_result.feasible:
+                return [
+                    row for row in self._left if row < n_nodes and filter_result.rejected_by[row] == FEASIBLE
+                ]
+        unknown: Rows = rows[~self._known[rows]]
+        return unknown
+
+    def _rank_all(self, rows: Rows, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
+        total = np.zeros(len(rows), dtype=np.int64)
+        for part in self._parts:
+            plugin = part.adapter.plugin
+            total += self._call.raising(
+                plugin, ExtensionPoint.SCORE, part.rank_all, rows, state, pod, snapshot
+            )
+        self._total[rows] = total
+        self._known[rows] = True
+
+    def _rank(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
+        total = 0
+        for part in self._parts:
+            adapter, cached = part.adapter, part.cached
+            if cached.misses and not cached.known[row]:
+                self._call.raising(adapter.plugin, ExtensionPoint.SCORE, part.ask, row, state, pod, snapshot)
+            if not adapter.normalizes:
+                total += int(cached.values[row]) * part.weight
+        self._total[row] = total
+        self._known[row] = True
+
+    def scores(
+        self, filter_result: CachedFilterResult, rows: Rows, more: Sequence[PluginScores]
+    ) -> tuple[Rows, Sequence[PluginScores]]:
+        """Return the best of the rows passed to `follow`, and the scores of all plugins including `more`."""
+        extra = [*(part.shown() for part in self._normalizing), *more]
+        shown = [part.shown() for part in self._plain]
+        differing = [each for each in extra if not isinstance(each.values, int)]
+        if differing:
+            total = self._total.copy() if len(rows) == len(self._total) else self._total[rows]
+            for each in differing:
+                total += each.weighted(rows)
+            best = rows[total == total.max()]
+        elif rows is filter_result.feasible:
+            best = np.flatnonzero(self._total == self._total.max())
+        else:
+            total = self._total[rows]
+            best = rows[total == total.max()]
+        return best, (*shown, *extra)

@@ -1,0 +1,403 @@
+"""Calls plugins, and converts exceptions and invalid return values into statuses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeVar
+
+from scheduler.engine.runtime.budget import (
+    LoopBudget,
+    OverBudgetError,
+    PluginEndError,
+    is_being_cancelled,
+    may_pause,
+)
+from scheduler.engine.runtime.return_values import EXPECTED, is_anything, is_none
+from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.sliced_work import NeedsTime
+from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.urls import shown_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Set as AbstractSet
+    from types import TracebackType
+    from typing import Self
+
+    from scheduler.engine.runtime.instruments import Instruments
+    from scheduler.framework.interface import Plugin
+    from scheduler.objects.pod import PodInfo
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REJECTIONS: AbstractSet[Code] = frozenset(code for code in Code if code.is_rejection)
+SKIPS: AbstractSet[Code] = frozenset({Code.SKIP})
+NO_OTHER: AbstractSet[Code] = frozenset()
+
+_OF_THE_QUEUE = frozenset({ExtensionPoint.PRE_ENQUEUE, ExtensionPoint.QUEUE_SORT})
+"""Points where one event can cause thousands of calls."""
+
+
+_OF_DECISIONS = frozenset(
+    {
+        ExtensionPoint.PRE_FILTER,
+        ExtensionPoint.FILTER,
+        ExtensionPoint.POST_FILTER,
+        ExtensionPoint.PRE_SCORE,
+        ExtensionPoint.SCORE,
+        ExtensionPoint.RESERVE,
+    }
+)
+"""Points where a plugin may raise NeedsTime: the attempt can be undone up to here and repeated."""
+
+
+class PluginError(Exception):
+    """A plugin failed at a point where the attempt cannot continue; `status` is the resulting ERROR status."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
+        super().__init__(status.message)
+
+
+class NodeError(Exception):
+    """A plugin that reads one node at a time failed for one node; `cause` is its exception."""
+
+    def __init__(self, node_name: str, cause: Exception) -> None:
+        self.node_name = node_name
+        self.cause = cause
+        super().__init__(f"node {node_name}: {cause}")
+
+
+class PointTiming:
+    """Measures the duration of an extension point and reports it with the resulting code.
+
+    A PluginError sets the code of its status. A point that ends with NeedsTime is not reported, because it has no
+    result and is repeated.
+
+    Attributes:
+        code: the resulting code.
+    """
+
+    __slots__ = ("_begin", "_calls", "_point", "code")
+
+    def __init__(self, calls: PluginCalls, point: ExtensionPoint) -> None:
+        self._calls = calls
+        self._point = point
+        self._begin = 0.0
+        self.code = Code.SUCCESS
+
+    def __enter__(self) -> Self:
+        self._begin = self._calls.clock()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            if isinstance(error, NeedsTime):
+                return
+            self.code = error.status.code if isinstance(error, PluginError) else Code.ERROR
+        calls = self._calls
+        seconds = calls.clock() - self._begin
+        calls.instruments.extension_point(calls.profile, self._point, self.code, seconds)
+
+
+class PluginCalls:
+    """Calls the plugins of one profile.
+
+    Attributes:
+        profile: the schedulerName of the profile.
+        instruments: receives the measurements.
+        clock: seconds, for durations only.
+        measuring: whether each call is measured and reported; kube-scheduler measures one cycle out of ten.
+        budget: how long calls may hold the event loop.
+        stopped: called after a plugin was interrupted; the cached results of plugins must be dropped then.
+
+    Args:
+        plugins: the plugins of the profile.
+    """
+
+    def __init__(
+        self,
+        profile: str,
+        instruments: Instruments,
+        clock: Callable[[], float],
+        budget: LoopBudget | None = None,
+        plugins: Iterable[Plugin] = (),
+    ) -> None:
+        self.profile = profile
+        self.instruments = instruments
+        self.clock = clock
+        self.measuring = False
+        self.budget = budget or LoopBudget()
+        self.stopped: Callable[[], None] = lambda: None
+        self._foreign = frozenset(id(plugin) for plugin in plugins if may_pause(plugin))
+
+    def point(self, point: ExtensionPoint) -> PointTiming:
+        """Measure a whole extension point; the block sets `code` to the result."""
+        return PointTiming(self, point)
+
+    def evaluated(self, plugin: Plugin, point: ExtensionPoint) -> None:
+        """Count a call of a plugin for nodes; cached results do not count."""
+        self.instruments.evaluated(self.profile, plugin.name, point)
+
+    def looped(self, plugin: Plugin, point: ExtensionPoint, nodes: int, began: float) -> None:
+        """Report a loop over nodes, of a plugin that implements only the method for one node."""
+        self.instruments.node_loop(plugin.name, point, nodes, self.clock() - began)
+
+    def guarded(
+        self,
+        plugin: Plugin,
+        point: ExtensionPoint,
+        call: Callable[..., T],
+        *args: object,
+        expects: Callable[[object], bool],
+        allows: AbstractSet[Code] = REJECTIONS,
+    ) -> T | Status:
+        """Call a plugin.
+
+        Args:
+            plugin: the plugin.
+            point: the extension point.
+            call: a method of the plugin, or a function that calls it.
+            args: arguments of the call.
+            expects: returns whether the contract allows a return value that is no Status.
+            allows: the codes that a Status may have besides SUCCESS and ERROR.
+
+        Returns:
+            The return value; a Status gets the plugin's name. An exception or an invalid return value becomes an
+            ERROR status that names plugin and point.
+
+        Raises:
+            NeedsTime: the plugin needs more time than one turn of the event loop.
+        """
+        begin = self.clock() if self.measuring else 0.0
+        answer: T | Status
+        try:
+            if (self._foreign and id(plugin) in self._foreign) or self.budget.checks:
+                often = point.metric_name if point in _OF_THE_QUEUE else ""
+                answer = self.budget.call(plugin, call, *args, often=often, at=point.metric_name)
+            else:
+                self.budget.running = plugin
+                answer = call(*args)
+        except Exception as error:  # noqa: BLE001 - a plugin may raise any exception
+            _let_pass(plugin, point, error)
+            answer = self.failure(plugin, point, error)
+        else:
+            if answer is not None or expects is not is_none:
+                answer = self._checked(plugin, point, answer, expects, allows)
+        if self.measuring:
+            code = answer.code if isinstance(answer, Status) else Code.SUCCESS
+            self.instruments.plugin(plugin.name, point, code, self.clock() - begin)
+        return answer
+
+    def status(
+        self,
+        plugin: Plugin,
+        point: ExtensionPoint,
+        call: Callable[..., Status | None],
+        *args: object,
+        allows: AbstractSet[Code] = REJECTIONS,
+    ) -> Status:
+        """Call a plugin that returns a status, or None for success."""
+        answer = self.guarded(plugin, point, call, *args, expects=is_none, allows=allows)
+        return SUCCESS if answer is None else answer
+
+    def raising(self, plugin: Plugin, point: ExtensionPoint, call: Callable[..., T], *args: object) -> T:
+        """Call a function that calls a plugin and validates the result; it never returns a status.
+
+        Raises:
+            PluginError: the function raised.
+        """
+        answer = self.guarded(plugin, point, call, *args, expects=is_anything)
+        if isinstance(answer, Status):
+            raise PluginError(answer)
+        return answer
+
+    def signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
+        """Return a plugin's signature of a pod; raises the plugin's exceptions and OverBudgetError."""
+        if id(plugin) in self._foreign:
+            return self.budget.call(plugin, plugin.signature, pod, at="signature")
+        return plugin.signature(pod)
+
+    def version(self, plugin: Plugin) -> Hashable:
+        """Return the version of a plugin's data; raises the plugin's exceptions and OverBudgetError."""
+        if id(plugin) in self._foreign:
+            return self.budget.call(plugin, plugin.version, at="version")
+        return plugin.version()
+
+    async def awaited(
+        self,
+        plugin: Plugin,
+        point: ExtensionPoint,
+        call: Callable[..., Awaitable[object]],
+        *args: object,
+        allows: AbstractSet[Code] = REJECTIONS,
+    ) -> Status:
+        """Call and await a plugin that returns a status, or None for success."""
+        begin = self.clock()
+        try:
+            if self._foreign and id(plugin) in self._foreign:
+                answer = await self.budget.awaited(plugin, call, *args, at=point.metric_name)
+            else:
+                answer = await call(*args)
+        except Exception as error:  # noqa: BLE001 - a plugin may raise any exception
+            answer = self.failure(plugin, point, error)
+        except asyncio.CancelledError as error:
+            if is_being_cancelled():
+                raise
+            # This task is not cancelled; something that the plugin awaited was: that is a failure of the plugin.
+            answer = self.failure(plugin, point, error)
+        else:
+            answer = self._checked(plugin, point, answer, is_none, allows)
+        status = answer if isinstance(answer, Status) else SUCCESS
+        if self.measuring:
+            self.instruments.plugin(plugin.name, point, status.code, self.clock() - begin)
+        return status
+
+    async def perhaps_awaited(
+        self,
+        plugin: Plugin,
+        point: ExtensionPoint,
+        call: Callable[..., T | Awaitable[T]],
+        *args: object,
+        expects: Callable[[object], bool],
+        allows: AbstractSet[Code] = REJECTIONS,
+    ) -> T | Status:
+        """Call a plugin as `guarded`; the return value is awaited if the method is an `async def`."""
+        begin = self.clock() if self.measuring else 0.0
+        answer: T | Status
+        try:
+            if (self._foreign and id(plugin) in self._foreign) or self.budget.checks:
+                said = await self.budget.awaited(plugin, call, *args, at=point.metric_name)
+            else:
+                self.budget.running = plugin
+                said = call(*args)
+                said = await said if isinstance(said, Awaitable) else said
+            answer = self._checked(plugin, point, said, expects, allows)
+        except Exception as error:  # noqa: BLE001 - a plugin may raise any exception
+            _let_pass(plugin, point, error)
+            answer = self.failure(plugin, point, error)
+        except asyncio.CancelledError as error:
+            if is_being_cancelled():
+                raise
+            answer = self.failure(plugin, point, error)  # as in `awaited`
+        if self.measuring:
+            code = answer.code if isinstance(answer, Status) else Code.SUCCESS
+            self.instruments.plugin(plugin.name, point, code, self.clock() - begin)
+        return answer
+
+    def completed(
+        self, plugin: Plugin, point: ExtensionPoint, status: Status, allows: AbstractSet[Code] = REJECTIONS
+    ) -> Status:
+        """Return a plugin's status with the plugin's name, or an ERROR if the contract does not allow the status."""
+        if status.code is Code.SUCCESS or (
+            status.code is Code.SKIP and allows >= SKIPS and not status.reasons
+        ):
+            return status
+        if not is_worded(status):
+            return self._malformed(plugin, point, status)
+        if status.code is Code.ERROR:
+            return self._failed(plugin, point, status.message, status.error)
+        if status.code not in allows:
+            return self._malformed(plugin, point, status)
+        return Status(status.code, status.reasons, plugin.name, status.error)
+
+    def _checked(
+        self,
+        plugin: Plugin,
+        point: ExtensionPoint,
+        answer: T,
+        expects: Callable[[object], bool],
+        allows: AbstractSet[Code],
+    ) -> T | Status:
+        if isinstance(answer, Status):
+            return self.completed(plugin, point, answer, allows)
+        return answer if expects(answer) else self._malformed(plugin, point, answer)
+
+    def failure(self, plugin: Plugin, point: ExtensionPoint, error: BaseException) -> Status:
+        """Log a plugin's exception, and return an ERROR status that names plugin and point."""
+        at_node = ""
+        at = error.__cause__ if isinstance(error, OverBudgetError) else error
+        if isinstance(at, NodeError):
+            at_node = f' for node "{at.node_name}"'
+        if isinstance(error, NodeError):
+            error = error.cause
+        if isinstance(error, PluginEndError):
+            error = error.__cause__ or error
+        if isinstance(error, OverBudgetError):
+            was_stopped = error.__cause__ is not None
+            logger.error(
+                "Over budget",
+                exc_info=error.__cause__ if was_stopped else None,
+                extra={**self._fields(plugin, point), "why": str(error)},
+            )
+            if was_stopped:
+                self.stopped()
+            if error.used_by is not None:  # the plugin that was to be called next used no time
+                self.instruments.failed(error.used_by.name, point)
+                return Status(Code.ERROR, (f"over budget: {error}",), error.used_by.name, error)
+            return self._failed(plugin, point, f"over budget: {error}", error, at_node)
+        logger.error("Plugin failed", exc_info=error, extra=self._fields(plugin, point))
+        return self._failed(plugin, point, f"{type(error).__name__}: {error}", error, at_node)
+
+    def _malformed(self, plugin: Plugin, point: ExtensionPoint, answer: object) -> Status:
+        fields = {**self._fields(plugin, point), "answer": f"{answer!r:.200}"}
+        logger.error("Plugin returned an invalid value", extra=fields)
+        return self._failed(
+            plugin, point, f"unexpected return value {answer!r:.200}, expected {_expected(point, answer)}"
+        )
+
+    def _failed(
+        self,
+        plugin: Plugin,
+        point: ExtensionPoint,
+        what: str,
+        error: BaseException | None = None,
+        at_node: str = "",
+    ) -> Status:
+        self.instruments.failed(plugin.name, point)
+        message = _sendable(
+            f'running {point.metric_name} plugin "{plugin.name}"{at_node}: {shown_text(what)}'
+        )
+        return Status(Code.ERROR, (message,), plugin.name, error)
+
+    def _fields(self, plugin: Plugin, point: ExtensionPoint) -> dict[str, str]:
+        return {"plugin": plugin.name, "extension_point": point.metric_name, "profile": self.profile}
+
+
+def _let_pass(plugin: Plugin, point: ExtensionPoint, error: Exception) -> None:
+    """Raise NeedsTime again, if the plugin raised it at a point that allows it."""
+    needs = error.cause if isinstance(error, NodeError) else error
+    if isinstance(needs, NeedsTime) and point in _OF_DECISIONS:
+        needs.plugin = needs.plugin or (plugin, point)
+        try:
+            raise needs from None
+        finally:
+            # The traceback refers to this frame and the attempt's, which would stay until the next garbage collection.
+            del needs, error
+
+
+def _expected(point: ExtensionPoint, answer: object) -> str:
+    if isinstance(answer, Status) and not is_worded(answer):
+        return 'a Status with strings as reasons, as in Status.unschedulable("one", "another")'
+    if isinstance(answer, Status):
+        return "a Status with another code"
+    return EXPECTED.get(point, "a Status or None")
+
+
+def is_worded(status: Status) -> bool:
+    """Return whether the reasons are a tuple of strings in valid Unicode; a bare string would be split into letters."""
+    reasons: object = status.reasons
+    return isinstance(reasons, tuple) and all(
+        isinstance(reason, str) and (reason.isascii() or reason == _sendable(reason)) for reason in reasons
+    )
+
+
+def _sendable(text: str) -> str:
+    """Return a text without lone surrogates, which occur in names of files that are not valid UTF-8."""
+    return text.encode(errors="replace").decode()

@@ -1,0 +1,188 @@
+"""Validates plugin classes completely before they are used."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import typing
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from scheduler import clock
+from scheduler.engine.runtime.plugin_points import CLASS_OF_POINT, METHODS_OF, points_of
+from scheduler.errors import PluginLoadError
+from scheduler.framework import capabilities as known
+from scheduler.framework import pod_groups, preemption
+from scheduler.framework.interface import (
+    API_VERSION,
+    FilterPlugin,
+    Needs,
+    Plugin,
+    PluginArgs,
+    ScorePlugin,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+CAPABILITIES: Mapping[str, type] = {
+    name: found
+    for module in (known, preemption, pod_groups, clock)
+    for name, found in vars(module).items()
+    if getattr(found, "_is_protocol", False) and found.__module__ == module.__name__
+}
+"""Name of a capability -> its Protocol."""
+
+
+def check_plugin(candidate: object, where: str) -> type[Plugin]:
+    """Return the candidate if it fulfils the plugin contract.
+
+    Raises:
+        PluginLoadError: all errors, one on each line.
+    """
+    if not (isinstance(candidate, type) and issubclass(candidate, Plugin)):
+        raise PluginLoadError(where, f"{candidate!r} is not a subclass of scheduler.framework.Plugin")
+    faults = list(_faults(candidate))
+    if faults:
+        raise PluginLoadError(where, "\n  ".join([f"{candidate.__name__} is not a valid plugin:", *faults]))
+    return candidate
+
+
+def _faults(plugin: type[Plugin]) -> Iterator[str]:
+    name: object = plugin.name
+    args: object = plugin.Args
+    reads_pods: object = plugin.reads_pods
+    needs: object = plugin.needs
+    if not isinstance(name, str) or not name:
+        yield f'name: a string such as "LicenceAware" is expected, write name = "{plugin.__name__}" in the class'
+    if not plugin.api_version:
+        yield f"api_version: set the version of the contract that the plugin uses: api_version = {API_VERSION}"
+    elif plugin.api_version != API_VERSION:
+        yield f"api_version: this scheduler has {API_VERSION}, the plugin uses {plugin.api_version}"
+    if not (isinstance(args, type) and issubclass(args, PluginArgs)):
+        yield f"Args: a subclass of scheduler.framework.PluginArgs is expected, was {args!r}"
+    if not isinstance(reads_pods, bool):
+        yield f"reads_pods: True or False is expected, was {reads_pods!r}"
+    if not isinstance(needs, Needs):
+        yield f"needs: scheduler.framework.Needs is expected, was {needs!r}"
+    else:
+        yield from (f"needs: {fault}" for fault in needs.faults())
+    yield from refresh_faults(plugin)
+    yield from _method_faults(plugin)
+    try:
+        constructor_wants(plugin)
+    except TypeError as error:
+        yield f"__init__: {error}"
+
+
+def refresh_faults(plugin: type[Plugin] | Plugin) -> Iterator[str]:
+    """Yield errors in a plugin's `refresh_seconds`, which its constructor may have set."""
+    seconds: object = plugin.refresh_seconds
+    if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
+        yield f"refresh_seconds: a positive number of seconds or None is expected, was {seconds!r}"
+
+
+def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
+    points = points_of(plugin)
+    if not points:
+        yield "the plugin implements no extension point; inherit FilterPlugin, ScorePlugin, ..."
+    for name in sorted(getattr(plugin, "__abstractmethods__", ())):
+        yield f"{name}: not implemented"
+    if issubclass(plugin, FilterPlugin) and not _overrides(plugin, FilterPlugin, "filter", "filter_node"):
+        yield "a FilterPlugin overrides filter or filter_node"
+    if issubclass(plugin, ScorePlugin) and not _overrides(plugin, ScorePlugin, "score", "score_node"):
+        yield "a ScorePlugin overrides score or score_node"
+    contracts = [
+        (CLASS_OF_POINT[point], method)
+        for point in CLASS_OF_POINT
+        if point in points
+        for method in METHODS_OF[point]
+    ]
+    contracts += [
+        (Plugin, method)
+        for method in ("signature", "version", "events", "refresh", "why", "nodes_without_data")
+    ]
+    for contract, method in contracts:
+        yield from _signature_faults(plugin, contract, method)
+
+
+_EITHER = frozenset({"post_filter"})
+"""Methods that may be a `def` or an `async def`."""
+
+
+def _overrides(plugin: type[Plugin], contract: type[Plugin], *methods: str) -> bool:
+    return any(getattr(plugin, method) is not getattr(contract, method) for method in methods)
+
+
+def _signature_faults(plugin: type[Plugin], contract: type[Plugin], method: str) -> Iterator[str]:
+    found, wanted = getattr(plugin, method), getattr(contract, method)
+    if found is wanted:
+        return
+    if not callable(found):
+        yield f"{method}: a method is expected, was {found!r}"
+        return
+    if method not in _EITHER and inspect.iscoroutinefunction(found) != inspect.iscoroutinefunction(wanted):
+        kind = "async def" if inspect.iscoroutinefunction(wanted) else "a plain def"
+        yield f"{method}: {kind} is expected"
+        return
+    arguments = list(inspect.signature(wanted).parameters)
+    if isinstance(inspect.getattr_static(plugin, method), staticmethod | classmethod):
+        arguments = arguments[1:]  # it takes no `self`, or is already bound
+    try:
+        taken = inspect.signature(found)
+    except ValueError:  # a class or a C function without a signature
+        yield f"{method}: a method is expected, was {found!r}"
+        return
+    try:
+        taken.bind(*arguments)
+    except TypeError:
+        yield f"{method}: takes {taken}, is called with ({', '.join(arguments)})"
+
+
+_wants: WeakKeyDictionary[type[Plugin], dict[str, type | None]] = WeakKeyDictionary()
+
+
+def constructor_wants(plugin: type[Plugin]) -> dict[str, type | None]:
+    """Return the parameters of a plugin's constructor: name -> the capability's Protocol, None for `args`.
+
+    The result is cached for each class, because each profile builds the plugin again.
+
+    Raises:
+        TypeError: a parameter is not keyword-only, or its annotation is no capability.
+    """
+    wants = _wants.get(plugin)
+    if wants is None:
+        wants = _wants[plugin] = _found_wants(plugin)
+    return wants
+
+
+def _found_wants(plugin: type[Plugin]) -> dict[str, type | None]:
+    constructor = plugin.__init__
+    if constructor is object.__init__:
+        return {}
+    hints = _annotations(plugin)
+    wants: dict[str, type | None] = {}
+    for name, parameter in list(inspect.signature(constructor).parameters.items())[1:]:
+        if parameter.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+            raise TypeError(f"{parameter}: name each argument, so that the scheduler can pass it")
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            raise TypeError(f"{name}: arguments are keyword-only, put a * before it")
+        if name == "args":
+            wants[name] = None
+        elif hints.get(name) in CAPABILITIES.values():
+            wants[name] = hints[name]
+        elif parameter.default is inspect.Parameter.empty:
+            raise TypeError(
+                f"{name}: annotate it with one of the capabilities {', '.join(sorted(CAPABILITIES))}"
+            )
+    return wants
+
+
+def _annotations(plugin: type[Plugin]) -> dict[str, Any]:
+    # Authors import capabilities under TYPE_CHECKING, so they are missing in the module at run time.
+    names = {**CAPABILITIES, "Args": plugin.Args, plugin.__name__: plugin}
+    try:
+        return typing.get_type_hints(plugin.__init__, localns=names)
+    except Exception as error:
+        message = f"an annotation cannot be resolved: {error}; the capabilities are {', '.join(sorted(CAPABILITIES))}"
+        raise TypeError(message) from error

@@ -1,0 +1,134 @@
+"""The dry run of preemption: evaluates all nodes together where the plugins evaluate each node by its own pods."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.sliced_work import run_to_end
+from scheduler.framework.status import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from scheduler.engine.runtime.filtering import Filtering
+    from scheduler.framework.cycle_state import CycleState
+    from scheduler.framework.preemption import VictimLimit
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
+
+    Pods = Mapping[int, Sequence[PodInfo]]
+    Found = Mapping[int, Status | tuple[PodInfo, ...]]
+
+_PODS_A_STEP = 500
+"""Number of pods removed in one step: a few milliseconds, also if plugins look up each pod."""
+
+
+class DryRun:
+    """Implements `PreemptionDryRun` with the filters of one profile.
+
+    Source:
+        kube-scheduler v1.36, framework/plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode.
+    """
+
+    def __init__(self) -> None:
+        self.filtering: Filtering | None = None
+        """Set after the profile is built, because the calling plugin is part of the profile."""
+
+    def dry_run(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        removable: Pods,
+        nominated: Pods,
+        limit: VictimLimit | None = None,
+    ) -> Found:
+        """Find the victims on each node; see `PreemptionDryRun.dry_run`.
+
+        Raises:
+            PluginError: a plugin failed as a whole.
+        """
+        return run_to_end(self.steps(state, pod, snapshot, removable, nominated, limit))
+
+    def steps(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        removable: Pods,
+        nominated: Pods,
+        limit: VictimLimit | None = None,
+        has_time: Callable[[], bool] = lambda: True,
+    ) -> Generator[None, None, Found]:
+        """Find the victims in steps, on at least one row and on as many as time allows; raises as `dry_run`."""
+        assert self.filtering is not None, "called before the profile was built"
+        found: dict[int, Status | tuple[PodInfo, ...]] = {}
+        for together in self.filtering.apart(state, pod, list(removable)):
+            if found and not has_time():
+                break
+            group = {row: removable[row] for row in together}
+            tried = yield from _try(self.filtering, state.clone(), pod, snapshot, group, nominated, limit)
+            found.update(tried)
+            yield
+        return found
+
+
+def _try(
+    filtering: Filtering,
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    removable: Pods,
+    nominated: Pods,
+    limit: VictimLimit | None,
+) -> Generator[None, None, Found]:
+    gone = _pairs(removable)
+    expected = {row: nominated[row] for row in removable if row in nominated}
+    what_if = snapshot.overlay()
+    for start in range(0, len(gone), _PODS_A_STEP):
+        some = gone[start : start + _PODS_A_STEP]
+        what_if.remove(some)
+        filtering.run_remove_pods(state, pod, some, what_if)
+        yield
+    diagnosis = Diagnosis.blank(snapshot.n_nodes)
+    rows = np.array(sorted(removable), dtype=np.intp)
+    fits = set(filtering.passing(state, pod, what_if, diagnosis, rows=rows, nominated=expected).tolist())
+    refusals = {row: _refusal(diagnosis, row) for row in removable if row not in fits}
+    if limit is not None:
+        told = {row: limit.refusal(state, row) for row in fits}
+        refusals |= {row: refusal for row, refusal in told.items() if refusal is not None}
+        fits.difference_update(refusals)
+    victims: dict[int, list[PodInfo]] = {row: [] for row in fits}
+    for turn in range(max((len(removable[row]) for row in fits), default=0)):
+        # One pod returns to each node; if the preemptor does not fit beside it, the pod is removed again.
+        back = [(row, removable[row][turn]) for row in sorted(fits) if turn < len(removable[row])]
+        what_if.add(back)
+        filtering.run_add_pods(state, pod, back, what_if)
+        rows = np.array([row for row, _ in back], dtype=np.intp)
+        trial = Diagnosis.blank(snapshot.n_nodes)
+        passing = set(filtering.passing(state, pod, what_if, trial, rows=rows, nominated=expected).tolist())
+        if limit is not None:
+            passing = {row for row in passing if limit.allows(state, row)}
+        again = [(row, victim) for row, victim in back if row not in passing]
+        if again:
+            what_if.remove(again)
+            filtering.run_remove_pods(state, pod, again, what_if)
+        for row, victim in again:
+            victims[row].append(victim)
+        yield
+    return {**refusals, **{row: tuple(its) for row, its in victims.items()}}
+
+
+def _pairs(pods: Pods) -> list[tuple[int, PodInfo]]:
+    return list(chain.from_iterable(((row, pod) for pod in its) for row, its in pods.items()))
+
+
+def _refusal(diagnosis: Diagnosis, row: int) -> Status:
+    found = diagnosis.outcome_of(row)
+    assert found is not None, f"no plugin rejected row {row}"
+    plugin, outcome = found
+    return Status(outcome.code, outcome.reasons, plugin)

@@ -1,0 +1,482 @@
+"""PreFilter, Filter and PostFilter: finds the feasible nodes of a pod, and reacts if there are none."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scheduler.engine.runtime.adapters import FilterAdapter
+from scheduler.engine.runtime.cached_filter_result import CachedFilterResult, filter_unknown_rows
+from scheduler.engine.runtime.cached_verdicts import CacheBySignature, CachedOutcomes, gives_signatures
+from scheduler.engine.runtime.calls import NO_OTHER, REJECTIONS, SKIPS, PluginError
+from scheduler.engine.runtime.equivalence_classes import (
+    Prepared,
+    class_in,
+    set_class,
+    set_filter_result,
+    signature_in,
+)
+from scheduler.engine.runtime.plugin_points import keeps_rows_apart
+from scheduler.engine.runtime.post_filters import ask_post_filters
+from scheduler.engine.runtime.return_values import is_pre_filter
+from scheduler.framework.interface import PreFilterResult
+from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.status import SUCCESS, Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scheduler.engine.runtime.calls import PluginCalls
+    from scheduler.engine.runtime.equivalence_classes import EquivalenceClass, EquivalenceClasses
+    from scheduler.framework.cycle_state import CycleState
+    from scheduler.framework.diagnosis import Diagnosis
+    from scheduler.framework.interface import (
+        FilterPlugin,
+        PostFilterPlugin,
+        PostFilterResult,
+        PreFilterPlugin,
+    )
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Rows, Snapshot
+
+
+class Filtering:
+    """Runs the filtering points of one profile.
+
+    Args:
+        classes: the equivalence classes of pods.
+    """
+
+    def __init__(
+        self,
+        calls: PluginCalls,
+        pre_filter: Sequence[PreFilterPlugin],
+        filters: Sequence[FilterPlugin],
+        post_filter: Sequence[PostFilterPlugin],
+        classes: EquivalenceClasses,
+    ) -> None:
+        self._call = calls
+        self._pre_filter = pre_filter
+        self._filter = [FilterAdapter(plugin, calls) for plugin in filters]
+        self._post_filter = post_filter
+        self._classes = classes
+        self._caches = {
+            plugin.name: CacheBySignature(CachedOutcomes) for plugin in filters if gives_signatures(plugin)
+        }
+
+    @property
+    def has_post_filter(self) -> bool:
+        return bool(self._post_filter)
+
+    def forget_cached_verdicts(self) -> None:
+        """Drop the cached results of all signatures."""
+        for cached in self._caches.values():
+            cached.forget()
+
+    # PreFilter.
+
+    def run_pre_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> Status:
+        """Run PreFilter, and record narrowing and rejection in the diagnosis.
+
+        Returns:
+            A success, a rejection of the pod for all nodes, or an error.
+
+        Source:
+            kube-scheduler v1.36, framework/runtime/framework.go, RunPreFilterPlugins.
+        """
+        with self._call.point(ExtensionPoint.PRE_FILTER) as timing:
+            prepared = self._prepared(state, pod, snapshot)
+            if prepared is None:
+                status, _ = self._pre_filter_all(
+                    self._pre_filter, frozenset(), state, pod, snapshot, diagnosis
+                )
+            else:
+                status, last = self._pre_filter_all(
+                    prepared.others, prepared.skipped, state, pod, snapshot, diagnosis
+                )
+                if last is not None and status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                    self._forget_plugins_after(last, prepared, state)
+            timing.code = status.code
+        return status
+
+    def _prepared(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Prepared | None:
+        """Copy the cached results of the pod's class into the state; None if all plugins must be called, in order."""
+        pod_class = self._classes.of(pod, state.group, snapshot)
+        if pod_class is None:
+            return None
+        set_class(state, pod_class)
+        if not pod_class.is_kept:
+            return None
+        if not pod_class.was_prepared:
+            pod_class.pre_filter = self._ask_of_class(pod_class, pod, snapshot)
+            pod_class.was_prepared = True
+        if pod_class.pre_filter is None:
+            return None
+        state.take_over(pod_class.pre_filter.state)
+        return pod_class.pre_filter
+
+    def _forget_plugins_after(self, last: PreFilterPlugin, prepared: Prepared, state: CycleState) -> None:
+        """Remove the data of the plugins after the rejecting one from the state: PostFilter relies on their absence."""
+        later = {plugin.name for plugin in self._pre_filter[self._pre_filter.index(last) + 1 :]}
+        for name in later & prepared.keys.keys():
+            for key in prepared.keys[name]:
+                state.delete(key)
+        state.skipped_filters -= later
+
+    def _ask_of_class(self, pod_class: EquivalenceClass, pod: PodInfo, snapshot: Snapshot) -> Prepared | None:
+        """Run the plugins whose result is equal for all pods of a class; None if all must be called, in order."""
+        own = [plugin for plugin in self._pre_filter if plugin.name in pod_class.signatures]
+        state, skipped = pod_class.new_state(), set[str]()
+        keys: dict[str, frozenset[str]] = {}
+        for plugin in own:
+            before = state.keys
+            answer = self._ask_pre_filter(plugin, state, pod, snapshot)
+            if isinstance(answer, Status) and answer.code is Code.SKIP:
+                skipped.add(plugin.name)
+            elif answer is not None:
+                return None  # a narrowing, rejection or failure depends on the order of all plugins
+            keys[plugin.name] = state.keys - before
+        others = [plugin for plugin in self._pre_filter if plugin not in own]
+        return Prepared(state, keys, frozenset(skipped), others)
+
+    def _ask_pre_filter(
+        self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, snapshot: Snapshot
+    ) -> PreFilterResult | Status | None:
+        return self._call.guarded(
+            plugin,
+            ExtensionPoint.PRE_FILTER,
+            plugin.pre_filter,
+            state,
+            pod,
+            snapshot,
+            expects=is_pre_filter,
+            allows=REJECTIONS | SKIPS,
+        )
+
+    def _pre_filter_all(
+        self,
+        plugins: Sequence[PreFilterPlugin],
+        known_to_skip: frozenset[str],
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
+    ) -> tuple[Status, PreFilterPlugin | None]:
+        """Return the combined status, and the plugin that ended the point early; None if all plugins were called."""
+        skipped = set(known_to_skip)
+        names: frozenset[str] | None = None
+        narrowing: list[str] = []
+        rejection: Status | None = None
+        last: PreFilterPlugin | None = None
+        for plugin in plugins:
+            answer = self._ask_pre_filter(plugin, state, pod, snapshot)
+            if answer is None:
+                continue
+            if isinstance(answer, PreFilterResult):
+                narrowing.append(plugin.name)
+                names = answer.node_names if names is None else names & answer.node_names
+                if not names:
+                    rejection, last = _nothing_left(narrowing), plugin
+                    break
+            elif answer.code is Code.SKIP:
+                skipped.add(plugin.name)
+            elif answer.code is Code.ERROR:
+                return answer, plugin
+            elif answer.is_rejected:
+                # Later plugins still run, because preemption needs their state, unless preemption cannot help.
+                rejection = answer
+            if rejection is not None and rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                narrowing.clear()
+                last = plugin
+                break
+        state.skipped_filters = frozenset(skipped)
+        _conclude(diagnosis, snapshot, rejection, names, narrowing)
+        return rejection or SUCCESS, last
+
+    # Filter.
+
+    def run_filters(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, diagnosis: Diagnosis
+    ) -> Rows:
+        """Run every Filter plugin on the remaining nodes, and return the nodes that pass all of them.
+
+        Rejections are recorded in the diagnosis; a node with an ERROR counts as rejected.
+
+        Raises:
+            PluginError: a plugin raised or returned an invalid value.
+        """
+        return self._run(self._active(state), state, pod, snapshot, rows, diagnosis)
+
+    def _active(self, state: CycleState) -> list[FilterAdapter]:
+        return [each for each in self._filter if each.plugin.name not in state.skipped_filters]
+
+    def _run(
+        self,
+        filters: Iterable[FilterAdapter],
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: Rows,
+        diagnosis: Diagnosis,
+    ) -> Rows:
+        for adapter in filters:
+            if not rows.size:
+                break
+            rows = self._call.raising(
+                adapter.plugin,
+                ExtensionPoint.FILTER,
+                self._reject,
+                adapter,
+                state,
+                pod,
+                snapshot,
+                rows,
+                diagnosis,
+            )
+        return rows
+
+    def _reject(
+        self,
+        adapter: FilterAdapter,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: Rows,
+        diagnosis: Diagnosis,
+    ) -> Rows:
+        """Record the nodes that one plugin rejects, and return the others."""
+        plugin = adapter.plugin
+        cache = self._caches.get(plugin.name)
+        signature = None if cache is None else signature_in(state, plugin, pod)
+        if cache is None or signature is None:
+            outcomes = adapter.across(state, pod, snapshot, rows)
+            return diagnosis.reject(plugin.name, outcomes.table, outcomes.index[rows], rows)
+        changes = snapshot.changes if plugin.reads_pods else snapshot.node_changes
+        cached = None if changes is None else cache.of(signature, plugin.version())
+        if cached is None:
+            outcomes = adapter.each(state, pod, snapshot, rows)
+            return diagnosis.reject(plugin.name, outcomes.table, outcomes.index, rows)
+        cached.follow(changes, snapshot.n_nodes)
+        filter_unknown_rows(adapter, cached, state, pod, snapshot, rows)
+        if not cached.refuses:
+            return rows
+        return diagnosis.reject(plugin.name, tuple(cached.table), cached.values[rows], rows)
+
+    def _use_filter_result(
+        self,
+        pod_class: EquivalenceClass,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
+    ) -> Rows:
+        """Evaluate all nodes; the leading filters that read one node at a time use their cached combined result."""
+        active = self._active(state)
+        filter_result = pod_class.filter_result.get(state.skipped_filters)
+        if filter_result is None:
+            own = list(takewhile(lambda each: each.plugin.name in pod_class.signatures, active))
+            filter_result = pod_class.filter_result[state.skipped_filters] = CachedFilterResult(
+                self._call, [(adapter, self._cache_for(pod_class, adapter)) for adapter in own]
+            )
+        filter_result.follow(state, pod, snapshot)
+        set_filter_result(state, filter_result)
+        diagnosis.take_over(
+            filter_result.plugins,
+            filter_result.tables,
+            filter_result.rejected_by,
+            filter_result.index,
+            has_failures=bool(filter_result.failed),
+        )
+        return self._run(
+            active[len(filter_result.plugins) :], state, pod, snapshot, filter_result.feasible, diagnosis
+        )
+
+    def _cache_for(self, pod_class: EquivalenceClass, adapter: FilterAdapter) -> CachedOutcomes:
+        name = adapter.plugin.name
+        return self._caches[name].keep(pod_class.signatures[name], pod_class.versions.get(name, 0))
+
+    def find_feasible(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
+        *,
+        rows: Rows,
+        nominated: Mapping[int, Sequence[PodInfo]],
+    ) -> Rows:
+        """Evaluate nodes, and return the feasible ones, ascending.
+
+        Args:
+            state: the state that PreFilter wrote.
+            pod: the pod to place.
+            snapshot: the cluster.
+            diagnosis: receives the rejections.
+            rows: the nodes to evaluate.
+            nominated: row -> other pods of equal or higher priority that are nominated to the node. The node must
+                pass with them and without them, because they may or may not be bound there.
+
+        Raises:
+            PluginError: a plugin failed, at one node or as a whole.
+
+        Source:
+            kube-scheduler v1.36, framework/runtime/framework.go, RunFilterPluginsWithNominatedPods.
+        """
+        with self._call.point(ExtensionPoint.FILTER):
+            feasible = self.passing(state, pod, snapshot, diagnosis, rows=rows, nominated=nominated)
+            self._raise_first_error(diagnosis, snapshot)
+        return feasible
+
+    def _raise_first_error(self, diagnosis: Diagnosis, snapshot: Snapshot) -> None:
+        failed = diagnosis.first_error()
+        if failed is not None:
+            plugin, outcome, row = failed
+            self._call.instruments.failed(plugin, ExtensionPoint.FILTER)
+            node, reasons = snapshot.name_of(row), ", ".join(outcome.reasons)
+            message = f'running Filter plugin "{plugin}" for node "{node}": {reasons}'
+            raise PluginError(Status(Code.ERROR, (message,), plugin))
+
+    def passing(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
+        *,
+        rows: Rows,
+        nominated: Mapping[int, Sequence[PodInfo]],
+    ) -> Rows:
+        """Return the nodes that pass with and without the pods nominated to them; see `find_feasible`.
+
+        A node with an ERROR counts as rejected.
+
+        Raises:
+            PluginError: a plugin raised or returned an invalid value.
+        """
+        crowded = np.intersect1d(list(nominated), rows).tolist() if nominated else []
+        pod_class = class_in(state)
+        if (
+            pod_class is not None
+            and pod_class.pre_filter
+            and snapshot.changes
+            and len(rows) == snapshot.n_nodes
+        ):
+            passing = self._use_filter_result(pod_class, state, pod, snapshot, diagnosis)
+            refused = self._refused_when_crowded(state, pod, snapshot, diagnosis, crowded, nominated)
+            return passing[~np.isin(passing, refused)] if refused.size else passing
+        refused = self._refused_when_crowded(state, pod, snapshot, diagnosis, crowded, nominated)
+        left = rows[~np.isin(rows, refused)] if refused.size else rows
+        return self.run_filters(state, pod, snapshot, left, diagnosis)
+
+    def _refused_when_crowded(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
+        crowded: Sequence[int],
+        nominated: Mapping[int, Sequence[PodInfo]],
+    ) -> Rows:
+        """Return the rows that fail with the pods nominated to them; the diagnosis records the reasons."""
+        refused: list[int] = []
+        # Each node is evaluated with its own nominated pods only.
+        for together in self.apart(state, pod, crowded):
+            added = [(row, other) for row in together for other in nominated[row]]
+            what_if = snapshot.overlay(add=added)
+            its_state = state.clone()
+            self.run_add_pods(its_state, pod, added, what_if)
+            asked = np.array(sorted(together), dtype=np.intp)
+            passing = self.run_filters(its_state, pod, what_if, asked, diagnosis)
+            refused.extend(np.setdiff1d(asked, passing, assume_unique=True).tolist())
+        return np.array(refused, dtype=np.intp)
+
+    def apart(self, state: CycleState, pod: PodInfo, rows: Sequence[int]) -> Sequence[Sequence[int]]:
+        """Return the groups of rows that may be evaluated together when pods are added or removed.
+
+        All rows form one group if each active plugin evaluates a row by its own pods; otherwise each row is a group.
+        """
+        plugins = [*self._pre_filter, *(each.plugin for each in self._filter)]
+        if not rows or keeps_rows_apart(plugins, pod, state.skipped_filters, self._call.signature):
+            return [rows] if rows else []
+        return [[row] for row in rows]
+
+    def run_add_pods(
+        self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        """Add pods to the state of PreFilter, as if they were on these rows.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        self._tell_of_pods("add_pods", state, pod, added, snapshot)
+
+    def run_remove_pods(
+        self, state: CycleState, pod: PodInfo, removed: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
+    ) -> None:
+        """Remove pods from the state of PreFilter.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        self._tell_of_pods("remove_pods", state, pod, removed, snapshot)
+
+    def _tell_of_pods(
+        self,
+        method: str,
+        state: CycleState,
+        pod: PodInfo,
+        pods: Sequence[tuple[int, PodInfo]],
+        snapshot: Snapshot,
+    ) -> None:
+        for plugin in self._pre_filter:
+            if plugin.name in state.skipped_filters:
+                continue
+            status = self._call.status(
+                plugin,
+                ExtensionPoint.PRE_FILTER,
+                getattr(plugin, method),
+                state,
+                pod,
+                pods,
+                snapshot,
+                allows=NO_OTHER,
+            )
+            if not status.is_success:
+                raise PluginError(status)
+
+    async def run_post_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        """Run PostFilter plugins until one succeeds or fails; the reasons of all called plugins are joined."""
+        with self._call.point(ExtensionPoint.POST_FILTER) as timing:
+            result = await ask_post_filters(self._call, self._post_filter, state, pod, snapshot, diagnosis)
+            timing.code = result.status.code
+        return result
+
+
+def _conclude(
+    diagnosis: Diagnosis,
+    snapshot: Snapshot,
+    rejection: Status | None,
+    names: frozenset[str] | None,
+    narrowing: Sequence[str],
+) -> None:
+    """Record the result of PreFilter: a rejection of the pod, or the names of the only possible nodes."""
+    if rejection is not None:
+        diagnosis.reject_all(rejection, narrowing)
+    elif names is not None:
+        keep = np.zeros(snapshot.n_nodes, dtype=bool)
+        keep[[row for row in map(snapshot.row_of, names) if row is not None]] = True
+        diagnosis.narrow(keep, names, tuple(sorted(narrowing)))
+
+
+def _nothing_left(narrowing: Sequence[str]) -> Status:
+    if len(narrowing) == 1:
+        reason = f"node(s) didn't satisfy plugin {narrowing[0]}"
+    else:
+        reason = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(narrowing))}] simultaneously"
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,))

@@ -1,0 +1,260 @@
+"""Builds the profiles of a configuration: finds, validates, configures and builds their plugins."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
+from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.expand import expand_in_steps
+from scheduler.configuration.feature_gates import gates_of
+from scheduler.configuration.plugin_args import decode_args, find_args
+from scheduler.engine.runtime.adapters import slow_last
+from scheduler.engine.runtime.construction import build_plugin
+from scheduler.engine.runtime.dry_run import DryRun
+from scheduler.engine.runtime.framework import EnabledPlugins, Framework
+from scheduler.engine.runtime.plugin_points import points_of
+from scheduler.errors import ConfigurationError, FieldError, PluginLoadError
+from scheduler.framework.pod_groups import WorkloadFeatures
+from scheduler.framework.points import ExtensionPoint
+from scheduler.framework.preemption import PreemptionDryRun
+from scheduler.framework.sliced_work import run_to_end
+from scheduler.objects.wording import did_you_mean, entry, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+
+    from scheduler.configuration.expand import Expansion
+    from scheduler.configuration.load import Configuration
+    from scheduler.configuration.types import Profile
+    from scheduler.engine.runtime.budget import LoopBudget
+    from scheduler.engine.runtime.instruments import Instruments
+    from scheduler.engine.runtime.registry import Registry
+    from scheduler.framework.interface import Plugin, PluginArgs
+
+logger = logging.getLogger(__name__)
+
+
+def build_frameworks(
+    configuration: Configuration,
+    registry: Registry,
+    capabilities: Callable[[str], Mapping[type, object]],
+    instruments: Instruments | None = None,
+    budget: LoopBudget | None = None,
+) -> dict[str, Framework]:
+    """Run `build_in_steps` at once."""
+    return run_to_end(build_in_steps(configuration, registry, capabilities, instruments, budget))
+
+
+def build_in_steps(
+    configuration: Configuration,
+    registry: Registry,
+    capabilities: Callable[[str], Mapping[type, object]],
+    instruments: Instruments | None = None,
+    budget: LoopBudget | None = None,
+) -> Generator[None, None, dict[str, Framework]]:
+    """Build every profile of a configuration. Each step takes a few milliseconds, unless a plugin takes longer.
+
+    A plugin of kube-scheduler that this scheduler does not have is left out with a warning.
+
+    Args:
+        configuration: the enabled plugins and their arguments.
+        registry: finds plugin classes.
+        capabilities: returns, for a schedulerName, Protocol -> its implementation.
+        instruments: receives the measurements.
+        budget: how long calls may hold the event loop.
+
+    Returns:
+        schedulerName -> profile.
+
+    Raises:
+        ConfigurationError: all errors of all plugins; no profile is built then.
+    """
+    loader = _Loader()
+    yield from loader.find(configuration, registry)
+    faults = [*loader.faults, *_args_of_nobody(configuration, registry, loader)]
+    _warn_of_missing(configuration, loader)
+    expansions: Mapping[str, Expansion] = {}
+    try:
+        expansions = yield from expand_in_steps(configuration.settings, loader.points(configuration))
+    except ConfigurationError as error:
+        faults.extend(error.errors)
+    frameworks: dict[str, Framework] = {}
+    for path, profile in _profiles(configuration):
+        yield
+        name = profile.scheduler_name
+        expansion = expansions.get(name, {})
+        dry_run = DryRun()
+        own: Mapping[type, object] = {
+            **capabilities(name),
+            PreemptionDryRun: dry_run,
+            WorkloadFeatures: gates_of(configuration.settings.feature_gates),
+        }
+        # Without expansions, all enabled plugins are built, so that all their errors are reported.
+        names = _names_in(expansion) if expansions else enabled_names(profile.plugins)
+        built, wrong = _build(path, names, loader, own)
+        faults.extend(wrong)
+        if not faults:
+            has_extenders = bool(configuration.settings.extenders)
+            frameworks[name] = Framework(
+                name, _enabled(expansion, built), instruments, budget=budget, has_extenders=has_extenders
+            )
+            dry_run.filtering = frameworks[name].filtering
+    if faults:
+        raise _at_their_places(faults, configuration)
+    return frameworks
+
+
+def _at_their_places(faults: Iterable[FieldError], configuration: Configuration) -> ConfigurationError:
+    """Return errors that name the fields of the file in its own API version."""
+    placed = [FieldError(configuration.place(fault.path), fault.problem) for fault in faults]
+    return ConfigurationError(placed, configuration.source)
+
+
+class _Loader:
+    """Finds every enabled plugin, and reads its arguments.
+
+    Attributes:
+        found: name of a plugin in the configuration -> its class.
+        args: (path of a profile, name of a plugin) -> its arguments in the profile.
+        lost: names of the plugins that cannot be loaded.
+        faults: all errors.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, type[Plugin]] = {}
+        self.args: dict[tuple[str, str], PluginArgs] = {}
+        self.lost: set[str] = set()
+        self.faults: list[FieldError] = []
+
+    def find(self, configuration: Configuration, registry: Registry) -> Generator[None, None, None]:
+        """Find the plugins of all profiles; each step is one profile."""
+        for path, profile in _profiles(configuration):
+            yield
+            for name in enabled_names(profile.plugins):
+                if name in UPSTREAM_PLUGINS and not registry.knows(name):
+                    continue
+                try:
+                    values, args_path = find_args(profile, name, path)
+                    plugin = registry.find_for(
+                        name,
+                        values,
+                        folder=configuration.folder,
+                        path=f"{path}.plugins",
+                        args_path=args_path,
+                    )
+                    if self.found.setdefault(name, plugin) is not plugin:
+                        # The extension points of a plugin depend on its name only, not on the profile.
+                        message = f"{name!r} is another guest in an earlier profile; use a different name"
+                        self.faults.append(FieldError(args_path, message))
+                        continue
+                    self.args[path, name] = read_args(plugin, profile, name, path)
+                except PluginLoadError as error:
+                    self.faults.append(FieldError(f"{path}.plugins", str(error)))
+                except ConfigurationError as error:
+                    self.faults.extend(error.errors)
+                if name not in self.found:
+                    self.lost.add(name)
+
+    def points(self, configuration: Configuration) -> dict[str, frozenset[ExtensionPoint]]:
+        """Return the extension points of each plugin; for one that cannot be loaded, the points where profiles enable it."""
+        taken = {
+            name: frozenset(
+                point
+                for _, profile in _profiles(configuration)
+                for point in ExtensionPoint
+                if any(plugin.name == name for plugin in profile.plugins.at(point).enabled)
+            )
+            for name in self.lost
+        }
+        return taken | {name: points_of(plugin) for name, plugin in self.found.items()}
+
+
+def read_args(plugin: type[Plugin], profile: Profile, name: str, path: str) -> PluginArgs:
+    """Read a plugin's arguments, under the name that enables the plugin or under its own name.
+
+    Raises:
+        ConfigurationError: all errors in the arguments.
+        PluginLoadError: the plugin's own validation raised.
+    """
+    values, where = find_args(profile, name, path)
+    if not values:
+        values, where = find_args(profile, plugin.name, path)
+    try:
+        return decode_args(plugin.Args, values, plugin=plugin.name, path=where)
+    except ConfigurationError:
+        raise
+    except Exception as error:  # the plugin's types and its `faults`
+        raise PluginLoadError(name, f"Args: {type(error).__name__}: {error}") from error
+
+
+def _profiles(configuration: Configuration) -> Iterator[tuple[str, Profile]]:
+    for number, profile in enumerate(configuration.settings.profiles):
+        yield f"profiles[{number}]", profile
+
+
+def _args_of_nobody(
+    configuration: Configuration, registry: Registry, loader: _Loader
+) -> Iterator[FieldError]:
+    """Yield errors for arguments of unknown plugins."""
+    known = {*UPSTREAM_PLUGINS, *loader.found, *loader.lost, *(each.name for each in loader.found.values())}
+    for path, profile in _profiles(configuration):
+        for number, config in enumerate(profile.plugin_config):
+            if config.name in known or registry.may_know(config.name, config.args):
+                continue
+            hint = did_you_mean(config.name, known | registry.names())
+            if hint or not loader.lost:  # else it may be the own name of a plugin that cannot be loaded
+                place = f"{entry(f'{path}.pluginConfig', number)}.name"
+                yield FieldError(place, f"no plugin is called {quoted(config.name)}{hint}")
+
+
+def _warn_of_missing(configuration: Configuration, loader: _Loader) -> None:
+    names = {name for _, profile in _profiles(configuration) for name in enabled_names(profile.plugins)}
+    missing = sorted(names - loader.found.keys() - loader.lost)
+    if missing:
+        logger.warning(
+            "Plugins of kube-scheduler that this scheduler does not have are left out",
+            extra={"plugins": missing},
+        )
+
+
+def _build(
+    path: str, names: Iterable[str], loader: _Loader, capabilities: Mapping[type, object]
+) -> tuple[dict[str, Plugin], list[FieldError]]:
+    """Build the loaded plugins of a profile; return the plugins and all errors."""
+    built: dict[str, Plugin] = {}  # name in the configuration -> plugin
+    twins: dict[str, str] = {}  # a plugin's own name -> its name in the configuration
+    faults: list[FieldError] = []
+    for name in names:
+        if (path, name) not in loader.args:
+            continue
+        plugin = loader.found[name]
+        twin = twins.setdefault(plugin.name, name)
+        if twin != name:
+            faults.append(FieldError(f"{path}.plugins", f"{twin} and {name} are both called {plugin.name!r}"))
+            continue
+        try:
+            built[name] = build_plugin(plugin, loader.args[path, name], capabilities)
+        except PluginLoadError as error:
+            faults.append(FieldError(f"{path}.plugins", str(error)))
+    return built, faults
+
+
+def _names_in(expansion: Expansion) -> Iterable[str]:
+    return dict.fromkeys(plugin.name for plugins in expansion.values() for plugin in plugins)
+
+
+def _enabled(expansion: Expansion, built: Mapping[str, Plugin]) -> EnabledPlugins:
+    return EnabledPlugins(
+        at={
+            point: slow_last([built[plugin.name] for plugin in plugins])
+            for point, plugins in expansion.items()
+        },
+        weights=_weights(expansion, ExtensionPoint.SCORE, built),
+        placement_weights=_weights(expansion, ExtensionPoint.PLACEMENT_SCORE, built),
+    )
+
+
+def _weights(expansion: Expansion, point: ExtensionPoint, built: Mapping[str, Plugin]) -> dict[str, int]:
+    return {built[plugin.name].name: plugin.weight for plugin in expansion.get(point, ())}

@@ -1,0 +1,303 @@
+"""The nodes, and the pods counted on them: assumed, confirmed by the API server, forgotten, removed.
+
+Every change is applied to the columns at once. A pod may arrive before its node; it is counted once both are present.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import Counter, deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from scheduler.engine.state.node_pauses import NodePauses
+from scheduler.engine.state.pod_groups import PodGroups
+from scheduler.engine.state.pod_states import MOVES, PodState
+from scheduler.snapshot import ClusterTable
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Iterable,
+        Mapping,
+        Sequence,
+    )
+
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+
+class Cache:
+    """The state of the cluster; decisions use its `snapshot`.
+
+    Args:
+        in_slices: whether the affinity terms of pods with very many terms are left for `work`.
+
+    Attributes:
+        table: the columns.
+        pauses: the nodes to avoid for a while.
+        groups: group membership; the cache adds and removes its pods.
+    """
+
+    def __init__(self, *, in_slices: bool = False) -> None:
+        self.groups = PodGroups()
+        self.table = ClusterTable(in_slices=in_slices)
+        self.pauses = NodePauses()
+        self._pods: dict[str, PodInfo] = {}  # pod uid -> pod, on a node or assumed to be
+        self._states: dict[str, PodState] = {}  # pod uid -> ASSUMED or CONFIRMED
+        self._placed: set[str] = set()  # uids of the pods that this scheduler placed
+        self._node_generations: dict[
+            str, int
+        ] = {}  # node name -> number of the last change that this scheduler did not make
+        self._changes = itertools.count(1)
+        self._pods_of_unknown_nodes: dict[
+            str, dict[str, PodInfo]
+        ] = {}  # name of an unknown node -> pod uid -> pod
+
+    def snapshot(self) -> Snapshot:
+        """Return the cluster as it is; valid until the next change here."""
+        return self.table.snapshot()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether some affinity terms of the pods here are left for `work`."""
+        return self.table.is_behind
+
+    def work(self) -> Sequence[PodInfo]:
+        """Count remaining terms for one slice; return the pods whose terms it begins to count."""
+        return self.table.work()
+
+    # Nodes.
+
+    def add_node(self, node: NodeObject) -> None:
+        """Add a node, or its newer version."""
+        if self.table.row_of(node.name) is not None:
+            if self.table.update_node(node):
+                self._next_generation(node.name)
+            return
+        row = self.table.add_node(node)
+        self._node_generations[node.name] = next(self._changes)
+        for pod in self._pods_of_unknown_nodes.pop(node.name, {}).values():
+            self.table.add_pod(row, pod)
+
+    def remove_node(self, node_name: str) -> None:
+        """Remove a node; the pods on it are kept until they are removed themselves."""
+        row = self.table.row_of(node_name)
+        if row is None:
+            return
+        pods = dict(self.table.pods_on(row))
+        if pods:
+            self._pods_of_unknown_nodes[node_name] = pods
+        self.table.remove_node(node_name)
+        self.pauses.forget(node_name)
+        del self._node_generations[node_name]
+
+    def node_generation(self, node_name: str) -> int:
+        """Return the node's generation: it changes with the node, and when another client adds or changes a pod there."""
+        return self._node_generations.get(node_name, 0)
+
+    def _next_generation(self, node_name: str) -> None:
+        if node_name in self._node_generations:
+            self._node_generations[node_name] = next(self._changes)
+
+    # Pods.
+
+    def state_of(self, uid: str) -> PodState:
+        """Return the state of a pod in the cache."""
+        return self._states.get(uid, PodState.OUTSIDE)
+
+    def pod(self, uid: str) -> PodInfo | None:
+        """Return a pod that is counted on a node."""
+        return self._pods.get(uid)
+
+    def assume(self, pod: PodInfo, node_name: str) -> PodInfo:
+        """Count a pod on the node chosen for it, and return the pod with that node.
+
+        Raises:
+            AssertionError: it is already counted.
+        """
+        placed = pod.placed_on(node_name)
+        self._put(placed, PodState.ASSUMED)
+        self._placed.add(pod.uid)
+        return placed
+
+    def placed_by_us(self) -> Collection[str]:
+        """Return the uids of the pods that are where this scheduler placed them."""
+        return self._placed
+
+    def note_placed_by_us(self, uids: Iterable[str]) -> None:
+        """Record pods that an earlier process of this scheduler placed."""
+        self._placed.update(uid for uid in uids if uid in self._pods)
+
+    def was_assumed(self, uid: str) -> bool:
+        """Return whether this scheduler placed the pod where it is."""
+        return uid in self._placed
+
+    def forget(self, uid: str) -> PodInfo | None:
+        """Stop counting an assumed pod; if it was confirmed meanwhile, keep it and return None."""
+        if self.state_of(uid) is not PodState.ASSUMED:
+            self._placed.discard(uid)  # another client bound it too
+            return None
+        return self._take(uid)
+
+    def add_pod(self, pod: PodInfo) -> None:
+        """Count a pod where the API server reports it: an assumed pod, a known one, or a new one."""
+        known = self._pods.get(pod.uid)
+        if known is None:
+            self._next_generation(pod.node_name)
+            self._put(pod, PodState.CONFIRMED)
+        elif known.node_name == pod.node_name and known.takes_the_same_as(pod):
+            self._replace(known, pod)
+        else:
+            if known.node_name != pod.node_name:
+                self._placed.discard(pod.uid)
+                logger.warning(
+                    "Pod is on another node than expected",
+                    extra={"pod": pod.key, "expected": known.node_name, "node": pod.node_name},
+                )
+            if known.node_name != pod.node_name or known.resources != pod.resources:
+                self._next_generation(pod.node_name)
+            self._uncount(known)
+            self._put(pod, PodState.CONFIRMED)
+
+    def _replace(self, known: PodInfo, pod: PodInfo) -> None:
+        """Store another version of a counted pod; the confirmation of an assumed pod invalidates nothing."""
+        has_changed = bool(pod.annotations) and pod.annotations != known.annotations
+        invalidates = has_changed or self._states[pod.uid] is PodState.CONFIRMED
+        self._pods[pod.uid], self._states[pod.uid] = pod, PodState.CONFIRMED
+        if known.group != pod.group:
+            self.groups.drop_placed(known)
+        self.groups.note_placed(pod)
+        row = self.table.row_of(pod.node_name)
+        if row is None:
+            self._pods_of_unknown_nodes[pod.node_name][pod.uid] = pod
+        else:
+            self.table.replace_pod(row, pod, invalidates=invalidates)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """Stop counting a pod that was deleted or has ended, and return it; None if it was not counted."""
+        return self._take(uid) if uid in self._pods else None
+
+    @asynccontextmanager
+    async def without(
+        self, pods: Iterable[PodInfo], yield_to_loop: Callable[[], Awaitable[None]]
+    ) -> AsyncIterator[None]:
+        """Exclude counted pods for a simulation; no pod may be added, changed or removed meanwhile.
+
+        They are on no node, and stay members of their groups.
+
+        Args:
+            pods: the pods; those that are no longer counted are ignored.
+            yield_to_loop: awaited after each pod.
+        """
+        left_out: deque[PodInfo] = deque()
+        try:
+            for pod in [self._pods[pod.uid] for pod in pods if pod.uid in self._pods]:
+                self.groups.leave_out(pod)
+                self._take_off_node(pod)
+                left_out.append(pod)
+                await yield_to_loop()
+            yield
+        finally:
+            try:
+                while left_out:
+                    self._count(left_out.popleft())
+                    await yield_to_loop()
+            finally:  # cancelled or not
+                for pod in left_out:
+                    self._count(pod)
+
+    def pods(self) -> Collection[PodInfo]:
+        """Return every counted pod, also on unknown nodes; the cache must not change during the iteration."""
+        return self._pods.values()
+
+    def pods_of_unknown_nodes(self) -> Mapping[str, Collection[PodInfo]]:
+        """Return name of an unknown node -> the pods on it."""
+        return {name: pods.values() for name, pods in self._pods_of_unknown_nodes.items()}
+
+    def is_on_its_node(self, pod: PodInfo) -> bool:
+        """Return whether a counted pod is on the node that it names, and its state is known."""
+        row = self.table.row_of(pod.node_name)
+        there = self._pods_of_unknown_nodes.get(pod.node_name, {}) if row is None else self.table.pods_on(row)
+        return there.get(pod.uid) is pod and pod.uid in self._states
+
+    def recount(self) -> None:
+        """Insert every pod again on the node that it names, and recount everything; repairs an inconsistent cache."""
+        pods, states = self._pods, self._states
+        self._pods_of_unknown_nodes = {}
+        self.table.start_over()
+        self._pods, self._states = {}, {}
+        for uid, pod in pods.items():
+            self._put(pod, states.get(uid, PodState.CONFIRMED))
+
+    def counts(self) -> dict[str, int]:
+        """Return the numbers of `nodes`, `pods`, and `assumed_pods` among them."""
+        states = Counter(self._states.values())
+        return {
+            "nodes": self.table.n_nodes,
+            "pods": len(self._pods),
+            "assumed_pods": states[PodState.ASSUMED],
+        }
+
+    def check(self) -> None:
+        """Assert the invariant: each pod is counted once, on the node it names.
+
+        Raises:
+            AssertionError: it does not hold.
+        """
+        assert all(self._pods_of_unknown_nodes.values()), "a node we do not know is kept without pods"
+        counted = {uid: pod for pods in self._pods_of_unknown_nodes.values() for uid, pod in pods.items()}
+        for row in range(self.table.n_nodes):
+            name = self.table.nodes[row].name
+            assert name not in self._pods_of_unknown_nodes, f"node {name} is here, and pods wait for it"
+            for uid, pod in self.table.pods_on(row).items():
+                assert uid not in counted, f"pod {pod.key} is counted twice"
+                assert pod.node_name == name, f"pod {pod.key} is counted on {name}"
+                counted[uid] = pod
+        assert counted == self._pods, f"counted {sorted(counted)}, known {sorted(self._pods)}"
+        assert set(self._states) == set(self._pods)
+        assert self._placed <= set(self._pods)
+        self.groups.check()
+
+    def _put(self, pod: PodInfo, state: PodState) -> None:
+        start = self.state_of(pod.uid)
+        assert state in MOVES[start], f"pod {pod.key}: {start.value} -> {state.value}"
+        self._pods[pod.uid] = pod
+        self._states[pod.uid] = state
+        self._count(pod)
+
+    def _count(self, pod: PodInfo) -> None:
+        self.groups.note_placed(pod)
+        row = self.table.row_of(pod.node_name)
+        if row is None:
+            self._pods_of_unknown_nodes.setdefault(pod.node_name, {})[pod.uid] = pod
+        else:
+            self.table.add_pod(row, pod)
+
+    def _take(self, uid: str) -> PodInfo:
+        pod = self._pods.pop(uid)
+        del self._states[uid]
+        self._placed.discard(uid)
+        self._uncount(pod)
+        return pod
+
+    def _uncount(self, pod: PodInfo) -> None:
+        self.groups.drop_placed(pod)
+        self._take_off_node(pod)
+
+    def _take_off_node(self, pod: PodInfo) -> None:
+        row = self.table.row_of(pod.node_name)
+        if row is not None:
+            self.table.remove_pod(row, pod.uid)
+            return
+        pods = self._pods_of_unknown_nodes[pod.node_name]
+        del pods[pod.uid]
+        if not pods:
+            del self._pods_of_unknown_nodes[pod.node_name]

@@ -1,0 +1,1 @@
+"""Extensions that are not Python plugins: HTTP extenders and WebAssembly guests."""

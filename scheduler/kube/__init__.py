@@ -1,0 +1,1 @@
+"""The connection to the API server: client, login, lease and certificates."""

@@ -1,0 +1,347 @@
+"""A connection to one API server: requests and answers as bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Protocol, Self
+from urllib.parse import quote, urlencode
+
+from scheduler.errors import ApiError
+from scheduler.kube.client.http.pool import ConnectionPool
+from scheduler.kube.client.http.request import JSON, Request, Response
+from scheduler.kube.client.wire import answer_error
+from scheduler.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from scheduler.kube.client.http.endpoint import Endpoint
+    from scheduler.kube.client.http.protocol import HttpProtocol
+
+USER_AGENT = f"custom-scheduler/{VERSION}"
+
+NOT_CONNECTED = "NotConnected"
+"""An `ApiError.reason` at status 0: no connection could be opened, so the request was never sent."""
+CONNECTION_LOST = "ConnectionLost"
+"""An `ApiError.reason` at status 0: the request was sent and may have been carried out, but no answer came."""
+TIMEOUT = "Timeout"
+"""An `ApiError.reason` at status 0: no answer in time, or no data on a watch."""
+
+_SENT_TWICE = frozenset({"GET", "PUT", "DELETE"})
+"""Methods that may be carried out twice: resent once over another connection if no byte of an answer came."""
+_ACCEPT = f"\r\nAccept: {JSON}\r\n"
+_IN_A_URL = "/?&=%:@!$'()*+,;~[]"
+_LINES_AT_A_TIME = 32  # then other tasks run: about a millisecond of events
+
+
+class Authorization(Protocol):
+    """Authenticates requests to the API server."""
+
+    def header(self) -> str | None:
+        """Return the Authorization header for the next request; None for client certificates or anonymous requests."""
+        ...
+
+    def rejected(self) -> None:
+        """Handle a 401 of the server."""
+        ...
+
+
+class RequestObserver(Protocol):
+    """Counts requests. Must neither raise nor change anything."""
+
+    def requested(
+        self, host: str, request: Request, status: int, seconds: float, received: int | None
+    ) -> None:
+        """Count a request that has ended.
+
+        Args:
+            host: the server's name and port.
+            request: the request.
+            status: status of the answer; 0 without an answer.
+            seconds: time from sending to the end of the answer.
+            received: bytes of the answer's body; None without an answer.
+        """
+        ...
+
+    def watched(self, host: str, method: str, status: int) -> None:
+        """Count a watch that was opened, or refused."""
+        ...
+
+
+class ApiConnection:
+    """Requests and streams to one API server, over one connection pool.
+
+    An async context manager. Create it inside the event loop that uses it; `connect` creates one from a
+    kubeconfig or a pod's service account.
+
+    Attributes:
+        observer: is notified of every request, once it is set.
+        in_trouble: is called whenever the server does not answer, or answers with a 5xx.
+        user_agent: value of the User-Agent header; set it before the first request.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, authorization: Authorization | None = None) -> None:
+        """Prepare; this sends nothing.
+
+        Args:
+            endpoint: the server.
+            authorization: None if the server needs none, or if client certificates authenticate.
+        """
+        self.observer: RequestObserver | None = None
+        self.in_trouble: Callable[[], None] = _ignore
+        self.user_agent = USER_AGENT
+        self._pool = ConnectionPool(endpoint)
+        self._host = endpoint.host
+        self._authorization = authorization
+        self._authorized_by: str | None = None
+        self._head: tuple[str, str] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint of new requests."""
+        return self._pool.endpoint
+
+    @property
+    def authorization(self) -> str | None:
+        """The Authorization header of the next request, for other clients of the same server; None for none."""
+        return None if self._authorization is None else self._authorization.header()
+
+    @property
+    def silent_since(self) -> float | None:
+        """The loop's time of the last data received; None if no stream is open."""
+        return self._pool.silent_since
+
+    def close_idle(self) -> None:
+        """Close idle connections, so that later requests open new ones."""
+        self._pool.close_idle()
+
+    def cut_streams(self, silent_since: float) -> None:
+        """End all streams that received nothing since a time of the loop; their iteration raises a lost connection."""
+        self._pool.cut_streams(silent_since)
+
+    async def close(self) -> None:
+        """Close all connections; requests in flight fail."""
+        await self._pool.close()
+
+    def replace_endpoint(self, endpoint: Endpoint) -> None:
+        """Use another endpoint for new requests, after a change of the client certificate. Requests in flight continue."""
+        self._pool.replace_endpoint(endpoint)
+        self._head = None
+
+    async def send(
+        self,
+        request: Request,
+        *,
+        before_sending: Callable[[], None] | None = None,
+        on_new_connection: bool = False,
+    ) -> Response:
+        """Send as `requests.Requests.send`; with `on_new_connection`, over a new connection.
+
+        `before_sending` is called before a connection is opened, and again right before the request is
+        written, when there is nothing left to wait for. Its exceptions are raised here, and then nothing was
+        sent.
+        """
+        began = time.perf_counter()
+        try:
+            connection = await self._exchange(request, before_sending, on_new_connection=on_new_connection)
+        except ApiError as error:
+            if not error.status:
+                self._observe(request, 0, time.perf_counter() - began, None)
+            raise
+        status, body = connection.status, connection.taken()
+        self._pool.give_back(connection)
+        self._observe(request, status, time.perf_counter() - began, len(body))
+        if not 200 <= status <= 299:
+            raise self._refusal(request, connection, body)
+        return Response(status, body)
+
+    async def stream(self, request: Request, *, silence_seconds: float) -> AsyncGenerator[list[bytes], None]:
+        """Open a watch and yield its lines, without line ends and of any length, in the batches in which they arrive.
+
+        The first item is an empty list: the server accepted the watch.
+
+        The iteration ends when the server ends the watch in order; an unfinished last line is yielded as it
+        is.
+
+        Args:
+            request: the request; its timeout does not apply.
+            silence_seconds: how long the server may send nothing.
+
+        Raises:
+            ApiError: refused, or, with status 0, cut off or silent for too long (`TIMEOUT`).
+        """
+        try:
+            connection = await self._exchange(request, None, silence_seconds=silence_seconds)
+        except ApiError:
+            self._observe_watch(request, 0)
+            raise
+        self._observe_watch(request, connection.status)
+        try:
+            if connection.status != 200:
+                pieces = [piece async for piece in _pieces(connection)]
+                raise self._refusal(request, connection, b"".join(pieces))
+            yield []
+            async with aclosing(_lines(connection)) as batches:
+                async for lines in batches:
+                    yield lines
+        except OSError as error:
+            self.in_trouble()
+            raise _no_answer(request, error) from error
+        finally:
+            self._pool.give_back(connection)
+
+    async def _exchange(
+        self,
+        request: Request,
+        check: Callable[[], None] | None,
+        *,
+        silence_seconds: float | None = None,
+        on_new_connection: bool = False,
+    ) -> HttpProtocol:
+        """Send, and return a connection with the whole answer, or, with `silence_seconds`, with its head.
+
+        Raises:
+            ApiError: status 0: no answer came.
+        """
+        deadline = asyncio.get_running_loop().time() + request.timeout_seconds
+        lost: ApiError | None = None
+        may_repeat = request.method in _SENT_TWICE
+        try:
+            while True:
+                try:
+                    kept = None if on_new_connection else self._pool.take()
+                    connection = kept or await self._open(request, deadline, check)
+                    if check is not None:
+                        self._check(check, connection)
+                except Exception:
+                    if lost is not None:  # the first try was sent, and may have been carried out
+                        raise lost from None
+                    raise
+                # No other task has run since the check.
+                try:
+                    if silence_seconds is None:
+                        await connection.begin(self._encode(request), deadline)
+                    else:
+                        await connection.begin_piecewise(self._encode(request), silence_seconds)
+                except OSError as error:
+                    self._pool.give_back(connection)
+                    lost = _no_answer(request, error)
+                    if not may_repeat or connection.has_answered or isinstance(error, TimeoutError):
+                        raise lost from error
+                    may_repeat = False
+                except BaseException:
+                    self._pool.give_back(connection)
+                    raise
+                else:
+                    return connection
+        finally:
+            lost = None  # its traceback refers to this frame, and so to the connection
+
+    async def _open(
+        self, request: Request, deadline: float, check: Callable[[], None] | None
+    ) -> HttpProtocol:
+        if check is not None:
+            check()
+        try:
+            return await self._pool.open(deadline)
+        except OSError as error:
+            message = f"{request}: {NOT_CONNECTED}: {self.endpoint.why_not(error)}"
+            raise ApiError(0, NOT_CONNECTED, message) from error
+
+    def _check(self, check: Callable[[], None], connection: HttpProtocol) -> None:
+        try:
+            check()
+        except BaseException:
+            self._pool.give_back(connection)
+            raise
+
+    def _encode(self, request: Request) -> bytes:
+        header = None if self._authorization is None else self._authorization.header()
+        if self._head is None or header != self._authorized_by:
+            self._authorized_by = header
+            self._head = self._build_head(header)
+        prefix, constant = self._head
+        path = request.path
+        if not path.isascii() or not path.isprintable() or " " in path:
+            path = quote(path, safe=_IN_A_URL)
+        query = f"?{urlencode(request.params)}" if request.params else ""
+        if request.accept != JSON:
+            constant = constant.replace(_ACCEPT, f"\r\nAccept: {request.accept}\r\n", 1)
+        head = f"{request.method} {prefix}{path}{query}{constant}"
+        if request.body is None and request.method == "GET":
+            return f"{head}\r\n".encode()
+        body = request.body or b""
+        head = f"{head}Content-Type: {request.content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+        return head.encode() + body
+
+    def _build_head(self, authorization: str | None) -> tuple[str, str]:
+        """Return the constant parts before and after the path of every request."""
+        endpoint = self._pool.endpoint
+        constant = (
+            f" HTTP/1.1\r\nHost: {endpoint.host}\r\nUser-Agent: {self.user_agent}{_ACCEPT}"
+            f"Accept-Encoding: identity\r\n{endpoint.headers}"
+        )
+        if authorization is not None:
+            constant += f"Authorization: {authorization}\r\n"
+        return endpoint.target_prefix, constant
+
+    def _observe(self, request: Request, status: int, seconds: float, received: int | None) -> None:
+        self._note_trouble(status)
+        if self.observer is not None:
+            self.observer.requested(self._host, request, status, seconds, received)
+
+    def _observe_watch(self, request: Request, status: int) -> None:
+        self._note_trouble(status)
+        if self.observer is not None:
+            self.observer.watched(self._host, request.method, status)
+
+    def _note_trouble(self, status: int) -> None:
+        if not status or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            self.in_trouble()
+
+    def _refusal(self, request: Request, connection: HttpProtocol, body: bytes) -> ApiError:
+        if connection.status == 401 and self._authorization is not None:
+            self._authorization.rejected()
+        return answer_error(str(request), connection.status, connection.header(b"retry-after"), body)
+
+
+def _ignore() -> None:
+    return
+
+
+def _no_answer(request: Request, error: OSError) -> ApiError:
+    """Return the error of a request without an answer, from an error of the system."""
+    reason = TIMEOUT if isinstance(error, TimeoutError) else CONNECTION_LOST
+    return ApiError(0, reason, f"{request}: {reason}: {str(error) or type(error).__name__}")
+
+
+async def _pieces(connection: HttpProtocol) -> AsyncGenerator[bytes, None]:
+    while piece := await connection.take():
+        yield piece
+
+
+async def _lines(connection: HttpProtocol) -> AsyncGenerator[list[bytes], None]:
+    """Split the received data into lines; a line may be longer than any buffer."""
+    begun: list[bytes] = []  # parts of an unfinished line
+    async for piece in _pieces(connection):
+        *ends, rest = piece.split(b"\n")
+        if ends and begun:
+            ends[0] = b"".join((*begun, ends[0]))
+            begun.clear()
+        if rest:
+            begun.append(rest)
+        lines = [line for line in ends if line]
+        for start in range(0, len(lines), _LINES_AT_A_TIME):
+            yield lines[start : start + _LINES_AT_A_TIME]
+            await asyncio.sleep(0)
+    if begun:
+        yield [b"".join(begun)]

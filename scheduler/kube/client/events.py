@@ -1,0 +1,214 @@
+"""Events about pods and other objects, as `kubectl describe` shows them: events.k8s.io/v1.
+
+A repeated event becomes a series: the second occurrence is patched into the first, later ones are only
+counted. The count is written every half hour, and when no occurrence was added for six minutes.
+
+Source: kube-scheduler v1.36, staging/src/k8s.io/client-go/tools/events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import uuid
+from typing import TYPE_CHECKING, NoReturn
+
+from scheduler.clock import rfc3339_micro
+from scheduler.framework.pod_groups import PodGroup
+from scheduler.kube.client.event_series import EventBody, EventMetadata, EventSeries, ObjectReference
+from scheduler.kube.client.resources import EVENTS
+from scheduler.urls import shown_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from scheduler.clock import Clock
+    from scheduler.kube.client.background import Job
+    from scheduler.objects.pod import PodInfo
+
+    QueueEvent = Callable[[Job], bool]  # returns False if the queue is full
+
+FINISH_SECONDS = 360.0
+"""A series without a new occurrence for this long is finished; the next occurrence is a new event."""
+REFRESHES_AFTER = 5
+"""The count of a series is written after this many FINISH_SECONDS: every half hour."""
+KNOWN_LIMIT = 20_000
+"""Maximum number of remembered events; a further occurrence of an older one is a new event."""
+NOTE_BYTES = 1024
+_CUT = " ..."
+_NAME_LIMIT = 253
+
+
+CONTROLLER = "custom-scheduler"
+"""Reporting controller of events that belong to no profile."""
+
+
+class EventRecorders:
+    """Recorders by schedulerName, each created on first use.
+
+    Recorders of names that are no longer served stay: bindings end under these names, and series of events
+    even later. `run` must run concurrently to write the counts.
+
+    Args:
+        queue: receives events, to be sent in the background.
+        clock: gives the times of events.
+    """
+
+    def __init__(self, queue: QueueEvent, clock: Clock) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._recorders: dict[str, EventRecorder] = {}
+
+    def of(self, scheduler_name: str) -> EventRecorder:
+        """Return the recorder of a profile, or of another controller of this process."""
+        recorder = self._recorders.get(scheduler_name)
+        if recorder is None:
+            recorder = EventRecorder(self._queue, self._clock, scheduler_name)
+            self._recorders[scheduler_name] = recorder
+        return recorder
+
+    def about(self, kind: str, key: str) -> list[EventSeries]:
+        """Return the remembered events about an object, by `namespace/name`."""
+        return [event for each in self._recorders.values() for event in each.about(kind, key)]
+
+    async def run(self) -> NoReturn:
+        """Finish and refresh series until cancelled."""
+        for rounds in itertools.count(1):
+            await asyncio.sleep(FINISH_SECONDS)
+            for recorder in list(self._recorders.values()):
+                recorder.finish_series()
+                if rounds % REFRESHES_AFTER == 0:
+                    recorder.flush()
+        raise AssertionError("counting ends nowhere")
+
+
+class EventRecorder:
+    """Records the events of one schedulerName; never waits."""
+
+    def __init__(self, queue: QueueEvent, clock: Clock, controller: str) -> None:
+        self._queue = queue
+        self._clock = clock
+        self._controller = controller
+        self._instance = f"{controller}-{socket.gethostname()}"
+        self._known: dict[tuple[object, ...], EventSeries] = {}
+        self._last_nanoseconds = 0
+
+    def record(
+        self,
+        regarding: PodInfo | ObjectReference,
+        *,
+        type_: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: PodInfo | PodGroup | ObjectReference | None = None,
+        is_unique: bool = False,
+    ) -> None:
+        """Queue an event, or count it if it repeats an earlier one.
+
+        Args:
+            regarding: the object that the event is about.
+            type_: "Normal" or "Warning".
+            reason: the reason in one word: `FailedScheduling`.
+            action: the action in one word: `Scheduling`.
+            note: text for people; cut to 1024 bytes, with secrets in URLs removed.
+            related: a second object, such as the preemptor of a preempted pod.
+            is_unique: never counted as a repetition, because its note differs.
+        """
+        about = _reference(regarding)
+        other = None if related is None else _reference(related)
+        key = (type_, action, reason, about, other)
+        now = self._clock.utc_now()
+        known = None if is_unique else self._known.get(key)
+        if known is not None:
+            known.count += 1
+            known.last_observed = now
+            if known.count == 2:
+                known.queue()
+            return
+        event = EventSeries(
+            EventBody(
+                kind=EVENTS.kind,
+                api_version=EVENTS.api_version,
+                metadata=EventMetadata(self._event_name(about.name, now), about.namespace or "default"),
+                event_time=rfc3339_micro(now),
+                reporting_controller=self._controller,
+                reporting_instance=self._instance,
+                action=action,
+                reason=reason,
+                regarding=about,
+                note=_shortened(shown_text(note)),
+                type=type_,
+                related=other,
+            ),
+            now,
+            self._queue,
+        )
+        if event.queue() and not is_unique:
+            self._known[key] = event
+            if len(self._known) > KNOWN_LIMIT:
+                self._forget(next(iter(self._known)))
+
+    def about(self, kind: str, key: str) -> list[EventSeries]:
+        """Return the remembered events about an object, by `namespace/name`."""
+        return [
+            event
+            for event in self._known.values()
+            if event.about == key and event.body.regarding.kind == kind
+        ]
+
+    def finish_series(self) -> None:
+        """Forget events that did not repeat for a while, and queue their last counts."""
+        now = self._clock.utc_now()
+        for key, event in list(self._known.items()):
+            if (now - event.last_observed).total_seconds() > FINISH_SECONDS:
+                self._forget(key)
+
+    def flush(self) -> None:
+        """Queue the count of every series: this also keeps the server from deleting the event for its age."""
+        for event in self._known.values():
+            if event.count > 1:
+                event.queue()
+
+    def _forget(self, key: tuple[object, ...]) -> None:
+        event = self._known.pop(key)
+        if event.is_uncounted:
+            event.queue()
+
+    def _event_name(self, about: str, now: datetime) -> str:
+        """Return `<name>.<hex nanoseconds>`, unique although the clock counts microseconds."""
+        nanoseconds = int(now.timestamp()) * 1_000_000_000 + now.microsecond * 1_000
+        self._last_nanoseconds = max(nanoseconds, self._last_nanoseconds + 1)
+        name = f"{about}.{self._last_nanoseconds:x}"
+        # As client-go does if the name would be too long for an object.
+        return name if len(name) <= _NAME_LIMIT else str(uuid.uuid4())
+
+
+def _reference(about: PodInfo | PodGroup | ObjectReference) -> ObjectReference:
+    if isinstance(about, ObjectReference):
+        return about
+    if isinstance(about, PodGroup):
+        api_version = about.key.kind.rpartition("/")[0]
+        return ObjectReference("PodGroup", about.key.namespace, about.key.name, about.uid, api_version)
+    return ObjectReference(
+        kind="Pod",
+        namespace=about.namespace,
+        name=about.name,
+        uid=about.uid,
+        api_version="v1",
+        resource_version=about.resource_version,
+    )
+
+
+def _shortened(note: str) -> str:
+    """Cut a note, between characters, to the length that the API server accepts.
+
+    Source:
+        kube-scheduler v1.36, schedule_one.go, truncateMessage.
+    """
+    encoded = note.encode()
+    if len(encoded) <= NOTE_BYTES:
+        return note
+    return encoded[: NOTE_BYTES - len(_CUT)].decode(errors="ignore") + _CUT

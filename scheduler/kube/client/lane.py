@@ -1,0 +1,174 @@
+"""A lane for urgent requests: an adaptive limit bounds the requests in flight; waiting requests are sent in lines that take turns."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from typing import TYPE_CHECKING
+
+from scheduler.errors import ApiError
+from scheduler.kube.client.connection import TIMEOUT
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from scheduler.kube.client.adaptive_limit import AdaptiveLimit
+    from scheduler.kube.client.http.request import Request, Response
+    from scheduler.kube.client.requests import Requests
+
+    _Ticket = tuple[int, int]
+    """(round, number); the number orders requests by arrival."""
+
+MAX_TRIES = 10
+"""How often one request is sent while the server asks to retry later; as client-go."""
+_DEFAULT_RETRY_SECONDS = 1.0
+
+
+class Lane:
+    """Sends the requests of its callers' tasks, at once while the limit allows, else in lines that take turns.
+
+    A request that the server defers (429, or 503 with Retry-After: the server did not begin it) stops the
+    whole lane for as long as the server asks, and then goes before all later requests.
+
+    Args:
+        requests: sends the requests.
+        limit: the limit of requests in flight.
+    """
+
+    def __init__(self, requests: Requests, limit: AdaptiveLimit) -> None:
+        self._requests = requests
+        self._limit = limit
+        self._numbers = itertools.count()
+        self._waiting: list[tuple[_Ticket, asyncio.Future[None]]] = []  # a heap
+        self._last: dict[Hashable, int] = {}  # line -> round of its last request, while requests wait
+        self._granted = 0  # round of the last started request
+        self._in_flight = 0
+        self._present = 0
+        self._resume: asyncio.TimerHandle | None = None  # set while the server's Retry-After lasts
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def present(self) -> int:
+        """The number of requests waiting or in flight."""
+        return self._present
+
+    @property
+    def is_saturated(self) -> bool:
+        """Whether requests wait for the limit."""
+        return self._present > self._in_flight
+
+    @property
+    def free(self) -> int:
+        """How many more requests the limit allows."""
+        return max(0, self._limit.value - self._in_flight)
+
+    async def wait_idle(self) -> None:
+        """Wait until no request is waiting or in flight."""
+        await self._idle.wait()
+
+    async def send(self, request: Request, line: Hashable = None) -> Response:
+        """Send one request in its turn, again if the server defers it.
+
+        Args:
+            request: the request.
+            line: requests of one line are sent in order of arrival. Lines take turns, so that a request of one does
+                not wait for thousands of another.
+
+        Raises:
+            ApiError: the request failed; 429 after `MAX_TRIES`.
+        """
+        ticket = self._ticket(line)
+        self._present += 1
+        self._idle.clear()
+        try:
+            for tries_left in reversed(range(MAX_TRIES)):
+                its_turn = request
+                if self._has_room and not self._waiting:
+                    self._in_flight += 1
+                    self._granted = ticket[0]
+                else:
+                    its_turn = request.held_back(await self._wait_turn(ticket))
+                try:
+                    return await self._send_once(its_turn)
+                except ApiError as error:
+                    if not _was_put_off(error) or not tries_left:
+                        raise
+                finally:
+                    self._in_flight -= 1
+                    self._grant()
+            raise AssertionError("the last try returns or raises")
+        finally:
+            self._present -= 1
+            if not self._present:
+                self._idle.set()
+
+    @property
+    def _has_room(self) -> bool:
+        return self._resume is None and self._in_flight < self._limit.value
+
+    async def _send_once(self, request: Request) -> Response:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            response = await self._requests.send(request)
+        except ApiError as error:
+            if _was_put_off(error):
+                self._stop(
+                    _DEFAULT_RETRY_SECONDS if error.retry_after_seconds is None else error.retry_after_seconds
+                )
+            if _was_put_off(error) or error.reason == TIMEOUT:
+                self._limit.overloaded(started=started, now=loop.time())
+            raise
+        self._limit.answered(started=started, now=loop.time(), all_used=self.is_saturated)
+        return response
+
+    def _ticket(self, line: Hashable) -> _Ticket:
+        """Return the next ticket of a line: each round has one request of each line."""
+        found = self._last[line] = max(self._granted, self._last.get(line, 0)) + 1
+        return found, next(self._numbers)
+
+    async def _wait_turn(self, ticket: _Ticket) -> float:
+        """Wait until the limit allows the request and count it as in flight; return the seconds waited."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        turn: asyncio.Future[None] = loop.create_future()
+        heapq.heappush(self._waiting, (ticket, turn))
+        self._grant()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._in_flight -= 1
+                self._grant()
+            raise
+        return loop.time() - began
+
+    def _grant(self) -> None:
+        """Let requests start in turn as far as the limit allows, unless the server asked to wait."""
+        while self._waiting and self._has_room:
+            (round_, _), turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                self._granted = round_
+                turn.set_result(None)
+                self._in_flight += 1
+        if not self._waiting:
+            self._last.clear()
+
+    def _stop(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        resume_at = loop.time() + seconds
+        if self._resume is not None:
+            if resume_at <= self._resume.when():
+                return
+            self._resume.cancel()
+        self._resume = loop.call_at(resume_at, self._go_on)
+
+    def _go_on(self) -> None:
+        self._resume = None
+        self._grant()
+
+
+def _was_put_off(error: ApiError) -> bool:
+    return error.status == 429 or (error.status == 503 and error.retry_after_seconds is not None)

@@ -1,0 +1,317 @@
+"""Leader election by a Lease: one of several schedulers works; the others wait until it stops renewing.
+
+Two time limits keep two leaders apart, both on monotonic clocks of the machine, which also count while it is
+suspended. A candidate waits for the whole lease duration since it last saw the record change; a watch shows
+it a change at once. A leader stops earlier, when the renew deadline has passed since it sent its last
+successful renewal. The times in the Lease are for people: clocks of different machines are never compared.
+
+Source:
+    client-go v1.36, tools/leaderelection/leaderelection.go, without coordinated leader election.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from scheduler.errors import ApiError, NotLeadingError, ObjectError
+from scheduler.kube.client import wire
+from scheduler.kube.client.backoff import Backoff
+from scheduler.kube.client.connection import TIMEOUT
+from scheduler.kube.client.http.request import Request
+from scheduler.kube.client.leadership import Leadership
+from scheduler.kube.client.lease_record import Claim, Lease, LeaseRecord, released
+from scheduler.kube.client.resources import LEASES
+from scheduler.kube.client.watch import watch
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from scheduler.clock import Clock
+    from scheduler.configuration.types import LeaderElection
+    from scheduler.kube.client.connection import ApiConnection
+    from scheduler.kube.client.http.request import Response
+    from scheduler.kube.client.wire import WatchEvent
+
+logger = logging.getLogger(__name__)
+
+JITTER_FACTOR = 1.2
+"""Candidates wait for one retry period and up to this many more, so that they do not all try at once."""
+_NEVER = float("-inf")
+_RELEASE_SECONDS = 5.0
+_WATCH_SECONDS = 300
+_WATCH_AGAIN_SECONDS = 60.0
+_REFUSAL_TOLD_SECONDS = 4.0  # a server that has just started refuses everything until it has read its roles
+
+
+def new_identity() -> str:
+    """Return a name for this process that is unique, also on the same host."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+class LeaderElector(Leadership):
+    """One candidate for one Lease.
+
+    Args:
+        settings: names the Lease and sets the durations.
+        identity: unique name of this candidate.
+        clock: its monotonic time decides.
+        random: spreads the tries of candidates.
+
+    Attributes:
+        identity: name of this candidate in the Lease.
+    """
+
+    def __init__(
+        self,
+        connection: ApiConnection,
+        settings: LeaderElection,
+        *,
+        identity: str,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self.identity = identity
+        self._connection = connection
+        self._namespace, self._name = settings.resource_namespace, settings.resource_name
+        self._key = f"{self._namespace}/{self._name}"
+        self._lease_duration = settings.lease_duration.seconds
+        self._renew_deadline = settings.renew_deadline.seconds
+        self._retry_period = settings.retry_period.seconds
+        self._claim = Claim(identity, self._lease_duration)
+        self._clock = clock
+        self._random = random
+        self._lease: Lease | None = None  # as last read or written
+        self._observed = LeaseRecord()
+        self._observed_at = _NEVER
+        self._leading_until = _NEVER
+        self._may_hold = False  # a claim was sent, with any result
+        self._changed = asyncio.Event()
+        self._told: tuple[int, str] | None = None  # the last logged error
+        self._refused_since: float | None = None
+
+    @property
+    def holder(self) -> str:
+        """Identity of the leader as last seen; "" for none."""
+        return self._observed.holder
+
+    def is_leading(self) -> bool:
+        return self._clock.monotonic() < self._leading_until
+
+    def check(self) -> None:
+        if not self.is_leading():
+            raise NotLeadingError(self._key)
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    async def acquire(self) -> None:
+        logger.info("Attempting to acquire leader lease", extra=self._fields())
+        if not await self._try(self._try_seconds):
+            await self._stand_by()
+        logger.info("Successfully acquired lease", extra=self._fields())
+
+    async def _stand_by(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(self._watch(), name=f"watch lease {self._key}")
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._patience()):
+                        await self._changed.wait()
+                self._changed.clear()
+                if await self._try(self._try_seconds):
+                    break
+            watching.cancel()
+
+    async def _watch(self) -> NoReturn:
+        """Set `_changed` whenever the Lease is created, changed or deleted, until cancelled.
+
+        Without the watch, a candidate sees a change only at its next try, up to 2.2 retry periods later. So a
+        candidate that may not watch the Lease still works.
+        """
+        backoff = Backoff(
+            self._random, initial_seconds=self._retry_period, maximum_seconds=_WATCH_AGAIN_SECONDS
+        )
+        path, params = LEASES.path(self._namespace), {"fieldSelector": f"metadata.name={self._name}"}
+
+        def take(event: WatchEvent) -> None:
+            backoff.reset()
+            if event.type != wire.BOOKMARK:
+                self._changed.set()
+
+        while True:
+            try:
+                await watch(self._connection, path, params, take, seconds=_WATCH_SECONDS)
+            except ApiError as error:
+                logger.debug(
+                    "Lease is not watched at the moment",
+                    extra={**self._fields(), "status": error.status, "error": str(error)},
+                )
+            await asyncio.sleep(backoff.next_seconds())
+
+    async def keep(self) -> None:
+        next_try = self._clock.monotonic() + self._retry_period
+        while (now := self._clock.monotonic()) < self._leading_until:
+            if now < next_try:
+                await asyncio.sleep(min(next_try, self._leading_until) - now)
+                continue
+            next_try = now + self._retry_period
+            await self._try(min(self._try_seconds, self._leading_until - now))
+        logger.error("Lease is lost", extra={**self._fields(), "holder": self.holder})
+
+    async def release(self) -> None:
+        # First of all: the next leader must find that this process writes nothing more.
+        self._leading_until = _NEVER
+        if not self._may_hold:
+            return
+        try:
+            async with asyncio.timeout(min(_RELEASE_SECONDS, self._renew_deadline)):
+                await self._release()
+        except (ApiError, ObjectError, TimeoutError) as error:
+            if isinstance(error, ApiError) and error.status == 404:
+                return
+            logger.warning(
+                "Lease could not be released; others take it when its time is over",
+                extra={**self._fields(), "error": str(error) or "no answer"},
+            )
+
+    async def _release(self) -> None:
+        while True:
+            # A cancelled renewal may have created a version that is unknown here.
+            lease = self._read(await self._connection.send(Request("GET", self._path)))
+            if lease.record.holder != self.identity:
+                return
+            body = released(lease, self._clock.utc_now())
+            try:
+                self._read(await self._request("PUT", self._path, body))
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+                continue
+            self._may_hold = False
+            logger.info("Released lease", extra=self._fields())
+            return
+
+    async def _try(self, seconds: float) -> bool:
+        """Try to acquire or renew once and log an error; return whether this process leads now."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._acquire_or_renew()
+        except TimeoutError:
+            self._connection.in_trouble()
+            self._complain(ApiError(0, TIMEOUT, f"lease {self._key}: no answer within {seconds:.3g} s"))
+        except ApiError as error:
+            self._complain(error)
+        except ObjectError as error:
+            self._complain(ApiError(0, "Unreadable", str(error)))
+        else:
+            self._told = self._refused_since = None
+        return self.is_leading()
+
+    async def _acquire_or_renew(self) -> None:
+        lease = self._lease
+        if lease is not None and lease.record.holder == self.identity:
+            try:
+                await self._write("PUT", self._path, self._claim.on(lease, self._clock.utc_now()))
+            except ApiError as error:
+                if error.status not in {404, 409}:
+                    raise
+            else:
+                return
+        began = self._clock.monotonic()
+        try:
+            lease = self._read(await self._connection.send(Request("GET", self._path)))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            body = self._claim.on_new(self._namespace, self._name, self._clock.utc_now())
+            await self._write("POST", LEASES.path(self._namespace), body)
+            return
+        if lease.record.holder not in {"", self.identity}:
+            self._leading_until = _NEVER
+            # An answer that a suspension delayed is outdated, so its age counts from the request.
+            if began < self._expires_at():
+                return
+        await self._write("PUT", self._path, self._claim.on(lease, self._clock.utc_now()))
+
+    async def _write(self, method: str, path: str, body: dict[str, Any]) -> None:
+        """Write the claim; the lead counts from the sending, because the answer may be late."""
+        sent = self._clock.monotonic()
+        self._may_hold = True
+        self._read(await self._request(method, path, body))
+        self._leading_until = sent + self._renew_deadline
+
+    async def _request(self, method: str, path: str, body: dict[str, Any]) -> Response:
+        return await self._connection.send(Request(method, path, msgspec.json.encode(body)))
+
+    def _read(self, answer: Response) -> Lease:
+        """Store a version of the Lease, and note when its record changed."""
+        lease = Lease.decode(answer.body, self._key)
+        self._lease = lease
+        if lease.record != self._observed:
+            before, self._observed = self._observed, lease.record
+            self._observed_at = self._clock.monotonic()
+            if self.holder not in {before.holder, "", self.identity}:
+                logger.info("New leader elected", extra={**self._fields(), "holder": self.holder})
+        return lease
+
+    def _expires_at(self) -> float:
+        """Return when the observed holder counts as dead, by the clock here and the duration in its record."""
+        seconds = self._observed.lease_duration_seconds or 0
+        return self._observed_at + (seconds if seconds > 0 else self._lease_duration)
+
+    def _patience(self) -> float:
+        """Return the seconds to wait before the next try."""
+        seconds = self._retry_period * (1 + self._random.random() * JITTER_FACTOR)
+        left = self._expires_at() - self._clock.monotonic()
+        return min(seconds, left) if self.holder and left > 0 else seconds
+
+    @property
+    def _path(self) -> str:
+        return LEASES.path(self._namespace, self._name)
+
+    @property
+    def _try_seconds(self) -> float:
+        """Time limit of one try, which leaves time for another one."""
+        return self._renew_deadline / 2
+
+    def _complain(self, error: ApiError) -> None:
+        """Log an error: each one while leading, as time runs out; else once until the error changes."""
+        fields = {**self._fields(), "status": error.status, "error": str(error)}
+        if self.is_leading():
+            left = self._leading_until - self._clock.monotonic()
+            logger.warning("Lease could not be renewed", extra={**fields, "seconds_left": round(left, 3)})
+            return
+        if self._told == (error.status, error.reason) or self._is_new_refusal(error):
+            return
+        self._told = (error.status, error.reason)
+        if error.status in {401, 403}:
+            fix = (
+                "give the client valid credentials"
+                if error.status == 401
+                else f'allow the verbs get and update on the lease "{self._name}", and create on leases, in API '
+                f'group "{LEASES.group}", in a Role in namespace {self._namespace} bound to this client'
+            )
+            logger.error("No permission to use the lease", extra={**fields, "fix": fix})
+        elif error.status == 409:
+            logger.debug("Another candidate was quicker", extra=fields)
+        else:
+            logger.warning("Lease could not be acquired; trying again", extra=fields)
+
+    def _is_new_refusal(self, error: ApiError) -> bool:
+        if error.status not in {401, 403}:
+            self._refused_since = None
+            return False
+        now = self._clock.monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        return now - self._refused_since < _REFUSAL_TOLD_SECONDS
+
+    def _fields(self) -> dict[str, object]:
+        return {"lease": self._key, "identity": self.identity}

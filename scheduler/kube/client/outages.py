@@ -1,0 +1,125 @@
+"""Detects outages of the API server for all its clients.
+
+Clients that retry alone wait longer and longer, and learn late that the server is back. So during an outage
+one task probes the server twice a second, at low cost, and the clients wait for its result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
+
+from scheduler.errors import ApiError
+from scheduler.kube.client.http.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.kube.client.connection import ApiConnection
+
+logger = logging.getLogger(__name__)
+
+ASK_SECONDS = 0.5
+"""Interval of probes during an outage."""
+SILENCE_SECONDS = 15.0
+"""After this long without data on any connection the server is probed."""
+_ANSWER_SECONDS = 2.0
+_TOLD_SECONDS = 30.0
+_READY = Request("GET", "/readyz", timeout_seconds=_ANSWER_SECONDS)
+_REFUSALS = frozenset({401, 403, 404})
+"""Statuses of a server that is running but restricts access."""
+
+
+class Outages:
+    """Follows whether the API server is available.
+
+    Args:
+        connection: its failures start a probe; its connections are closed when they may be dead.
+    """
+
+    def __init__(self, connection: ApiConnection) -> None:
+        self._connection = connection
+        self._suspected = asyncio.Event()
+        self._asked_at = 0.0  # the loop's time
+        self._since: float | None = None  # the loop's time at the start of the current outage
+        self._over = asyncio.Event()  # replaced by another once it is set
+        self._when_away: list[Callable[[], None]] = []
+        self._when_over: list[Callable[[], None]] = []
+        connection.in_trouble = self._suspected.set
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last probe of the server failed."""
+        return self._since is not None
+
+    def when_over(self, callback: Callable[[], None]) -> None:
+        """Register a callback for the end of each outage."""
+        self._when_over.append(callback)
+
+    def when_away(self, callback: Callable[[], None]) -> None:
+        """Register a callback for the beginning of each outage."""
+        self._when_away.append(callback)
+
+    async def pause(self, seconds: float) -> bool:
+        """Wait for some seconds, or for the end of an outage; return whether an outage ended."""
+        over = self._over
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await over.wait()
+        return over.is_set()
+
+    async def run(self) -> NoReturn:
+        """Follow the server until cancelled; without this task, no outage is detected."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._silence_left()):
+                    await self._suspected.wait()
+            if self._suspected.is_set() or self._silence_left() <= 0:
+                await self._ask_until_well()
+                # Failures while the server is well must not cause continuous probes.
+                await asyncio.sleep(ASK_SECONDS)
+                self._suspected.clear()
+
+    def _silence_left(self) -> float:
+        """Return the seconds until a probe is due for silence."""
+        since = self._connection.silent_since
+        if since is None:
+            return SILENCE_SECONDS
+        return max(since, self._asked_at) + SILENCE_SECONDS - asyncio.get_running_loop().time()
+
+    async def _ask_until_well(self) -> None:
+        loop = asyncio.get_running_loop()
+        began = self._asked_at = tell_at = loop.time()
+        while (problem := await self._problem()) is not None:
+            if self._since is None:
+                self._since = began
+                self._connection.close_idle()
+                for callback in self._when_away:
+                    callback()
+            if loop.time() >= tell_at:
+                tell_at = loop.time() + _TOLD_SECONDS
+                away_seconds = round(loop.time() - began, 1)
+                logger.warning("API server is away", extra={"error": problem, "away_seconds": away_seconds})
+            await asyncio.sleep(ASK_SECONDS)
+        if self._since is not None:
+            self._end(began)
+
+    def _end(self, began: float) -> None:
+        seconds = asyncio.get_running_loop().time() - began
+        logger.info("API server is back", extra={"away_seconds": round(seconds, 1)})
+        self._since = None
+        self._connection.cut_streams(began)
+        for callback in self._when_over:
+            callback()
+        over, self._over = self._over, asyncio.Event()
+        over.set()
+
+    async def _problem(self) -> str | None:
+        """Probe the server over a new connection, since existing ones may be broken; return the problem, None if well."""
+        try:
+            await self._connection.send(_READY, on_new_connection=True)
+        except ApiError as error:
+            return None if error.status in _REFUSALS else str(error)
+        return None

@@ -1,0 +1,47 @@
+"""Paged lists, for single requests without a watch."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scheduler.errors import ApiError
+from scheduler.kube.client import wire
+from scheduler.kube.client.connection import CONNECTION_LOST
+from scheduler.kube.client.http.request import JSON, Request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from scheduler.kube.client.requests import Requests
+
+_PAGE = 500
+_LIST_SECONDS = 60.0
+_OBJECTS_AT_A_TIME = 100  # then other tasks run
+
+
+async def listed(
+    requests: Requests, path: str, selectors: Mapping[str, str], accept: str = JSON
+) -> AsyncIterator[bytes]:
+    """Yield all objects of a list in the form of watch events' objects; other tasks run in between.
+
+    Raises:
+        ApiError: refused or cut off; 410 if the remaining pages expired meanwhile.
+    """
+    params = {**selectors, "limit": str(_PAGE)}
+    while True:
+        request = Request("GET", path, params=params, timeout_seconds=_LIST_SECONDS, accept=accept)
+        answer = await requests.send(request)
+        try:
+            page = wire.decode_list_page(answer.body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ApiError(0, CONNECTION_LOST, f"list {path}: unreadable answer: {error}") from error
+        for number, obj in enumerate(page.objects(), 1):
+            yield obj
+            if number % _OBJECTS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
+        if not page.metadata.continue_token:
+            return
+        params["continue"] = page.metadata.continue_token

@@ -1,0 +1,223 @@
+"""Pending status patches: at most one for each pod; the newest one wins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from scheduler.kube.client.background import JobQueue
+from scheduler.kube.client.http.request import STRATEGIC_MERGE_PATCH, Request
+from scheduler.kube.client.resources import PODS
+from scheduler.kube.client.status_patch import NOMINATED_NODE_NAME, changed_fields, status_patch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from scheduler.clock import Clock
+    from scheduler.errors import ApiError
+    from scheduler.kube.client.requests import Requests
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.v1 import PodCondition
+
+    Newest = Callable[[str], PodInfo | None]
+
+_MAX_TRIES = 12
+# Refused, but the next try may find it otherwise.
+
+
+_UNSEEN_KEPT = 10_000
+"""Maximum number of pods with remembered status changes. A watch usually shows a change within milliseconds."""
+
+
+class UnseenChanges:
+    """The fields of pods' statuses that were written and that the watch has not shown yet.
+
+    Otherwise a patch back to the last seen status would be left out, and the server would keep the value
+    written meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._of: OrderedDict[str, tuple[str, set[str]]] = (
+            OrderedDict()
+        )  # uid -> version as last seen, fields
+
+    def of(self, pod: PodInfo) -> Collection[str]:
+        """Return the unseen fields of a pod, if this version of it is the one last seen when they were written."""
+        version, fields = self._of.get(pod.uid, ("", ()))
+        return fields if version == pod.resource_version else ()
+
+    def add(self, pod: PodInfo, fields: Collection[str]) -> None:
+        """Record written fields of a pod whose last seen version this is."""
+        if fields:
+            self._of[pod.uid] = pod.resource_version, {*self.of(pod), *fields}
+            self._of.move_to_end(pod.uid)
+            if len(self._of) > _UNSEEN_KEPT:
+                self._of.popitem(last=False)
+
+    def remove(self, pod: PodInfo, fields: Collection[str]) -> None:
+        """Record that fields have the values of this version of the pod again."""
+        left = {*self.of(pod)}.difference(fields)
+        if left:
+            self._of[pod.uid] = pod.resource_version, left
+        else:
+            self._of.pop(pod.uid, None)
+
+
+class StatusPatch:
+    """The wanted status of one pod.
+
+    Args:
+        clock: gives the time of transitions.
+        pod: the pod as last seen.
+        condition: the wanted condition, None for none.
+        nominated_node_name: wanted; "" to clear it, None to leave it.
+        newest: `namespace/name` -> the pod's last readable version, None if there is none.
+        unseen: written fields that the watch has not shown.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        pod: PodInfo,
+        condition: PodCondition | None,
+        nominated_node_name: str | None,
+        newest: Newest,
+        unseen: UnseenChanges,
+    ) -> None:
+        self.about = pod.key
+        self.pod = pod
+        self.conditions = {} if condition is None else {condition.type: condition}
+        self.nominated_node_name = nominated_node_name
+        self.waiters: list[asyncio.Future[None]] = []
+        self._clock = clock
+        self._newest = newest
+        self._unseen = unseen
+        self._tries = 0
+
+    def body(self) -> bytes | None:
+        """Return the patch, None if there is nothing to change."""
+        return status_patch(
+            self.pod,
+            self.conditions.values(),
+            self.nominated_node_name,
+            self._clock.utc_now(),
+            again=self._unseen.of(self.pod),
+        )
+
+    def replace(self, older: StatusPatch) -> None:
+        """Add the fields of an older patch that this one leaves open.
+
+        Source:
+            kube-scheduler v1.36, framework/api_calls/pod_status_patch.go, Merge.
+        """
+        self.conditions = older.conditions | self.conditions
+        if self.nominated_node_name is None:
+            self.nominated_node_name = older.nominated_node_name
+        self.waiters = older.waiters + self.waiters
+
+    async def send(self, connection: Requests) -> None:
+        body = self.body()
+        if body is not None and not self._is_outdated():
+            path = PODS.path(self.pod.namespace, self.pod.name, "status")
+            changed = changed_fields(self.pod, self.conditions.values(), self.nominated_node_name)
+            self._unseen.add(self.pod, changed)
+            await connection.send(Request("PATCH", path, body, STRATEGIC_MERGE_PATCH))
+            self._unseen.remove(self.pod, self._fields - changed)
+
+    @property
+    def _fields(self) -> set[str]:
+        return {*self.conditions, *(() if self.nominated_node_name is None else (NOMINATED_NODE_NAME,))}
+
+    def _is_outdated(self) -> bool:
+        """Return whether the patch is for another pod of that name, or for a pod that was bound meanwhile."""
+        newest = self._newest(self.about)
+        if newest is None:  # unreadable, or deleted, which does no harm
+            return False
+        return newest.uid != self.pod.uid or bool(newest.node_name and not self.pod.node_name)
+
+    def should_retry(self, error: ApiError) -> bool:
+        self._tries += 1
+        return (error.is_transient or error.status == 409) and self._tries < _MAX_TRIES
+
+    def finished(self, error: ApiError | None) -> None:
+        for waiter in self.waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(error)
+
+
+class StatusQueue(JobQueue[StatusPatch]):
+    """Status patches by pod; at most one patch of a pod is in flight.
+
+    Attributes:
+        unseen: written fields that the watch has not shown.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__("status", capacity)
+        self.unseen = UnseenChanges()
+        self._by_uid: OrderedDict[str, StatusPatch] = OrderedDict()  # pod uid -> waiting patch
+        self._sent: dict[str, asyncio.Event] = {}  # pod uid -> set at the end of the patch in flight
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def put(self, job: StatusPatch) -> bool:
+        older = self._by_uid.get(job.pod.uid)
+        if older is None:
+            return super().put(job)
+        job.replace(older)
+        self._append(job)
+        return True
+
+    def put_back(self, job: StatusPatch) -> None:
+        super().put_back(job)
+        self._sent.pop(job.pod.uid).set()
+
+    def done(self, job: StatusPatch) -> None:
+        super().done(job)
+        self._sent.pop(job.pod.uid).set()
+
+    def is_pending(self, uid: str) -> bool:
+        """Return whether a patch of a pod waits or is in flight."""
+        return uid in self._by_uid or uid in self._sent
+
+    async def withdraw(self, uid: str) -> None:
+        """Drop the waiting patch of a pod, and wait for the end of the one in flight."""
+        while True:
+            job = self._by_uid.pop(uid, None)
+            if job is not None:
+                self.observer.withdrawn(uid)
+                job.finished(None)
+                self._note_if_idle()
+            sent = self._sent.get(uid)
+            if sent is None:
+                return
+            await sent.wait()
+
+    def _key(self, job: StatusPatch) -> str:
+        return job.pod.uid
+
+    def _append(self, job: StatusPatch) -> None:
+        self._by_uid[job.pod.uid] = job
+
+    def _pop(self) -> StatusPatch | None:
+        if not self._by_uid:
+            return None
+        uid = next((uid for uid in self._by_uid if uid not in self._sent), None)
+        if uid is None:
+            return None
+        self._sent[uid] = asyncio.Event()
+        return self._by_uid.pop(uid)
+
+    def _push_front(self, job: StatusPatch) -> None:
+        newer = self._by_uid.get(job.pod.uid)
+        if newer is not None:
+            newer.replace(job)
+        else:
+            self._by_uid[job.pod.uid] = job
+            self._by_uid.move_to_end(job.pod.uid, last=False)

@@ -1,0 +1,118 @@
+"""One list, and one watch. `reflector.Reflector` repeats them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.errors import ApiError
+from scheduler.kube.client import wire
+from scheduler.kube.client.connection import CONNECTION_LOST
+from scheduler.kube.client.http.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from scheduler.kube.client.connection import ApiConnection
+    from scheduler.kube.client.store import Store
+    from scheduler.kube.client.wire import WatchEvent
+
+logger = logging.getLogger(__name__)
+
+LIST_LIMIT = 500
+"""Objects asked for at a time; as client-go."""
+SILENCE_SECONDS = 90.0
+"""How long a watch may send nothing before it counts as lost; bookmarks come once a minute."""
+
+_BROKEN = (msgspec.DecodeError, UnicodeDecodeError)
+_LIST_SECONDS = 60.0
+_OBJECTS_AT_A_TIME = 32  # of a list, then other tasks run
+
+
+async def watch(
+    connection: ApiConnection,
+    path: str,
+    params: Mapping[str, str],
+    take: Callable[[WatchEvent], None],
+    *,
+    seconds: int,
+    opened: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Open one watch and pass on its events until the server ends it in order, as requested after `seconds`.
+
+    Args:
+        connection: to the API server.
+        path: path of the kind.
+        params: the query parameters.
+        take: receives each event.
+        seconds: how long the server should keep it open.
+        opened: is called once the server accepted, before all events; its exceptions end the watch.
+
+    Raises:
+        ApiError: refused, cut off or silent; also for an ERROR event, with the status inside it.
+    """
+    what = f"watch {path}"
+    params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds), **params}
+    stream = connection.stream(Request("GET", path, params=params), silence_seconds=SILENCE_SECONDS)
+    async with aclosing(stream):
+        async for lines in stream:
+            if not lines and opened is not None:
+                await opened()
+            for line in lines:
+                try:
+                    event = wire.decode_watch_event(line)
+                except _BROKEN as error:
+                    # The usual cause is a connection cut in the middle of a line.
+                    raise ApiError(0, CONNECTION_LOST, f"{what}: unreadable line: {error}") from error
+                if event.type == wire.ERROR:
+                    raise wire.event_error(what, event.object)
+                take(event)
+
+
+async def list_into(
+    store: Store[Any], connection: ApiConnection, path: str, selectors: Mapping[str, str]
+) -> str:
+    """Put all objects into a store, page by page; if the pages expire meanwhile, list again in one piece.
+
+    Returns:
+        The version of the complete list.
+
+    Raises:
+        ApiError: refused or cut off.
+    """
+    store.begin_replace()
+    params = {**selectors, "limit": str(LIST_LIMIT)}
+    while True:
+        try:
+            answer = await connection.send(Request("GET", path, params=params, timeout_seconds=_LIST_SECONDS))
+        except ApiError as error:
+            if error.status != 410 or "continue" not in params:
+                raise
+            params = dict(selectors)
+            store.begin_replace()  # objects of the first pages may be deleted by now
+            continue
+        try:
+            page = wire.decode_list_page(answer.body)
+            for number, obj in enumerate(page.objects(), 1):
+                _put(store, obj, path)
+                if number % _OBJECTS_AT_A_TIME == 0:
+                    await asyncio.sleep(0)
+        except _BROKEN as error:
+            raise ApiError(0, CONNECTION_LOST, f"list {path}: unreadable answer: {error}") from error
+        if not page.metadata.continue_token:
+            store.end_replace()
+            return page.metadata.resource_version
+        params["continue"] = page.metadata.continue_token
+
+
+def _put(store: Store[Any], obj: bytes, path: str) -> None:
+    try:
+        identity = wire.decode_identity(obj)
+    except _BROKEN as error:  # the other objects of the list are still valid
+        logger.warning("Ignored an object without a name", extra={"list": path, "error": str(error)})
+    else:
+        store.put(identity, obj)

@@ -1,0 +1,270 @@
+"""All writes of the scheduler: bindings in their own lane, the rest with lower priority.
+
+A bind never waits for a status patch of another pod, nor for an event. There is no fixed rate: see
+`adaptive_limit`.
+
+Other writes have a limit of 8 in flight, or more as far as binds leave requests free, and 4 while binds wait:
+a slow server must handle binds first. Each answered bind allows one extra event. So the events of a burst are
+sent as fast as its bindings and follow them by about one answer's time. While the server does not answer
+binds, it gets no other writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol, Self
+
+import msgspec
+
+from scheduler.errors import ApiError
+from scheduler.kube.client.adaptive_limit import AdaptiveLimit
+from scheduler.kube.client.background import BackgroundLane, Job, JobQueue
+from scheduler.kube.client.backoff import Backoff
+from scheduler.kube.client.http.request import Request
+from scheduler.kube.client.lane import Lane
+from scheduler.kube.client.resources import PODS
+from scheduler.kube.client.status_queue import StatusPatch, StatusQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
+    from random import Random
+
+    from scheduler.clock import Clock
+    from scheduler.kube.client.background import WorkObserver
+    from scheduler.kube.client.http.request import Response
+    from scheduler.kube.client.requests import Requests
+    from scheduler.kube.client.status_queue import Newest
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.v1 import PodCondition
+
+logger = logging.getLogger(__name__)
+
+STATUS_CAPACITY = 50_000
+"""Maximum number of pods with a waiting status patch; further pods get theirs after the next attempt."""
+EVENT_CAPACITY = 10_000
+"""Maximum number of waiting events: enough for a large burst of pods, at about 2 KB each."""
+_PLACES = 8
+_PLACES_WHILE_BINDS_WAIT = 4
+
+
+class _PodMeta(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    namespace: str
+    uid: str
+
+
+class _Target(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    kind: str = "Node"
+
+
+class _Binding(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    metadata: _PodMeta
+    target: _Target
+    kind: str = "Binding"
+    api_version: str = "v1"
+
+
+class _DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
+    preconditions: dict[str, str]
+    kind: str = "DeleteOptions"
+    api_version: str = "v1"
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+class WriterObserver(Protocol):
+    """Counts binds, dropped writes and the jobs of queues."""
+
+    def bind_answered(self, status: int, seconds: float) -> None:
+        """Count a bind that ended: the HTTP status, 0 without an answer, and the total time in seconds."""
+        ...
+
+    def dropped(self, queue: str) -> None:
+        """Count a write that a full queue dropped: queue `status` or `events`."""
+        ...
+
+    def work_queue(self, name: str, queue: Sized, clock: Clock) -> WorkObserver:
+        """Return the observer of a queue's jobs; the queue's length is the number of waiting jobs."""
+        ...
+
+
+class ApiWriter:
+    """Writes to the API server. An async context manager; call `drain` before leaving it to lose nothing.
+
+    Args:
+        connection: sends the requests.
+        clock: measures the time of binds.
+        random: for jitter.
+        newest: `namespace/name` -> the pod as last seen, which decides whether a patch is outdated.
+        observer: counts the writes.
+    """
+
+    def __init__(
+        self,
+        connection: Requests,
+        clock: Clock,
+        *,
+        random: Random,
+        newest: Newest = lambda _: None,
+        observer: WriterObserver | None = None,
+    ) -> None:
+        self._clock = clock
+        self._newest = newest
+        self._observer = observer
+        self._binds = Lane(connection, AdaptiveLimit())
+        self._deletes = Lane(connection, AdaptiveLimit())
+        self._status = StatusQueue(STATUS_CAPACITY)
+        self._events: JobQueue[Job] = JobQueue("events", EVENT_CAPACITY)
+        if observer is not None:
+            for queue in (self._status, self._events):
+                queue.observer = observer.work_queue(queue.name, queue, clock)
+        self._background = BackgroundLane(
+            connection,
+            [self._status, self._events],
+            places=self._background_places,
+            backoff=Backoff(random, initial_seconds=0.05, maximum_seconds=10.0),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._background.close()
+
+    def pending(self) -> dict[str, int]:
+        """Return the number of writes of each kind that wait or are in flight."""
+        return {
+            "binds": self._binds.present,
+            "status": len(self._status) + self._status.in_flight,
+            "events": len(self._events) + self._events.in_flight,
+        }
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        """Bind a pod to a node.
+
+        The members of pod groups take turns with other pods, which do not wait for hundreds of them.
+        Waiting status patches of its failed attempts are dropped, and one in flight is awaited: after the
+        bind it would be wrong.
+
+        Raises:
+            ApiError: refused (409: already bound, or another pod of that name; 404: deleted); with status 0,
+                no answer came, and the bind may have taken effect.
+        """
+        started = self._clock.monotonic()
+        if self._status.is_pending(pod.uid):
+            await self._status.withdraw(pod.uid)
+        body = _encode(_Binding(_PodMeta(pod.name, pod.namespace, pod.uid), _Target(node_name)))
+        status = 0
+        try:
+            request = Request("POST", PODS.path(pod.namespace, pod.name, "binding"), body)
+            answer = await self._binds.send(request, line=pod.group is not None)
+            status = answer.status
+        except ApiError as error:
+            status = error.status
+            raise
+        finally:
+            if self._observer is not None:
+                self._observer.bind_answered(status, self._clock.monotonic() - started)
+            if status:
+                self._background.allow_one_extra()
+
+    def patch_pod_status(
+        self,
+        pod: PodInfo,
+        *,
+        condition: PodCondition | None = None,
+        nominated_node_name: str | None = None,
+    ) -> bool:
+        """Queue a patch of a pod's status; a failure is logged.
+
+        Several waiting patches of one pod are merged: the newest value of each field wins.
+
+        Args:
+            pod: the pod as last seen.
+            condition: wanted; its observed generation is filled in. None to leave all.
+            nominated_node_name: wanted; "" to clear it, None to leave it.
+
+        Returns:
+            Whether a patch was queued: there was a difference, and the queue was not full.
+        """
+        return self._queue_status(self._status_patch(pod, condition, nominated_node_name))
+
+    async def wait_pod_status_patched(
+        self,
+        pod: PodInfo,
+        *,
+        condition: PodCondition | None = None,
+        nominated_node_name: str | None = None,
+    ) -> None:
+        """Patch a pod's status as `patch_pod_status` does, and wait for the result.
+
+        Raises:
+            ApiError: the patch failed; status 429 without a request if the queue is full.
+        """
+        patch = self._status_patch(pod, condition, nominated_node_name)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        patch.waiters.append(done)
+        if self._queue_status(patch):
+            await done
+        elif patch.body() is not None:
+            raise ApiError(429, "", f"patch of {pod.key}: the queue of status patches is full")
+
+    async def delete_pod(self, pod: PodInfo) -> Response:
+        """Delete a pod gracefully, if it is still this pod.
+
+        Raises:
+            ApiError: refused (404: deleted; 409: another pod of that name), or no answer.
+        """
+        body = _encode(_DeleteOptions({"uid": pod.uid}))
+        return await self._deletes.send(Request("DELETE", PODS.path(pod.namespace, pod.name), body))
+
+    def queue_event(self, job: Job) -> bool:
+        """Queue an event to be sent in the background; return False if the queue is full."""
+        if not self._events.put(job):
+            self._count_drop("events")
+            return False
+        self._background.wake()
+        return True
+
+    async def drain(self, timeout_seconds: float) -> bool:
+        """Wait until all binds, then all status patches, then all events are written.
+
+        Returns:
+            False after the timeout; unfinished writes are logged.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._binds.wait_idle()
+                await self._deletes.wait_idle()
+                await self._status.wait_idle()
+                await self._events.wait_idle()
+        except TimeoutError:
+            logger.warning("Writes were left unfinished", extra={"pending": self.pending()})
+            return False
+        return True
+
+    def _status_patch(
+        self, pod: PodInfo, condition: PodCondition | None, nominated_node_name: str | None
+    ) -> StatusPatch:
+        return StatusPatch(
+            self._clock, pod, condition, nominated_node_name, self._newest, self._status.unseen
+        )
+
+    def _queue_status(self, patch: StatusPatch) -> bool:
+        if patch.body() is None and not self._status.is_pending(patch.pod.uid):
+            return False
+        if not self._status.put(patch):
+            self._count_drop("status")
+            return False
+        self._background.wake()
+        return True
+
+    def _background_places(self) -> int:
+        return _PLACES_WHILE_BINDS_WAIT if self._binds.is_saturated else max(_PLACES, self._binds.free)
+
+    def _count_drop(self, queue: str) -> None:
+        if self._observer is not None:
+            self._observer.dropped(queue)

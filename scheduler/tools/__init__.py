@@ -1,0 +1,1 @@
+"""Tools beside the daemon: what-if commands, the board and the demo."""

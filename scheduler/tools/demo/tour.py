@@ -1,0 +1,218 @@
+"""The demo's default workload, and where each of its pods should be."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scheduler.simulator.scenarios.clusters import ready_node
+from scheduler.tools.demo.demo_workload import PAUSE_SECONDS, why_it_waits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.simulator.server import ApiServer
+
+SCHEDULER_NAME = "custom-scheduler"
+REPLICAS = 20
+ZONE = "topology.kubernetes.io/zone"
+TOO_BIG = "too-big"
+URGENT = "urgent"
+DATABASE = "database"
+STORAGE_ZONE = "eu-west-1d"
+BATCH = ("gpu-batch-0", "gpu-batch-1")
+"""One for each GPU node; each requests all GPUs of a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Where a pod should be.
+
+    Attributes:
+        pod: name of the pod.
+        description: description.
+        is_met: returns whether the pod, with its node if it has one, is as expected.
+    """
+
+    pod: str
+    description: str
+    is_met: Callable[[PodInfo, NodeObject | None], bool]
+
+
+class Tour:
+    """Replicas that spread, a pod that fits no node, a gated pod, a pod that preempts another, and a pod with a volume."""
+
+    puzzle = TOO_BIG
+    scheduler_names = frozenset({SCHEDULER_NAME})
+
+    async def apply(self, server: ApiServer) -> None:
+        """Apply all objects; the pod that preempts is created when its victim is on a node."""
+        await asyncio.sleep(PAUSE_SECONDS)
+        server.store.apply(nginx())
+        for pod in harder_pods():
+            await asyncio.sleep(PAUSE_SECONDS)
+            server.store.apply(pod)
+        for obj in database():
+            server.store.apply(obj)
+        while not all(server.store.get("pods", name)["spec"].get("nodeName") for name in BATCH):  # noqa: ASYNC110
+            await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(PAUSE_SECONDS)
+        server.store.apply(urgent_class())
+        server.store.apply(trainer())
+        await asyncio.sleep(PAUSE_SECONDS)
+        server.store.create("nodes", storage_node())
+
+    def commands(self, program: str, daemon: str) -> list[str]:
+        """Return commands that explain why a pod waits, and commands that let others run."""
+        return [
+            f"{program} explain --server {daemon} --pod {TOO_BIG}",
+            f"kubectl describe pod {TOO_BIG}",
+            "kubectl scale deployment nginx --replicas=40",
+            """kubectl patch pod gated --type=json -p '[{"op": "remove", "path": "/spec/schedulingGates"}]'""",
+        ]
+
+    def outstanding(self, pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) -> list[str]:
+        """Return the expectations that are not met."""
+        replicas = [pod for name, pod in pods.items() if name.startswith("nginx-")]
+        running = sum(pod.node_name in nodes for pod in replicas)
+        missing = [f"nginx: {running} of {REPLICAS} replicas on a node"] if running != REPLICAS else []
+        for expected in EXPECTATIONS:
+            pod = pods.get(expected.pod)
+            if pod is None or not expected.is_met(pod, nodes.get(pod.node_name)):
+                missing.append(f"{expected.pod}: {expected.description}")
+        remaining = sum(name in pods for name in BATCH)
+        if remaining != len(BATCH) - 1:
+            missing.append(
+                f"{BATCH[0]} and {BATCH[1]}: {remaining} of {len(BATCH)} exist, but gpu-trainer has to preempt one"
+            )
+        return missing
+
+
+def nginx() -> dict[str, Any]:
+    """Return an ordinary Deployment, spread evenly over zones, with our schedulerName."""
+    labels = {"app": "nginx"}
+    spec = _pod_spec("nginx:1.29", {"cpu": "1", "memory": "2Gi"})
+    spec["topologySpreadConstraints"] = [
+        {
+            "topologyKey": ZONE,
+            "maxSkew": 1,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": labels},
+        }
+    ]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "nginx", "namespace": "default", "labels": labels},
+        "spec": {
+            "replicas": REPLICAS,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+def urgent_class() -> dict[str, Any]:
+    """Return the PriorityClass of the pod that preempts."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": URGENT},
+        "value": 1000,
+    }
+
+
+def harder_pods() -> list[dict[str, Any]]:
+    """Return a pod that fits no node, a gated pod, and two pods that tolerate a taint and request all GPUs."""
+    gated = _pod_spec("report:7", {"cpu": "250m", "memory": "128Mi"})
+    gated["schedulingGates"] = [{"name": "example.com/quota"}]
+    return [
+        _pod(TOO_BIG, _pod_spec("simulation:4", {"cpu": "500", "memory": "1Gi"})),
+        _pod("gated", gated),
+        *(_pod(name, _gpu_spec("embeddings:3", gpus=4)) for name in BATCH),
+    ]
+
+
+def trainer() -> dict[str, Any]:
+    """Return a pod that has to preempt another when all GPUs are in use."""
+    return _pod("gpu-trainer", _gpu_spec("trainer:2", gpus=1) | {"priorityClassName": URGENT})
+
+
+def database() -> list[dict[str, Any]]:
+    """Return a pod, its claim, and the claim's volume in a zone without nodes."""
+    in_zone = {"key": ZONE, "operator": "In", "values": [STORAGE_ZONE]}
+    size, modes, reference = (
+        {"storage": "10Gi"},
+        ["ReadWriteOnce"],
+        {"namespace": "default", "name": DATABASE},
+    )
+    volume_spec = {
+        "capacity": size,
+        "accessModes": modes,
+        "claimRef": reference,
+        "csi": {"driver": "csi.example.com", "volumeHandle": DATABASE},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [in_zone]}]}},
+    }
+    claim_spec = {
+        "accessModes": modes,
+        "resources": {"requests": size},
+        "storageClassName": "",
+        "volumeName": DATABASE,
+    }
+    pod_spec = _pod_spec("postgres:18", {"cpu": "500m", "memory": "1Gi"})
+    pod_spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": DATABASE}}]
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": DATABASE}, "spec": volume_spec},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": reference, "spec": claim_spec},
+        _pod(DATABASE, pod_spec),
+    ]
+
+
+def storage_node() -> dict[str, Any]:
+    """Return the first node of the volume's zone."""
+    amounts = {"cpu": "4", "memory": "16Gi", "pods": "110"}
+    return ready_node("node-0030", STORAGE_ZONE, {}, {}, amounts, amounts)
+
+
+EXPECTATIONS = (
+    Expectation(
+        TOO_BIG,
+        "pending: no node has 500 cpus",
+        lambda pod, _: not pod.node_name and "Insufficient cpu" in why_it_waits(pod),
+    ),
+    Expectation(
+        "gated",
+        "pending with its scheduling gate, without an attempt",
+        lambda pod, _: not pod.node_name and not why_it_waits(pod),
+    ),
+    Expectation(
+        "gpu-trainer",
+        "runs on a node with a tolerated taint, after preempting another pod",
+        lambda _, node: node is not None and any(taint.key == "dedicated" for taint in node.taints),
+    ),
+    Expectation(
+        DATABASE,
+        "runs on a new node in the zone of its volume",
+        lambda _, node: node is not None and node.labels.get(ZONE) == STORAGE_ZONE,
+    ),
+)
+
+
+def _pod(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _pod_spec(image: str, requests: dict[str, str]) -> dict[str, Any]:
+    container = {"name": "main", "image": image, "resources": {"requests": requests}}
+    return {"schedulerName": SCHEDULER_NAME, "containers": [container]}
+
+
+def _gpu_spec(image: str, *, gpus: int) -> dict[str, Any]:
+    spec = _pod_spec(image, {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": str(gpus)})
+    spec["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": str(gpus)}
+    spec["tolerations"] = [{"key": "dedicated", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]
+    return spec

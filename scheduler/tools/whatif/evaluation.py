@@ -1,0 +1,193 @@
+"""Evaluates pending pods: each alone, or one after another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from scheduler.engine.cycle.explanation import explain, explain_gated
+from scheduler.engine.cycle.group_explanation import brief
+from scheduler.engine.cycle.hypothetical import evaluate, unplaced
+from scheduler.engine.cycle.refusal_details import RefusalDetails
+from scheduler.engine.cycle.scheduling import nominated_others
+from scheduler.framework.sliced_work import NeedsTime, answer_to_end
+from scheduler.tools.whatif.group_evaluation import GroupEvaluator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scheduler.engine.cycle.attempt import Decision
+    from scheduler.engine.cycle.explanation import Explanation
+    from scheduler.framework.diagnosis import Diagnosis
+    from scheduler.framework.status import Status
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
+    from scheduler.tools.whatif.group_evaluation import GroupEvaluation
+    from scheduler.tools.whatif.offline import OfflineScheduler
+
+
+def is_pending(pod: PodInfo) -> bool:
+    """Return whether a scheduler has to place a pod: it has no node, has not ended and is not being deleted."""
+    return not (pod.node_name or pod.is_terminal or pod.is_terminating)
+
+
+def pods_to_evaluate(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> list[PodInfo]:
+    """Return the pending pods of the scheduler's profiles, in the order given."""
+    return [pod for pod in pods if is_pending(pod) and pod.scheduler_name in scheduler.frameworks]
+
+
+class PodEvaluation(NamedTuple):
+    """The evaluation of one pod.
+
+    Attributes:
+        explanation: the explanation.
+        status: the status of the attempt, or of PreEnqueue if that rejects the pod.
+        diagnosis: the result of every node, if the attempt ended with it.
+    """
+
+    pod: PodInfo
+    explanation: Explanation
+    status: Status
+    diagnosis: Diagnosis | None
+
+
+class _Groups:
+    """The groups of the evaluated pods; each group is evaluated once.
+
+    Args:
+        places: whether the members of a group that fits stay on their nodes for later pods.
+    """
+
+    def __init__(self, scheduler: OfflineScheduler, *, places: bool) -> None:
+        self._scheduler = scheduler
+        self._judge: GroupEvaluator | None = None
+        self._places = places
+        self._judged: dict[GroupKey, GroupEvaluation] = {}
+
+    def of(self, pod: PodInfo) -> GroupEvaluation | None:
+        """Return the evaluation of a pod's group; None for a pod on a node or without a group."""
+        key = None if pod.node_name else self._scheduler.parts.profiles.group_of(pod)
+        if key is None:
+            return None
+        if key not in self._judged:
+            self._judge = self._judge or GroupEvaluator(self._scheduler)
+            judged = self._judged[key] = self._judge.judge(key)
+            if self._places and judged.tried is not None and judged.status.is_success:
+                for member in judged.tried.kept:
+                    assert member.assumed is not None
+                    place(self._scheduler, member.decision, member.assumed.node_name)
+        return self._judged[key]
+
+
+def evaluate_each(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[PodEvaluation]:
+    """Evaluate every pod in the cluster as it is; nothing changes in between.
+
+    A pod on a node is evaluated as if it were pending, and its explanation has `node`.
+    """
+    groups = _Groups(scheduler, places=False)
+    for pod in pods:
+        yield _evaluate(scheduler, pod, groups)[0]
+
+
+def evaluate_in_sequence(scheduler: OfflineScheduler, pods: Iterable[PodInfo]) -> Iterator[PodEvaluation]:
+    """Evaluate pods by priority, then in the order given; a pod that fits stays on its node for later pods.
+
+    Among equal nodes, the smallest name is chosen. The explanation of a pod that fits has `chosen`. A pod that a Reserve
+    plugin rejects at the end uses no capacity. The members of a group are placed together, when its first member is reached.
+    """
+    groups = _Groups(scheduler, places=True)
+    for pod in sorted(pods, key=lambda pod: -pod.priority):
+        judged, decision = _evaluate(scheduler, pod, groups)
+        if decision is not None and decision.scores is not None:
+            reserved = _place(scheduler, decision, judged.explanation)
+            judged = judged._replace(status=reserved, diagnosis=None)
+        yield judged
+
+
+def _evaluate(
+    scheduler: OfflineScheduler, pod: PodInfo, groups: _Groups
+) -> tuple[PodEvaluation, Decision | None]:
+    framework = scheduler.frameworks[pod.scheduler_name]
+    gate = framework.run_pre_enqueue(pod)
+    group = groups.of(pod)
+    if not gate.is_success:
+        explanation = explain_gated(pod, gate)
+        if group is not None:
+            explanation["group"] = brief(group.explanation)
+        return PodEvaluation(pod, explanation, gate, None), None
+    snapshot, node_name = scheduler.cache.snapshot(), pod.node_name
+    if node_name:
+        pod, snapshot = unplaced(pod, snapshot)
+    details = RefusalDetails(
+        framework.plugins.all(),
+        scheduler.parts.clock,
+        nodes_of_a_kind=scheduler.nodes_of_a_kind,
+        budget=scheduler.parts.budget,
+    )
+    nominated = nominated_others(scheduler.nominator, pod, snapshot)
+    if group is not None:
+        judged = _as_member(pod, group)
+        before = snapshot.overlay(add=group.before(pod.uid, snapshot))
+        details.add_to(judged.explanation, pod, before, nominated)
+        return judged, None
+    decision, explanation = evaluate(framework, pod, snapshot, nominated=nominated, details=details)
+    if node_name:
+        explanation["node"] = node_name
+    return PodEvaluation(pod, explanation, decision.status, decision.diagnosis), decision
+
+
+def _as_member(pod: PodInfo, group: GroupEvaluation) -> PodEvaluation:
+    """Return the evaluation of a member from the attempt of its group."""
+    member, told = group.member(pod.uid), brief(group.explanation)
+    if (
+        member is None or group.tried is None
+    ):  # the group could not be tried, or its attempt ended before this member
+        status = group.status if group.tried is None else group.tried.refusal
+        result = "unschedulable" if status.is_rejected else "error"
+        return PodEvaluation(
+            pod, {**explain_gated(pod, status), "result": result, "group": told}, status, None
+        )
+    explanation = explain(member.decision, member.snapshot.names)
+    status = member.status if group.status.is_success else group.tried.status_of(member)
+    explanation["result"] = (
+        "schedulable" if status.is_success else "unschedulable" if status.is_rejected else "error"
+    )
+    explanation["message"] = None if status.is_success else status.message
+    if member.assumed is not None and status.is_success:
+        explanation["chosen"] = member.assumed.node_name
+    explanation["group"] = told
+    if status is member.status:
+        return PodEvaluation(pod, explanation, status, member.decision.diagnosis)
+    return PodEvaluation(pod, explanation, replace(status, plugin=group.tried.plugin.name), None)
+
+
+def _place(scheduler: OfflineScheduler, decision: Decision, explanation: Explanation) -> Status:
+    """Assume the pod on the first of the best nodes, if Reserve accepts it; return the status of Reserve."""
+    chosen = explanation["best"][0]
+    reserved = place(scheduler, decision, chosen)
+    if reserved.is_success:
+        explanation["chosen"] = chosen
+        return reserved
+    explanation["result"] = "unschedulable" if reserved.is_rejected else "error"
+    explanation["message"] = reserved.message
+    return reserved
+
+
+def place(scheduler: OfflineScheduler, decision: Decision, node_name: str) -> Status:
+    """Assume a pod on a node, if Reserve accepts it; return the status of Reserve."""
+    framework = scheduler.frameworks[decision.pod.scheduler_name]
+    placed = scheduler.cache.assume(decision.pod, node_name)
+    scheduler.nominator.delete(placed.uid)
+
+    def reserve() -> Status:
+        try:
+            return framework.run_reserve(decision.state, placed, node_name)
+        except NeedsTime:
+            framework.run_unreserve(decision.state, placed, node_name)
+            raise
+
+    reserved = answer_to_end(reserve)
+    if not reserved.is_success:
+        framework.run_unreserve(decision.state, placed, node_name)
+        scheduler.cache.forget(placed.uid)
+    return reserved

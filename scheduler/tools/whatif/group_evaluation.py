@@ -1,0 +1,184 @@
+"""Evaluates pod groups with the daemon's own group cycle; nothing is carried out."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, TypeVar
+
+from scheduler.daemon.app.capabilities import NoApiServer
+from scheduler.daemon.app.group_queue_state import group_queue_state, wakes
+from scheduler.engine.cycle.attempt_log import AttemptLog
+from scheduler.engine.cycle.binding import BindingCycle
+from scheduler.engine.cycle.failure import FailureHandler
+from scheduler.engine.cycle.group_binding import GroupRelease
+from scheduler.engine.cycle.group_cycle import PodGroupCycle
+from scheduler.engine.cycle.group_explanation import explain_pass, explain_untried
+from scheduler.engine.cycle.group_log import GroupLog
+from scheduler.engine.cycle.long_attempts import LongAttempts
+from scheduler.engine.cycle.pod_cycle import PodCycle
+from scheduler.engine.cycle.reporting import Reporter
+from scheduler.engine.cycle.sampling import NodeSampling
+from scheduler.framework.queued_pod import QueuedPodInfo
+from scheduler.framework.status import SUCCESS, Status
+from scheduler.objects.pod_group import GroupKey
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from scheduler.engine.cycle.group_explanation import GroupExplanation
+    from scheduler.engine.cycle.group_pass import Member, Pass
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
+    from scheduler.tools.whatif.offline import OfflineScheduler
+
+T = TypeVar("T")
+
+
+class GroupEvaluation:
+    """The evaluation of one group.
+
+    Attributes:
+        explanation: the explanation.
+        tried: the results of its members; None if there was no attempt.
+        status: the result for the group.
+    """
+
+    def __init__(self, explanation: GroupExplanation, tried: Pass | None, status: Status) -> None:
+        self.explanation = explanation
+        self.tried = tried
+        self.status = status
+
+    def member(self, uid: str) -> Member | None:
+        """Return the result of one of its pods; None if the pod was not tried."""
+        members = () if self.tried is None else self.tried.members
+        return next((member for member in members if member.attempt.queued.pod.uid == uid), None)
+
+    def rejectors(self) -> set[tuple[str, str]]:
+        """Return (profile, plugin) of the plugins whose events requeue it; none if it is placed."""
+        if self.tried is None or self.tried.room is None:
+            return set()
+        return {
+            (member.attempt.framework.profile, plugin)
+            for member in self.tried.members
+            for plugin in self.tried.rejectors(member)
+        }
+
+    def before(self, uid: str, snapshot: Snapshot) -> list[tuple[int, PodInfo]]:
+        """Return the rows and pods that were placed before one of its pods was tried, and that a snapshot lacks."""
+        found = []
+        for member in () if self.tried is None else self.tried.members:
+            if member.attempt.queued.pod.uid == uid:
+                break
+            if member.assumed is not None:
+                row = snapshot.row_of(member.assumed.node_name)
+                assert row is not None, f"node {member.assumed.node_name} is gone"
+                if all(pod.uid != member.assumed.pod.uid for pod in snapshot.pods_on(row)):
+                    found.append((row, member.assumed.pod))
+        return found
+
+
+class GroupEvaluator:
+    """Evaluates groups in the current state of a cluster."""
+
+    def __init__(self, scheduler: OfflineScheduler) -> None:
+        parts, nothing = scheduler.parts, NoApiServer()
+        self._scheduler = scheduler
+        reporter = Reporter(nothing, nothing, is_leading=lambda: False, newest=parts.pods.get)
+        failures = FailureHandler(parts, reporter)
+        binding = BindingCycle(parts, reporter, failures, nothing, is_leading=lambda: False)
+        pods = PodCycle(
+            parts,
+            binding=binding,
+            failures=failures,
+            reporter=reporter,
+            random=Random(0),
+            sampling=NodeSampling(dict.fromkeys(scheduler.frameworks, 100)),
+            attempts=AttemptLog(),
+            long=LongAttempts(parts, failures),
+        )
+        self._cycle = PodGroupCycle(
+            parts,
+            pods=pods,
+            binding=binding,
+            failures=failures,
+            preemptions=scheduler.preemptions,
+            random=Random(0),
+            release=GroupRelease(nothing, reporter, nothing.start),
+            attempts=GroupLog(parts.clock),
+        )
+
+    def group_of(self, pod: PodInfo) -> GroupKey | None:
+        """Return the group of a pod; None if its profile does not schedule groups of this kind."""
+        return self._scheduler.parts.profiles.group_of(pod)
+
+    def named(self, key: str) -> list[GroupKey]:
+        """Return the groups named `namespace/name` that have pods or an object."""
+        scheduler = self._scheduler
+        found = dict.fromkeys(
+            group
+            for queued in scheduler.queue.pods()
+            if (group := self.group_of(queued.pod)) is not None and group.key == key
+        )
+        namespace, _, name = key.partition("/")
+        for framework in scheduler.frameworks.values():
+            for kind in sorted(framework.groups):
+                group = GroupKey(kind, namespace, name)
+                if scheduler.parts.cache.groups.count(group) or key in (
+                    scheduler.cache.table.objects(kind) or ()
+                ):
+                    found[group] = None
+        return list(found)
+
+    def judge(self, key: GroupKey) -> GroupEvaluation:
+        """Evaluate a group now; the cluster does not change."""
+        scheduler = self._scheduler
+        uids = scheduler.parts.cache.groups.pending(key)
+        pending = [queued.pod for uid in uids if (queued := scheduler.queue.get(uid)) is not None]
+        kept_back: dict[str, Status] = {}  # pod key -> why
+        for pod in pending:
+            gate = scheduler.frameworks[pod.scheduler_name].run_pre_enqueue(pod)
+            if not gate.is_success:
+                kept_back[pod.key] = gate
+        members = [QueuedPodInfo(pod, 0.0, 1) for pod in pending if pod.key not in kept_back]
+        members.sort(key=lambda queued: -queued.pod.priority)
+        judged = self._tried(key, members) if members else self._untried(key, kept_back)
+        judged.explanation["members"] += [
+            {"pod": pod, "fits": False, "node": None, "message": gate.message}
+            for pod, gate in kept_back.items()
+            if members
+        ]
+        judged.explanation |= group_queue_state(scheduler.parts, key)
+        if judged.tried is not None:
+            judged.explanation["wakes"] = wakes(scheduler.parts, judged.rejectors())
+        return judged
+
+    def _tried(self, key: GroupKey, members: list[QueuedPodInfo]) -> GroupEvaluation:
+        tried = driven(self._cycle.explore(members))
+        driven(self._scheduler.parts.freeze.end())
+        if isinstance(tried, Status):
+            told = dict.fromkeys((queued.pod.key for queued in members), tried.message)
+            explanation = explain_untried(key, None, "error", tried.message, told)
+            return GroupEvaluation(explanation, None, tried)
+        status, result = (SUCCESS, "scheduled") if tried.room is None else tried.result(tried.room)
+        return GroupEvaluation(explain_pass(tried, status, result), tried, status)
+
+    def _untried(self, key: GroupKey, kept_back: dict[str, Status]) -> GroupEvaluation:
+        group = self._scheduler.parts.profiles.pod_group(key)
+        told = {pod: gate.message for pod, gate in kept_back.items()}
+        if not kept_back:
+            return GroupEvaluation(
+                explain_untried(key, group, "gated", "it has no pending pod", {}), None, SUCCESS
+            )
+        status = next(iter(kept_back.values()))
+        return GroupEvaluation(explain_untried(key, group, "gated", status.message, told), None, status)
+
+
+def driven(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that only yields to other tasks, and return its result; there are no other tasks here."""
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as end:
+            result: T = end.value
+            return result

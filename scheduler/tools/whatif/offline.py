@@ -1,0 +1,139 @@
+"""The daemon's own objects without an API server; the state comes from a file."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from scheduler.clock import SystemClock
+from scheduler.daemon.app.assembly import Parts
+from scheduler.daemon.app.capabilities import NoApiServer
+from scheduler.daemon.app.in_tree import IN_TREE
+from scheduler.daemon.app.needs import needs_of
+from scheduler.engine.cycle.event_handlers import NodeHandler
+from scheduler.engine.cycle.observer import NoObserver
+from scheduler.engine.cycle.pod_handlers import QueueingPodHandler
+from scheduler.engine.cycle.preemption import NotedPreemptions
+from scheduler.engine.cycle.refusal_details import NODES_OF_A_KIND
+from scheduler.engine.cycle.reporting import Reporter
+from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
+from scheduler.framework.preemption import Preemptions
+from scheduler.tools.whatif.typed_items import NODES, PODS, decoded_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.configuration.load import Configuration
+    from scheduler.engine.cycle.event_handlers import EventHandler
+    from scheduler.engine.runtime.framework import Framework
+    from scheduler.framework.interface import Plugin
+    from scheduler.tools.whatif.cluster_file import ClusterFile
+
+logger = logging.getLogger(__name__)
+
+
+class OfflineScheduler:
+    """Profiles, cache and queue, filled from a file; with `refresh`, plugins fetch their background data.
+
+    Attributes:
+        frameworks: schedulerName -> profile.
+        cache: the nodes and their pods.
+        queue: the pending pods of these profiles.
+        parts: all parts of the scheduler.
+        nominator: the nominated pods.
+        preemptions: the preemptions that would be started.
+        needs: the objects that plugins read beside nodes and pods.
+        nodes_of_a_kind: number of nodes rejected for the same reason that get details.
+
+    Args:
+        stops_plugins: whether calls of third-party plugins have the budget of an attempt; only in the main thread, and until
+            the budget's clock is given back.
+        parts: the parts to use, for example with another clock; None for the daemon's.
+
+    Raises:
+        ConfigurationError: a plugin is unknown, broken, or has bad arguments.
+        ObjectError: an object that a plugin needs is malformed.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterFile,
+        configuration: Configuration,
+        *,
+        in_tree: Mapping[str, type[Plugin]] = IN_TREE,
+        refresh: bool = True,
+        nodes_of_a_kind: float = NODES_OF_A_KIND,
+        stops_plugins: bool = False,
+        parts: Parts | None = None,
+    ) -> None:
+        self.parts = parts or Parts(SystemClock(), NoObserver(), in_tree)
+        self.parts.budget.seconds = configuration.settings.attempt_budget.seconds
+        if stops_plugins:
+            self.parts.budget.take_clock()
+        api_server, self.preemptions = NoApiServer(), NotedPreemptions()
+        self.frameworks = self.parts.build_frameworks(
+            configuration,
+            lambda _profile: {
+                **dict.fromkeys((ApiGet, ApiWrite, Background, PodBinder, PodEvents), api_server),
+                Preemptions: self.preemptions,
+            },
+        )
+        self.parts.profiles.swap(self.frameworks)
+        self.cache, self.nominator, self.queue = self.parts.cache, self.parts.nominator, self.parts.queue
+        self.needs = needs_of(self.frameworks.values())
+        if refresh:
+            self._refresh()
+        self.nodes_of_a_kind = nodes_of_a_kind
+        self.fill(cluster)
+
+    def fill(self, cluster: ClusterFile) -> None:
+        """Add a cluster to the state; for callers that need the plugins' `needs` before they read the cluster.
+
+        Raises:
+            ObjectError: an object that a plugin needs is malformed.
+        """
+        there = [pod for pod in cluster.pods if not pod.is_terminal]
+        self.parts.fill(
+            self.needs,
+            nodes=cluster.nodes,
+            bound_pods=(pod for pod in there if pod.node_name),
+            others={
+                kind: {
+                    key: decoded_object(raw, kind, key) for key, raw in cluster.others.get(kind, {}).items()
+                }
+                for kind in self.needs.kinds
+            },
+        )
+        for pod in there:
+            if not pod.node_name and pod.scheduler_name in self.frameworks:
+                self.queue.add(pod)
+
+    def handler_of(self, kind: str) -> EventHandler[Any] | None:
+        """Return the handler for changes of a kind; None if no plugin reads it."""
+        if kind == NODES:
+            return NodeHandler(self.parts)
+        if kind == PODS:
+            nothing = NoApiServer()
+            reporter = Reporter(nothing, nothing, is_leading=lambda: True, newest=lambda _: None)
+            return QueueingPodHandler(self.parts, reporter)
+        return self.parts.object_handler(kind) if kind in self.needs.kinds else None
+
+    def _refresh(self) -> None:
+        """Let plugins fetch their background data once."""
+        plugins = [
+            (framework, plugin)
+            for framework in self.frameworks.values()
+            for plugin in framework.plugins.all()
+            if plugin.refresh_seconds is not None
+        ]
+        if plugins:
+            asyncio.run(self._refresh_all(plugins))
+
+    async def _refresh_all(self, plugins: list[tuple[Framework, Plugin]]) -> None:
+        for framework, plugin in plugins:
+            try:
+                await framework.run_refresh(plugin)
+            except Exception:
+                logger.exception("Plugin could not refresh its data", extra={"plugin": plugin.name})
+        await self.parts.web.close()

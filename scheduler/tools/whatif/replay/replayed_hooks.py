@@ -1,0 +1,224 @@
+"""Replays the steps of a recorded run: each task continues at its recorded step, with the recorded answers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from scheduler.clock import Clock, SystemClock
+from scheduler.daemon.recording.call_results import unpacked, unpacked_error
+from scheduler.daemon.recording.notes import Note
+from scheduler.daemon.recording.step_clock import StepClock
+from scheduler.replay_hooks import ReplayHooks, resumed
+from scheduler.urls import shown_text
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from random import Random
+
+    from scheduler.daemon.recording.recording_files import Header
+    from scheduler.tools.whatif.replay.script import Script
+
+T = TypeVar("T")
+H = TypeVar("H")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first difference between a replay and its recording.
+
+    Attributes:
+        at: microseconds since the beginning of the recording.
+        recorded: the recorded entry; None at the end of the recording.
+        here: the entry of the replay.
+        before: the last entries before it.
+    """
+
+    at: int
+    recorded: list[Any] | None
+    here: list[Any]
+    before: list[Any]
+
+
+class ReplayedHooks(ReplayHooks):
+    """Replay hooks that follow a script.
+
+    Args:
+        random: the random number generator that breaks ties.
+
+    Attributes:
+        difference: the first difference, if there is one.
+        decisions: number of decisions.
+        handlers: kind -> handler of its watch events.
+        is_over: whether tasks end when they are cancelled, instead of at their step.
+    """
+
+    def __init__(self, script: Script, header: Header, random: Random) -> None:
+        self._clock = StepClock(header.base, header.wall, self._look)
+        super().__init__(self._clock)
+        self.difference: Difference | None = None
+        self.handlers: dict[str, Any] = {}
+        self.is_over = False
+        self.decisions = 0
+        self._script = script
+        self._random = random
+        self._observations: dict[str, int] = {}
+        self._readings = 0
+        self._asked: dict[int, asyncio.Future[tuple[Any, Any]]] = {}
+        self._tasks: dict[_ReplayedTask[Any], None] = {}
+        self._numbers: dict[int, _ReplayedTask[Any]] = {}
+
+    def begin(self, us: int) -> None:
+        """Begin a step."""
+        self._clock.us = us
+        self._observations.clear()
+        self._readings = 0
+
+    def differs(self, *here: Any) -> None:
+        """Note that the replay differs from the recording."""
+        if self.difference is None:
+            self.difference = Difference(
+                self._clock.us, self._script.peek(), list(here), list(self._script.last)
+            )
+
+    def _look(self, _clock: StepClock) -> int | None:
+        self._readings += 1
+        note = self._script.take_if(Note.READ, self._readings)
+        return None if note is None else int(note[2])
+
+    def stopwatch(self, clock: Clock) -> Clock:
+        return SystemClock()  # else a search that was ended, since it took too long, would be made to its end
+
+    def random(self, random: Random) -> Random:
+        return self._random
+
+    def branch(self, is_so: bool, what: str = "") -> bool:
+        number = self._observations[what] = self._observations.get(what, 0) + 1
+        named = (what, number) if what else (number,)
+        return self._script.take_if(Note.OBSERVED, *named) is not None
+
+    def needs_time(self) -> bool:
+        return self._script.take_if(Note.NEEDED_TIME) is not None
+
+    def on_watch_event(self, kind: str, handler: H) -> H:
+        self.handlers[kind] = handler
+        return handler
+
+    def decided(self, uid: str, node_name: str, message: str, nominated_node_name: str | None) -> None:
+        self.decisions += 1
+        here = [Note.DECIDED, uid, node_name, message, nominated_node_name]
+        if self._script.take_if(*here) is None:
+            self.differs(*here)
+
+    # Answers of external calls.
+
+    async def external_call(self, what: str, ask: Callable[[], Awaitable[T]], kind: type[object]) -> T:
+        if self.is_over:
+            raise asyncio.CancelledError
+        note = self._script.peek()
+        if note is None or note[0] != Note.ASKED or shown_text(note[2]) != what:
+            self.differs(Note.ASKED, 0, what)
+            await asyncio.get_running_loop().create_future()  # waits without end: the recording has no answer
+            raise AssertionError
+        number = self._script.take()[1]
+        answered = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            error, value = await answered
+        except asyncio.CancelledError:
+            if not self.is_over and self._script.take_if(Note.GAVE_UP, number) is None:
+                self.differs(Note.GAVE_UP, number)
+            raise
+        if error is not None:
+            raise unpacked_error(error)
+        found: T = unpacked(value, kind)
+        return found
+
+    def answer(self, note: list[Any]) -> None:
+        """Deliver an answer."""
+        _, _, number, error, value = note
+        answered = self._asked.pop(number, None)
+        if answered is None or answered.done():
+            self.differs("no call waits for this answer")
+        else:
+            answered.set_result((error, value))
+
+    # Tasks.
+
+    def task(self, work: Coroutine[Any, Any, T], name: str) -> Coroutine[Any, Any, T]:
+        return _run(_ReplayedTask(self, work, name))
+
+    def begin_file(self) -> None:
+        """Reset the numbers of tasks: each file counts them again."""
+        self._numbers.clear()
+        for task in self._tasks:
+            task.is_started = False
+
+    def known(self, number: int, name: str | None = None) -> _ReplayedTask[Any] | None:
+        """Return a task by its number; `name` is given where the number is assigned."""
+        if name is not None:
+            fresh = next((task for task in self._tasks if task.name == name and not task.is_started), None)
+            if fresh is not None:
+                fresh.is_started = True
+                self._numbers[number] = fresh
+        return self._numbers.get(number)
+
+    def come(self, task: _ReplayedTask[Any]) -> None:
+        """Register a task."""
+        self._tasks[task] = None
+
+    def leave(self, task: _ReplayedTask[Any]) -> None:
+        """Remove a task that has ended."""
+        self._tasks.pop(task, None)
+
+
+async def _run(task: _ReplayedTask[T]) -> T:
+    return await task
+
+
+class _ReplayedTask(Generic[T]):
+    """A coroutine that continues only at its recorded steps.
+
+    Attributes:
+        turn: completed to let it continue; None while it waits for something else.
+    """
+
+    def __init__(self, hooks: ReplayedHooks, work: Coroutine[Any, Any, T], name: str) -> None:
+        self._hooks = hooks
+        self._work = work
+        self.name = name
+        self.is_started = False
+        self.turn: asyncio.Future[None] | None = None
+
+    def __del__(self) -> None:
+        self._work.close()  # without this, Python warns that it was never awaited
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        work = self._work
+        step: Callable[..., Any] = work.send
+        value: Any = None
+        self._hooks.come(self)
+        try:
+            while True:
+                try:
+                    yield from self._wait_for_turn()
+                except asyncio.CancelledError as error:
+                    step, value = work.throw, error
+                    continue
+                try:
+                    waits_for = step(value)
+                except StopIteration as end:
+                    result: T = end.value
+                    return result
+                step, value = yield from resumed(work, waits_for)
+        finally:
+            self._hooks.leave(self)
+
+    def _wait_for_turn(self) -> Generator[Any, Any, None]:
+        if self._hooks.is_over:
+            return
+        self.turn = asyncio.get_running_loop().create_future()
+        try:
+            yield from self.turn
+        finally:
+            self.turn = None

@@ -1,0 +1,334 @@
+"""A cluster in memory: writes take effect at once, and handlers are notified as by a watch.
+
+It replaces the API server, and kubelets as far as schedulers see them: a bound pod runs, and a deleted pod stays for its
+grace period. There is no HTTP, no JSON, and no task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scheduler.clock import rfc3339
+from scheduler.daemon.app.needs import trimmed
+from scheduler.engine.cycle.event_handlers import NodeHandler
+from scheduler.errors import ApiError
+from scheduler.framework.interface import Needs
+from scheduler.snapshot import object_key
+from scheduler.tools.whatif.simulation.device_claims import give_back
+from scheduler.tools.whatif.simulation.pod_versions import annotated, changed, terminating, with_status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scheduler.daemon.app.assembly import Parts
+    from scheduler.engine.cycle.event_handlers import ObjectHandler
+    from scheduler.engine.cycle.pod_handlers import PodHandler
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.objects.v1 import PodCondition
+
+_STARTED = "Running"
+
+
+class ClusterWitness(Protocol):
+    """Observes changes of pods, right after the scheduler was notified."""
+
+    def bound(self, pod: PodInfo) -> None:
+        """Note that a pod was bound."""
+        ...
+
+    def evicted(self, pod: PodInfo) -> None:
+        """Note that a pod was evicted, by preemption or because of its node; called once for a pod."""
+        ...
+
+    def gone(self, pod: PodInfo) -> None:
+        """Note that a pod was removed; `pod` is its last version."""
+        ...
+
+
+class MemoryCluster:
+    """Implements the daemon's writes and reads, and offers methods for changes by others.
+
+    It implements PodBinder, VictimWriter, PodGet, PodEventRecorders and PodEvents; `writes.ObjectWrites` changes objects of
+    other kinds. Pods are in `parts.pods`, other objects in the store that plugins read.
+
+    Args:
+        parts: the scheduler that is notified.
+        loop: the loop whose time applies.
+        stop_seconds: time that a deleted pod takes to stop, at most its grace period; infinity for all of that.
+        binding_seconds: returns the time that a Binding takes; None for no time.
+
+    Attributes:
+        nodes: name -> node.
+        changes: number of changes of nodes, and of pods added, bound, deleted and removed.
+        leaving: uids of pods that were deleted and still exist.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        stop_seconds: float = inf,
+        binding_seconds: Callable[[PodInfo], float] | None = None,
+    ) -> None:
+        self.nodes: dict[str, NodeObject] = {}
+        self.changes = 0
+        self.leaving: set[str] = set()
+        self._parts, self._loop, self._stop_seconds = parts, loop, stop_seconds
+        self._binding_seconds = binding_seconds
+        self._pods = parts.pods
+        self._needs = Needs()
+        self._node_handler = NodeHandler(parts)
+        self._pod_handler: PodHandler | None = None
+        self._handlers: dict[str, ObjectHandler] = {}
+        self._witness: ClusterWitness | None = None
+        self._versions = 0
+        self._after_write: dict[str, Callable[[Mapping[str, Any]], None]] = {}
+
+    def connect(self, pod_handler: PodHandler, needs: Needs) -> None:
+        """Set the handler of pods, and the kinds that plugins read; call once, before any object is added."""
+        self._pod_handler, self._needs = pod_handler, needs
+        self._handlers = {kind: self._parts.object_handler(kind) for kind in sorted(needs.kinds)}
+
+    def witnessed_by(self, witness: ClusterWitness) -> None:
+        """Set the observer of pods."""
+        self._witness = witness
+
+    def after_write(self, kind: str, react: Callable[[Mapping[str, Any]], None]) -> None:
+        """Call a function with every new version of the objects of a kind, as a controller would be."""
+        self._after_write[kind] = react
+
+    # Changes by others.
+
+    def put_node(self, node: NodeObject) -> None:
+        """Add a node, or replace it by a new version."""
+        self.changes += 1
+        known = self.nodes.get(node.name)
+        self.nodes[node.name] = node
+        if known is None:
+            self._node_handler.on_add(node)
+        else:
+            self._node_handler.on_update(known, node)
+
+    def remove_node(self, name: str) -> None:
+        """Remove a node; its pods stay until they are removed."""
+        self.changes += 1
+        self._node_handler.on_delete(self.nodes.pop(name))
+
+    def put_pod(self, pod: PodInfo) -> None:
+        """Add a pod, or replace it by a new version."""
+        pod = trimmed(pod, self._needs)
+        known = self._pods.get(pod.key)
+        if known is not None and known.uid != pod.uid:
+            self.remove_pod(known.key)
+            known = None
+        self._show(known, pod)
+        if pod.is_terminating and pod.uid not in self.leaving:
+            self._stop(pod)
+
+    def change_pending(self, pod: PodInfo) -> None:
+        """Give a pending pod another spec; its status stays."""
+        known = self._pending(pod)
+        if known is not None:
+            self._show(known, with_status_of(known, pod, self._next_version()))
+
+    def remove_pod(self, key: str) -> None:
+        """Remove a pod at once, if it exists."""
+        pod = self._pods.pop(key, None)
+        if pod is None:
+            return
+        self.changes += 1
+        self.leaving.discard(pod.uid)
+        assert self._pod_handler is not None
+        self._pod_handler.on_delete(pod)
+        if pod.pod.spec.resource_claims or pod.pod.status.extended_resource_claim_status is not None:
+            give_back(self, pod)
+        if self._witness is not None:
+            self._witness.gone(pod)
+
+    def put_object(self, kind: str, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Add or replace an object of another kind, and return its new version; a kind that no plugin reads has no handler."""
+        self._versions += 1
+        obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self._versions)}}
+        handler = self._handlers.get(kind)
+        if handler is not None:
+            known = self._parts.cache.table.watch_kind(kind).from_server(object_key(obj))
+            if known is None:
+                handler.on_add(obj)
+            else:
+                handler.on_update(known, obj)
+            if kind in self._after_write:
+                self._loop.call_soon(self._after_write[kind], obj)
+        return obj
+
+    def remove_object(self, kind: str, key: str) -> None:
+        """Remove an object of another kind, if it exists."""
+        known = self.find(kind, key)
+        if known is not None:
+            self._handlers[kind].on_delete(known)
+
+    def pods_on(self, node_name: str) -> list[PodInfo]:
+        """Return the pods that are bound to a node, in the order of arrival."""
+        return [pod for pod in self._pods.values() if pod.node_name == node_name]
+
+    def pods_of(self, namespace: str, owner: str) -> list[PodInfo]:
+        """Return the pods of a controller, by its name, in the order of arrival."""
+        return [
+            pod
+            for pod in self._pods.values()
+            if pod.namespace == namespace
+            and any(each.controller and each.name == owner for each in pod.pod.metadata.owner_references)
+        ]
+
+    def reads(self, kind: str) -> bool:
+        """Return whether plugins read a kind."""
+        return kind in self._handlers
+
+    def find(self, kind: str, key: str) -> Mapping[str, Any] | None:
+        """Return an object of another kind that plugins read; None if there is none."""
+        return self._parts.cache.table.watch_kind(kind).from_server(key) if kind in self._handlers else None
+
+    def evict(self, pod: PodInfo) -> None:
+        """Delete a pod: without a node at once, else after its grace period."""
+        if pod.is_terminating:
+            return
+        if not pod.node_name:
+            self.remove_pod(pod.key)
+            return
+        grace = pod.pod.spec.termination_grace_period_seconds
+        ends = self._parts.clock.utc_now() + timedelta(seconds=grace)
+        self._show(pod, terminating(pod, rfc3339(ends), self._next_version()))
+        self._stop(pod)
+        if self._witness is not None:
+            self._witness.evicted(pod)
+
+    def end(self, key: str, uid: str) -> None:
+        """Remove a pod, unless another pod has its name by now."""
+        known = self._pods.get(key)
+        if known is not None and known.uid == uid:
+            self.remove_pod(key)
+
+    # Writes and reads of the scheduler.
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        if self._binding_seconds is not None:
+            await asyncio.sleep(self._binding_seconds(pod))
+        known = self._there(pod)
+        if known.node_name:
+            raise ApiError(409, "Conflict", f"pod {pod.key}: is already assigned to node {known.node_name!r}")
+        started = self._parts.clock.utc_now()
+        bound = changed(
+            known,
+            self._next_version(),
+            node_name=node_name,
+            phase=_STARTED,
+            start_time=rfc3339(started),
+            conditions=(),
+            nominated_node_name="",
+        )
+        self._show(known, trimmed(bound, self._needs))
+        if self._witness is not None:
+            self._witness.bound(bound)
+
+    async def read_pod(self, namespace: str, name: str) -> PodInfo | None:
+        return self._pods.get(f"{namespace}/{name}")
+
+    def patch_pod_status(
+        self, pod: PodInfo, *, condition: PodCondition | None = None, nominated_node_name: str | None = None
+    ) -> bool:
+        """Patch a pod's status after the caller has returned, because an answer of the API server also comes later."""
+        if _says(pod, condition, nominated_node_name):
+            return False
+        self._loop.call_soon(self._patch_pending, pod, condition, nominated_node_name)
+        return True
+
+    async def wait_pod_status_patched(self, pod: PodInfo, *, condition: PodCondition | None = None) -> None:
+        self._patch(self._there(pod), condition, None)
+
+    async def delete_pod(self, pod: PodInfo) -> object:
+        known = self._there(pod)
+        self.evict(known)
+        return known
+
+    def annotate(self, key: str, annotations: Mapping[str, str | None]) -> None:
+        """Change annotations of a pod; None removes one."""
+        known = self._pods[key]
+        self._show(known, annotated(known, annotations, self._next_version()))
+
+    def of(self, scheduler_name: str) -> MemoryCluster:
+        return self
+
+    def record(self, regarding: PodInfo, **_event: object) -> None:
+        """Do nothing: nothing reads events here."""
+
+    # Implementation.
+
+    def _stop(self, pod: PodInfo) -> None:
+        """Remove a terminating pod when its grace period ends."""
+        self.leaving.add(pod.uid)
+        grace = float(pod.pod.spec.termination_grace_period_seconds)
+        self._loop.call_later(min(grace, self._stop_seconds), self.end, pod.key, pod.uid)
+
+    def _there(self, pod: PodInfo) -> PodInfo:
+        known = self._pods.get(pod.key)
+        if known is None:
+            raise ApiError(404, "NotFound", f'pods "{pod.name}" not found')
+        if known.uid != pod.uid:
+            raise ApiError(409, "Conflict", f'pods "{pod.name}" was replaced by another pod')
+        return known
+
+    def _pending(self, pod: PodInfo) -> PodInfo | None:
+        """Return the current version of a pod; None if it is gone or bound."""
+        known = self._pods.get(pod.key)
+        return None if known is None or known.uid != pod.uid or known.node_name else known
+
+    def _show(self, known: PodInfo | None, pod: PodInfo) -> None:
+        if known is None or known.node_name != pod.node_name or known.is_terminating != pod.is_terminating:
+            self.changes += 1
+        assert self._pod_handler is not None
+        self._pods[pod.key] = pod
+        if known is None:
+            self._pod_handler.on_add(pod)
+        else:
+            self._pod_handler.on_update(known, pod)
+
+    def _patch_pending(
+        self, pod: PodInfo, condition: PodCondition | None, nominated_node_name: str | None
+    ) -> None:
+        """Patch a pod's status, unless it is gone or bound by now: then the change no longer applies."""
+        known = self._pending(pod)
+        if known is not None:
+            self._patch(known, condition, nominated_node_name)
+
+    def _patch(self, pod: PodInfo, condition: PodCondition | None, nominated_node_name: str | None) -> None:
+        if _says(pod, condition, nominated_node_name):
+            return
+        status: dict[str, Any] = {}
+        if condition is not None:
+            others = (each for each in pod.pod.status.conditions if each.type != condition.type)
+            status["conditions"] = (*others, condition)
+        if nominated_node_name is not None:
+            status["nominated_node_name"] = nominated_node_name
+        self._show(pod, changed(pod, self._next_version(), **status))
+
+    def _next_version(self) -> str:
+        self._versions += 1
+        return str(self._versions)
+
+
+def _says(pod: PodInfo, condition: PodCondition | None, nominated_node_name: str | None) -> bool:
+    """Return whether a pod's status has these values already."""
+    status = pod.pod.status
+    if nominated_node_name is not None and nominated_node_name != status.nominated_node_name:
+        return False
+    if condition is None:
+        return True
+    return any(
+        (each.type, each.status, each.reason, each.message)
+        == (condition.type, condition.status, condition.reason, condition.message)
+        for each in status.conditions
+    )

@@ -1,0 +1,88 @@
+"""Results of simulations as tables: a row for each configuration, with the mean over its seeds."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console
+
+    from scheduler.tools.whatif.simulation.simulation_measures import Result
+
+    Column = tuple[str, Callable[[Result], float], str]
+    """Title, value of a result, and format."""
+
+_DEMANDS = (80, 85, 90, 95, 100, 105, 110, 115, 120, 125, 130)
+
+
+def show(console: Console, results: Sequence[tuple[str, Result]]) -> None:
+    """Print tables of pods and of resources and, for inflated workloads, of unallocated GPUs and failures."""
+    by_config: dict[str, list[Result]] = {}
+    for config, result in results:
+        by_config.setdefault(config, []).append(result)
+    resources = list(next(iter(by_config.values()))[0].mean_utilisation)
+    pods: list[Column] = [
+        ("arrived", lambda result: result.arrived, ",.0f"),
+        ("placed", lambda result: result.placed, ",.0f"),
+        ("failed", lambda result: result.failed, ",.0f"),
+        ("waiting", lambda result: result.waiting, ",.0f"),
+        ("wait p50", lambda result: result.wait_seconds["p50"], ",.0f"),
+        ("p99 (s)", lambda result: result.wait_seconds["p99"], ",.0f"),
+    ]
+    used: list[Column] = []
+    for name in resources:
+        used.append((f"{name}", partial(_mean, "mean_utilisation", name), ".1%"))
+        used.append(("frag.", partial(_mean, "mean_fragmentation", name), ".1%"))
+    _show_means(console, by_config, pods, "configuration")
+    console.print()
+    _show_means(console, by_config, used, "used")
+    demands = [each for each in _DEMANDS if any(each in result.unallocated_gpu for _, result in results)]
+    if demands:
+        _show_curve(
+            console, by_config, demands, "unallocated GPU (%) at demand (%)", "unallocated_gpu", ".2f"
+        )
+        _show_curve(console, by_config, demands, "failed pods at demand (%)", "failed_at", ".0f")
+
+
+def _show_means(
+    console: Console, by_config: dict[str, list[Result]], columns: Sequence[Column], corner: str
+) -> None:
+    table = Table(corner, box=None)
+    for title, _, _ in columns:
+        table.add_column(title, justify="right")
+    for config, each in by_config.items():
+        cells = [format(fmean([read(result) for result in each]), form) for _, read, form in columns]
+        table.add_row(Path(config).stem, *cells)
+    console.print(table)
+
+
+def _mean(attribute: str, name: str, result: Result) -> float:
+    return float(getattr(result, attribute)[name])
+
+
+def _show_curve(
+    console: Console,
+    by_config: dict[str, list[Result]],
+    demands: Sequence[int],
+    title: str,
+    attribute: str,
+    form: str,
+) -> None:
+    table = Table(title, box=None)
+    for demand in demands:
+        table.add_column(str(demand), justify="right")
+    for config, each in by_config.items():
+        cells = []
+        for demand in demands:
+            known = [getattr(result, attribute) for result in each if demand in getattr(result, attribute)]
+            cells.append(format(fmean([curve[demand] for curve in known]), form) if known else "")
+        table.add_row(Path(config).stem, *cells)
+    console.print()
+    console.print(table)

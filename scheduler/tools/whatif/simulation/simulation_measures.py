@@ -1,0 +1,240 @@
+"""Measures of a simulation, and its result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+
+from scheduler.engine.cycle.observer import NoObserver
+from scheduler.tools.whatif.fragmentation import fragmentation
+from scheduler.tools.whatif.simulation.workload import GPU_COUNT, gpu_capacity, gpu_milli
+
+if TYPE_CHECKING:
+    from scheduler.engine.cycle.attempt import Decision
+    from scheduler.engine.state.cache import Cache
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Float64s, Snapshot
+    from scheduler.tools.whatif.simulation.workload import Workload
+
+GPU: Final = "gpu"
+_SAMPLES: Final = 200
+_KINDS: Final = 20
+"""Number of the most frequent kinds of pods that count for fragmentation."""
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A sample of the cluster.
+
+    Attributes:
+        at: seconds since the start.
+        waiting: number of pending pods.
+        utilisation: resource -> requested share of the cluster's capacity.
+        fragmentation: resource -> share of free capacity on nodes that the workload's pods do not fit, averaged over the
+            most frequent kinds of pods.
+    """
+
+    at: float
+    waiting: int
+    utilisation: dict[str, float]
+    fragmentation: dict[str, float]
+
+
+class Result(msgspec.Struct, kw_only=True, rename="camel"):
+    """The result of a simulation.
+
+    Attributes:
+        arrived: number of pods that arrived.
+        placed: number of these that were placed.
+        failed: number of these that were removed before they were placed.
+        waiting: number of these that were pending at the end.
+        evicted: number of pods evicted by preemption or with their node; their replacements count as arrived.
+        attempts: number of scheduling attempts.
+        errors: number of attempts that failed with an error.
+        seconds: virtual time.
+        wait_seconds: percentile -> waiting time of placed pods.
+        mean_utilisation: resource -> average over the samples.
+        mean_fragmentation: resource -> average over the samples.
+        samples: by time.
+        unallocated_gpu: percent of the GPU capacity that was requested so far -> share of it that was not allocated, if
+            pods arrive until it is used up.
+        failed_at: the same percent -> number of pods that failed so far.
+    """
+
+    arrived: int
+    placed: int
+    failed: int
+    waiting: int
+    evicted: int
+    attempts: int
+    errors: int
+    seconds: float
+    wait_seconds: dict[str, float]
+    mean_utilisation: dict[str, float]
+    mean_fragmentation: dict[str, float]
+    samples: list[Sample]
+    unallocated_gpu: dict[int, float]
+    failed_at: dict[int, float]
+
+
+class Attempts(NoObserver):
+    """Counts scheduling attempts.
+
+    Attributes:
+        number: number of attempts.
+        errors: number of attempts that failed with an error.
+    """
+
+    def __init__(self) -> None:
+        self.number = self.errors = 0
+
+    def decided(self, queued: QueuedPodInfo, decision: Decision, seconds: float) -> None:
+        self.number += 1
+
+    def attempted(self, profile: str, result: str, seconds: float) -> None:
+        self.errors += result == "error"
+
+
+class Measures:
+    """Measures one simulation; implements `PlayWitness`.
+
+    Args:
+        workload: the workload.
+        cache: the state of the cluster.
+        attempts: counter of attempts.
+    """
+
+    def __init__(self, workload: Workload, cache: Cache, attempts: Attempts) -> None:
+        self._cache, self._attempts = cache, attempts
+        self._gives_up = workload.gives_up
+        self._capacity = gpu_capacity(workload.cluster)
+        self._kinds = _kinds_of(workload)
+        times = [each.at for each in workload.arrivals]
+        self._step = (max(times, default=0.0) - min(times, default=0.0)) / _SAMPLES
+        self._next = min(times, default=0.0)
+        self._samples: list[Sample] = []
+        self._waits: list[float] = []
+        self._gpu_used: dict[str, int] = {}  # node name -> requested GPUs of its pods, in thousandths
+        self._gpu_of: dict[str, int] = {}  # pod uid -> requested GPUs, in thousandths, of pods on nodes
+        for pod in workload.cluster.pods:
+            if pod.node_name and not pod.is_terminal:
+                self._take_gpu(pod)
+        self._used = 0  # of pods that arrived
+        self._arrived = self._failed = self._evicted = self._demand = 0
+        self._curve: dict[
+            int, list[tuple[float, int]]
+        ] = {}  # percent -> (unallocated share, failed pods) at each arrival
+
+    def came(self, pod: PodInfo) -> None:
+        self._arrived += 1
+        self._demand += gpu_milli(pod)
+
+    def placed(self, pod: PodInfo, waited_seconds: float) -> None:
+        self._waits.append(waited_seconds)
+        self._take_gpu(pod)
+
+    def evicted(self, pod: PodInfo) -> None:
+        self._evicted += 1
+
+    def failed(self, pod: PodInfo) -> None:
+        self._failed += 1
+
+    def went(self, pod: PodInfo) -> None:
+        milli = self._gpu_of.pop(pod.uid, 0)
+        if milli:
+            self._gpu_used[pod.node_name] -= milli
+            self._used -= milli
+
+    def _take_gpu(self, pod: PodInfo) -> None:
+        milli = gpu_milli(pod)
+        if milli:
+            self._gpu_of[pod.uid] = milli
+            self._gpu_used[pod.node_name] = self._gpu_used.get(pod.node_name, 0) + milli
+            self._used += milli
+
+    def settled(self, now: float) -> None:
+        """Take a sample, if it is time."""
+        if self._gives_up and self._capacity:
+            # Averages over the pods that arrived within a percent, as in the published analysis.
+            percent = round(100 * self._demand / self._capacity)
+            unallocated = 100.0 * (1.0 - self._used / self._capacity)
+            self._curve.setdefault(percent, []).append((unallocated, self._failed))
+        if now < self._next:
+            return
+        self._next = now + self._step
+        snapshot = self._cache.snapshot()
+        free, total = self._free(snapshot), self._total(snapshot)
+        lost = fragmentation(free, self._kinds)
+        self._samples.append(
+            Sample(
+                at=now,
+                waiting=self._arrived - len(self._waits) - self._failed,
+                utilisation={name: round(1.0 - float(free[name].sum() / total[name]), 6) for name in total},
+                fragmentation={name: lost[name] for name in total},
+            )
+        )
+
+    def _total(self, snapshot: Snapshot) -> dict[str, float]:
+        totals = {name: float(snapshot.allocatable[name].sum()) for name in ("cpu", "memory")}
+        totals[GPU] = 1000.0 * float(snapshot.allocatable[GPU_COUNT].sum())
+        return {name: total for name, total in totals.items() if total}
+
+    def _free(self, snapshot: Snapshot) -> dict[str, Float64s]:
+        free = {
+            name: (snapshot.allocatable[name] - snapshot.requested[name]).astype(np.float64)
+            for name in ("cpu", "memory")
+        }
+        gpus = 1000.0 * snapshot.allocatable[GPU_COUNT].astype(np.float64)
+        for name, milli in self._gpu_used.items():
+            row = snapshot.row_of(name)
+            if row is not None:
+                gpus[row] -= milli
+        free[GPU] = gpus
+        return {name: np.maximum(amounts, 0.0) for name, amounts in free.items()}
+
+    def result(self, now: float, *, waiting: int) -> Result:
+        """Return the result; `waiting` is the number of pending pods."""
+        waits = np.array(self._waits or [0.0])
+        samples = self._samples
+        return Result(
+            arrived=self._arrived,
+            placed=len(self._waits),
+            failed=self._failed,
+            waiting=waiting,
+            evicted=self._evicted,
+            attempts=self._attempts.number,
+            errors=self._attempts.errors,
+            seconds=now,
+            wait_seconds={
+                f"p{each}": float(np.percentile(waits, each, method="higher")) for each in (50, 99, 100)
+            },
+            mean_utilisation=_means([each.utilisation for each in samples]),
+            mean_fragmentation=_means([each.fragmentation for each in samples]),
+            samples=samples,
+            unallocated_gpu={
+                percent: round(sum(share for share, _ in seen) / len(seen), 4)
+                for percent, seen in self._curve.items()
+            },
+            failed_at={percent: float(seen[-1][1]) for percent, seen in self._curve.items()},
+        )
+
+
+def _means(each: list[dict[str, float]]) -> dict[str, float]:
+    return {name: round(sum(one[name] for one in each) / len(each), 6) for name in each[0]} if each else {}
+
+
+def _kinds_of(workload: Workload) -> list[tuple[dict[str, Any], float]]:
+    """Return the most frequent kinds of pods: their requests, and their share."""
+    counts = Counter(
+        (
+            each.pod.resources.requests.get("cpu", 0),
+            each.pod.resources.requests.get("memory", 0),
+            gpu_milli(each.pod),
+        )
+        for each in workload.arrivals
+    ).most_common(_KINDS)
+    number = sum(count for _, count in counts)
+    return [(dict(zip(("cpu", "memory", GPU), kind, strict=True)), count / number) for kind, count in counts]

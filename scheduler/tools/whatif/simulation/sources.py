@@ -1,0 +1,83 @@
+"""Sources of simulations: a trace, a scenario, a recording, or a cluster with edits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, load
+from scheduler.tools.whatif.simulation.cluster_workload import of_cluster
+from scheduler.tools.whatif.simulation.edits import EditError, scaled, with_nodes, without
+from scheduler.tools.whatif.simulation.recorder_file import is_recording, read_recording
+from scheduler.tools.whatif.simulation.recording_source import is_own_recording, read_own_recording
+from scheduler.tools.whatif.simulation.scenario_source import is_scenario, read_scenario
+from scheduler.tools.whatif.simulation.trace import read_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.tools.whatif.simulation.workload import Workload
+
+
+def read_source(
+    source: str,
+    nodes: Path | None = None,
+    *,
+    gpu_nodes_only: bool = False,
+    add_nodes: Sequence[str] = (),
+    leave_out: Sequence[str] = (),
+    scale: Sequence[str] = (),
+) -> Workload:
+    """Return the workload of a file, after edits to its cluster.
+
+    Args:
+        source: pods of a trace, a scenario, a recording, or a cluster; `-` and pipes are clusters.
+        nodes: the nodes of a trace.
+        gpu_nodes_only: whether to ignore a trace's nodes without GPUs.
+        add_nodes: see `edits.with_nodes`; all edits apply only to clusters.
+        leave_out: see `edits.without`.
+        scale: see `edits.scaled`.
+
+    Raises:
+        SchedulerError: a part that cannot be read, with its place, or an invalid edit.
+    """
+    has_edits = bool(add_nodes or leave_out or scale)
+    if nodes is not None:
+        other: Workload | None = read_trace(nodes, Path(source), gpu_nodes_only=gpu_nodes_only)
+    else:
+        other = _other_than_cluster(source) if _can_be_looked_at(source) else None
+    if other is not None:
+        if has_edits:
+            raise EditError("--add-nodes, --without and --scale apply only to a cluster from kubectl")
+        return other
+    cluster = load(source)
+    for text in leave_out:
+        cluster = without(cluster, text)
+    for text in add_nodes:
+        cluster = with_nodes(cluster, text)
+    for text in scale:
+        cluster = scaled(cluster, text)
+    return of_cluster(cluster)
+
+
+def _other_than_cluster(source: str) -> Workload | None:
+    if is_own_recording(source):
+        return read_own_recording(source)
+    if is_recording(source):
+        return read_recording(source)
+    return read_scenario(source) if is_scenario(Path(source).read_bytes()) else None
+
+
+def _can_be_looked_at(source: str) -> bool:
+    """Return whether the type of a source can be detected before it is read: a pipe can be read only once."""
+    if source == STANDARD_INPUT:
+        return False
+    path = Path(source)
+    try:
+        if not path.is_file():
+            return path.is_dir()
+        with path.open("rb") as file:
+            file.read(1)
+    except OSError:  # the reader reports the error
+        return False
+    return True

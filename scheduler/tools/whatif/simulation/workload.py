@@ -1,0 +1,166 @@
+"""The input of a simulation: nodes, and pods that arrive, run and end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from scheduler.tools.whatif.simulation.pod_versions import for_scheduler, named
+from scheduler.tools.whatif.simulation.timeline import PodIsAnother
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.tools.whatif.cluster_file import ClusterFile
+    from scheduler.tools.whatif.simulation.timeline import TimelineEvent
+
+GPU_MILLI = "alibabacloud.com/gpu-milli"
+GPU_COUNT = "alibabacloud.com/gpu-count"
+GPU_MODEL = "alibabacloud.com/gpu-card-model"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A pod that arrives.
+
+    Attributes:
+        pod: the pending pod.
+        at: seconds since the beginning.
+        runs: run time in seconds after it is placed; infinity for no end.
+    """
+
+    pod: PodInfo
+    at: float
+    runs: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A cluster and its changes.
+
+    Attributes:
+        cluster: the nodes, and the pods that exist at the beginning.
+        arrivals: pods, by time.
+        events: other changes, by time; they precede arrivals at the same time.
+        gives_up: whether a pod that does not fit at its arrival is removed, instead of waiting.
+    """
+
+    cluster: ClusterFile
+    arrivals: Sequence[Arrival] = field(default=())
+    events: Sequence[TimelineEvent] = field(default=())
+    gives_up: bool = False
+
+
+def gpu_milli(pod: PodInfo) -> int:
+    """Return the GPU share that a pod requests, in thousandths of a GPU."""
+    said = pod.annotations
+    if GPU_MILLI not in said and GPU_COUNT not in said:
+        return 0
+    try:
+        return int(said.get(GPU_MILLI, "1000")) * int(said.get(GPU_COUNT, "1"))
+    except ValueError:
+        return 0
+
+
+def gpu_capacity(cluster: ClusterFile) -> int:
+    """Return the GPUs of all nodes, in thousandths."""
+    return 1000 * sum(node.allocatable.get(GPU_COUNT, 0) for node in cluster.nodes)
+
+
+def inflated(workload: Workload, ratio: float, seed: int) -> Workload:
+    """Return the pods in random order and more of them, drawn with replacement, up to a share of the GPU capacity.
+
+    No pod ends, and a pod that does not fit is removed, as in the paper "Beware of Fragmentation".
+
+    Raises:
+        ValueError: no node has GPUs, or no pod requests any.
+
+    Source:
+        hkust-adsl/kubernetes-scheduler-simulator, pkg/simulator/simulator.go, SortClusterPods and tuneUpPods.
+    """
+    wanted = ratio * gpu_capacity(workload.cluster)
+    if not wanted or not any(gpu_milli(each.pod) for each in workload.arrivals):
+        raise ValueError("nothing to inflate: no node has GPUs, or no pod requests any")
+    random, given = Random(seed), sorted(workload.arrivals, key=lambda each: each.pod.key)
+    pods = [each.pod for each in given]
+    random.shuffle(pods)
+    demand = 0
+    for place, pod in enumerate(pods):
+        demand += gpu_milli(pod)
+        if demand > wanted:
+            del pods[place:]
+            break
+    else:
+        for number in range(1 << 62):
+            pod = random.choice(given).pod
+            demand += gpu_milli(pod)
+            if demand > wanted:
+                break
+            pods.append(named(pod, f"{pod.name}-again-{number}"))
+    arrivals = [Arrival(pod, float(second)) for second, pod in enumerate(pods)]
+    return replace(workload, arrivals=arrivals, gives_up=True)
+
+
+def drawn(workload: Workload, number: int, seed: int) -> Workload:
+    """Return `number` pods, drawn with replacement, over the same time; their run times are scaled so that the load stays."""
+    random, given = Random(seed), workload.arrivals
+    last = max((each.at for each in given), default=0.0)
+    shorter = len(given) / number
+    arrivals = [
+        Arrival(
+            named(each.pod, f"{each.pod.name}-again-{place}"), random.uniform(0.0, last), each.runs * shorter
+        )
+        for place, each in enumerate(random.choices(given, k=number))
+    ]
+    return replace(workload, arrivals=sorted(arrivals, key=lambda each: (each.at, each.pod.key)))
+
+
+def served_by(workload: Workload, scheduler_names: Sequence[str]) -> Workload:
+    """Return the workload with unknown schedulerNames replaced by the first of these names."""
+
+    def mine(pod: PodInfo) -> PodInfo:
+        if pod.scheduler_name in scheduler_names:
+            return pod
+        return for_scheduler(pod, scheduler_names[0])
+
+    return replace(
+        workload,
+        arrivals=[replace(each, pod=mine(each.pod)) for each in workload.arrivals],
+        events=[
+            replace(each, pod=mine(each.pod)) if isinstance(each, PodIsAnother) else each
+            for each in workload.events
+        ],
+    )
+
+
+def typical_pods(workload: Workload, percentage: float = 95.0) -> Iterator[dict[str, object]]:
+    """Yield the most frequent kinds of pods, up to a percentage, in the form of FragmentationGradientDescent's arguments.
+
+    Source:
+        hkust-adsl/kubernetes-scheduler-simulator, pkg/utils/frag.go, GetTypicalPods.
+    """
+    kinds = Counter(
+        (
+            each.pod.resources.requests.get("cpu", 0),
+            int(each.pod.annotations.get(GPU_MILLI, "1000")) if gpu_milli(each.pod) else 0,
+            int(each.pod.annotations.get(GPU_COUNT, "1")) if gpu_milli(each.pod) else 0,
+            each.pod.annotations.get(GPU_MODEL, ""),
+        )
+        for each in workload.arrivals
+    )
+    seen, enough = 0, percentage * len(workload.arrivals) / 100.0
+    for (cpu, milli, count, models), number in sorted(
+        kinds.items(), key=lambda item: (item[1], item[0]), reverse=True
+    ):
+        if seen >= enough:
+            return
+        seen += number
+        yield {
+            "milliCpu": cpu,
+            **({"gpuMilli": milli, "gpuCount": count} if count else {}),
+            **({"gpuModels": models.split("|")} if models else {}),
+            "share": number,
+        }

@@ -1,0 +1,57 @@
+"""The decisions of another scheduler are detected in changes of pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.daemon.app.shadow.decisions import ShadowedOutcome, decision_in
+from tests.support.builders import node, pod
+
+
+def theirs(**fields: Any) -> Any:
+    return pod("p", **{"scheduler_name": "theirs", **fields})
+
+
+def waiting(message: str, reason: str = "Unschedulable") -> dict[str, Any]:
+    said = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    return {"conditions": [said]}
+
+
+CASES: dict[str, tuple[Any, Any, tuple[ShadowedOutcome, str] | None]] = {
+    "it was placed": (theirs(), theirs(node="a"), (ShadowedOutcome.PLACED, "a")),
+    "it waits": (theirs(), theirs(status=waiting("no")), (ShadowedOutcome.WAITS, "")),
+    "it waits for another reason": (
+        theirs(status=waiting("no")),
+        theirs(status=waiting("not yet")),
+        (ShadowedOutcome.WAITS, ""),
+    ),
+    "it waits as before": (theirs(status=waiting("no")), theirs(status=waiting("no")), None),
+    "it is gated": (theirs(), theirs(status=waiting("no", "SchedulingGated")), None),
+    "room is made": (
+        theirs(),
+        theirs(status={**waiting("no"), "nominatedNodeName": "a"}),
+        (ShadowedOutcome.PREEMPTS, "a"),
+    ),
+    "room was made": (
+        theirs(status={"nominatedNodeName": "a"}),
+        theirs(status={**waiting("no"), "nominatedNodeName": "a"}),
+        (ShadowedOutcome.WAITS, ""),
+    ),
+    "it is on a node already": (theirs(node="a"), theirs(node="a", labels={"a": "b"}), None),
+    "it has ended": (theirs(), theirs(node="a", status={"phase": "Failed"}), None),
+    "it was changed": (theirs(), theirs(labels={"a": "b"}), None),
+    "it is another scheduler's": (pod("p"), pod("p", node="a"), None),
+    "it came": (None, theirs(), None),
+    "it went": (theirs(), None, None),
+    "it is no pod": (node("a"), node("a"), None),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), CASES.values(), ids=CASES)
+def test_a_decision_shows(old: Any, new: Any, expected: tuple[ShadowedOutcome, str] | None) -> None:
+    found = decision_in(old, new, "theirs")
+
+    assert (found and (found.what, found.node_name)) == expected
+    assert found is None or found.pod is old

@@ -1,0 +1,58 @@
+"""A failure of a plugin's background work affects nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.daemon.app.capabilities import BackgroundTasks
+from scheduler.daemon.app.tasks import Tasks
+from scheduler.errors import ApiError
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+
+async def raises(error: BaseException) -> None:
+    await asyncio.sleep(1)
+    raise error
+
+
+async def cancelled() -> None:
+    asked = asyncio.ensure_future(asyncio.sleep(10))
+    asked.cancel()
+    await asked
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda: raises(ApiError(500, "InternalError", "lost")),
+        lambda: raises(KeyError("lost")),
+        lambda: raises(SystemExit(3)),
+        cancelled,
+    ],
+    ids=["the server says no", "a mistake", "an exit", "what it awaits is cancelled"],
+)
+@virtually
+async def test_what_fails_is_logged_and_ends_nothing(work: Any, caplog: pytest.LogCaptureFixture) -> None:
+    failing: Coroutine[Any, Any, None] = work()
+    async with Tasks() as tasks:
+        background = BackgroundTasks(tasks)
+        background.start(failing, "giving back")
+        await background.drain(5)
+    assert [record.getMessage() for record in caplog.records] == ["Background work failed"]
+    assert vars(caplog.records[0])["work"] == "giving back"
+
+
+@virtually
+async def test_what_is_cancelled_with_the_daemon_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+    async with Tasks() as tasks:
+        background = BackgroundTasks(tasks)
+        background.start(raises(KeyError("late")), "giving back")
+        await background.drain(0.5)
+    assert not caplog.records

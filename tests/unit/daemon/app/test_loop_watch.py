@@ -1,0 +1,155 @@
+"""The work that blocks the loop is named."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scheduler.daemon.app import loop_watch
+from scheduler.daemon.app.loop_watch import TERMS, LoopWatch, holder_in, watching_loop
+from scheduler.daemon.metrics import Metrics
+from scheduler.engine.cycle.event_handlers import EventHandler
+from scheduler.engine.cycle.observer import NoObserver
+from scheduler.engine.cycle.shared import Shared
+from tests.support.builders import node, pod
+from tests.support.manual_clock import ManualClock
+from tests.unit.engine.queue.cluster import NODE_LABEL, Cluster
+
+if TYPE_CHECKING:
+    from scheduler.daemon.app.loop_watch import Holder
+
+
+@pytest.mark.parametrize(("module", "function"), sorted(TERMS), ids=lambda part: part)
+def test_every_term_begins_somewhere(module: str, function: str) -> None:
+    found: Any = importlib.import_module(module)
+    for name in function.split("."):
+        found = getattr(found, name)
+    assert found.__code__.co_qualname == function
+
+
+def here() -> Holder:
+    return holder_in(sys._getframe(1))
+
+
+def test_a_hint_is_named_with_plugin_pod_and_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    seen: list[Holder] = []
+    monkeypatch.setattr(cluster.counts, "hint_asked", lambda *_: seen.append(here()))
+    cluster.reject(pod("web"), "Broken")
+
+    cluster.queue.move_all(NODE_LABEL, node("n1"), node("n1"))
+
+    assert seen[0].kind == "queue"
+    assert seen[0].what == "requeueing by NodeUpdateNodeLabel, hint of plugin Broken for pod default/web"
+    assert "test_loop_watch.py" in seen[0].where
+
+
+def test_an_event_is_named_with_its_object() -> None:
+    seen: list[Holder] = []
+
+    class Slow(EventHandler[Any]):
+        def _added(self, obj: Any) -> Any:
+            seen.append(here())
+            return ()
+
+        def _updated(self, old: Any, new: Any) -> Any:
+            return ()
+
+        def _deleted(self, old: Any) -> Any:
+            return ()
+
+        def _undecodable(self, identity: Any, error: Any) -> None: ...
+
+    Slow(Shared(ManualClock(0.0), NoObserver())).on_add(pod("web"))
+
+    assert (seen[0].kind, seen[0].what) == ("event", "Slow: added default/web")
+
+
+def test_what_has_no_name_is_shown_by_its_line() -> None:
+    assert here().kind == "other"
+    assert here().what == ""
+    assert here().where.endswith("test_what_has_no_name_is_shown_by_its_line")
+
+
+def test_a_function_that_has_only_begun_is_named_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = (__name__, "test_a_function_that_has_only_begun_is_named_by_itself")
+    monkeypatch.setattr(loop_watch, "TERMS", {place: ("event", lambda found: found["nothing"])})
+
+    assert (here().kind, here().what) == ("event", place[1])
+
+
+class Watched:
+    """A loop watch whose clock the test sets."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(100.0)
+        self.metrics = Metrics()
+        self.watch = LoopWatch(self.metrics.loop, self.clock.monotonic)
+
+    def shown(self, name: str) -> list[str]:
+        return [line for line in self.metrics.text()[0].decode().splitlines() if line.startswith(name)]
+
+
+def test_a_stall_is_told_while_it_lasts_and_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    it = Watched()
+    with caplog.at_level(logging.WARNING):
+        it.clock.advance(1.5)
+        it.watch.look(sys._getframe())
+        it.clock.advance(1.0)
+        it.watch.look(sys._getframe())
+        it.watch.had_turn(2.5)
+
+    assert [record.message for record in caplog.records] == ["The loop is held", "The loop was held"]
+    assert caplog.records[1].__dict__["seconds"] == 2.5
+    assert it.shown("custom_scheduler_loop_stalls_total") == [
+        'custom_scheduler_loop_stalls_total{holder="other"} 1.0'
+    ]
+    assert it.shown("custom_scheduler_loop_longest") == [
+        'custom_scheduler_loop_longest_stall_seconds{holder="other"} 2.5'
+    ]
+
+
+def test_a_loop_in_time_is_measured_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    it = Watched()
+    it.clock.advance(0.1)
+    it.watch.look(sys._getframe())
+    it.watch.had_turn(0.02)
+
+    assert not caplog.records
+    assert it.shown("custom_scheduler_loop_lag_seconds_count") == [
+        "custom_scheduler_loop_lag_seconds_count 1.0"
+    ]
+
+
+def test_garbage_collection_is_told_apart(caplog: pytest.LogCaptureFixture) -> None:
+    it = Watched()
+    it.watch.collecting("start", {})
+    it.clock.advance(1.2)
+    it.watch.collecting("stop", {})
+    it.watch.had_turn(1.3)
+
+    assert caplog.records[0].__dict__["holder"] == "garbage collection"
+
+
+def test_a_thread_sees_what_holds_a_real_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = threading.Event()
+    frames: list[Any] = []
+
+    def look(_watch: LoopWatch, frame: Any) -> None:
+        frames.append(frame)
+        seen.set()
+
+    monkeypatch.setattr(LoopWatch, "look", look)
+
+    async def hold() -> None:
+        async with watching_loop(Metrics().loop):
+            assert seen.wait(10), "nobody looked"
+
+    asyncio.run(hold())
+    assert frames[0] is not None

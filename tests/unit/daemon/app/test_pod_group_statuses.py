@@ -1,0 +1,66 @@
+"""The statuses of thousands of PodGroups are computed in many time slices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from scheduler.daemon.app import pod_group_statuses
+from scheduler.daemon.app.pod_group_statuses import PodGroupStatuses
+from scheduler.objects.pod_group import VOLCANO_POD_GROUPS
+from tests.support.builders import pod
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    import pytest
+
+N_GROUPS = 500
+
+
+class Parts:
+    """A cluster with groups and without nodes, whose ended pods cannot be listed."""
+
+    def __init__(self) -> None:
+        self.clock = self.cache = self.table = self
+
+    def watch_kind(self, kind: str) -> Any:
+        return self
+
+    def typed(self, kind: type, key: str) -> Any:
+        return kind()
+
+    def snapshot(self) -> Any:
+        return None
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+@virtually
+async def test_statuses_of_many_groups_are_found_in_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn, found_in = 0, Counter[int]()
+    count = pod_group_statuses.counted
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+
+    def counting(pods: Any) -> Any:
+        found_in[turn] += 1
+        if found_in[turn] == 1:
+            asyncio.get_running_loop().call_soon(next_turn)
+        return count(pods)
+
+    async def nothing(*_: Any) -> Any:
+        return {}
+
+    monkeypatch.setattr(pod_group_statuses, "counted", counting)
+    monkeypatch.setattr(pod_group_statuses, "resource_gap", lambda *_: {})
+    monkeypatch.setattr(PodGroupStatuses, "_list_ended", nothing)
+    parts: Any = Parts()
+    statuses = PodGroupStatuses(VOLCANO_POD_GROUPS, parts, {"default/p": pod("p")}, parts)
+    objects: Any = {f"default/g{number}": {"metadata": {"uid": str(number)}} for number in range(N_GROUPS)}
+
+    assert len(await statuses.wanted(objects)) == found_in.total() == N_GROUPS
+    assert max(found_in.values()) <= 64

@@ -1,0 +1,314 @@
+"""The HTTP client of plugins: trusted servers, sent credentials, and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import ssl
+import threading
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.daemon.app import web_client
+from scheduler.daemon.app.web_client import MAX_BYTES, WebClient
+from scheduler.kube.certificates.key_pair import load_key_pair
+from scheduler.kube.certificates.made import Issued, issue
+from scheduler.urls import shown_url
+from tests.support.virtual_time import run
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def issued() -> Issued:
+    return issue("web", addresses=["127.0.0.1"])
+
+
+@asynccontextmanager
+async def run_server(
+    application: web.Application, context: ssl.SSLContext | None = None
+) -> AsyncIterator[str]:
+    """Serve an application; yields its URL."""
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    try:
+        yield f"http{'s' if context else ''}://127.0.0.1:{runner.addresses[0][1]}/"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def serving(issued: Issued | None = None) -> AsyncIterator[str]:
+    """Run a server that returns the Authorization header of the request; yields its URL."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(
+            text=request.headers.get("Authorization", "nobody"), status=int(request.query.get("status", 200))
+        )
+
+    context = None
+    if issued is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        load_key_pair(context, issued.serving)
+    application = web.Application()
+    application.router.add_get("/", answer)
+    async with run_server(application, context) as url:
+        yield url
+
+
+@asynccontextmanager
+async def client() -> AsyncIterator[WebClient]:
+    made = WebClient()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def get(url: str, **options: Any) -> bytes:
+    async with client() as asking:
+        return await asking.http_get(url, **options)
+
+
+@virtually
+async def test_an_unknown_authority_is_believed_only_when_it_is_given_or_none_is_asked_for(
+    issued: Issued, tmp_path: Path
+) -> None:
+    ca_file = tmp_path / "ca.crt"
+    ca_file.write_bytes(issued.authority)
+    async with serving(issued) as url:
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            await get(url)
+        assert await get(url, ca_file=str(ca_file)) == b"nobody"
+        assert await get(url, insecure=True) == b"nobody"
+
+
+@virtually
+async def test_a_certificate_is_believed_that_is_given_as_its_own_authority(
+    issued: Issued, tmp_path: Path
+) -> None:
+    ca_file = tmp_path / "ca.crt"
+    ca_file.write_bytes(issued.serving[issued.serving.index(b"-----BEGIN CERTIFICATE") :])
+    async with serving(issued) as url:
+        assert await get(url, ca_file=str(ca_file)) == b"nobody"
+
+
+def test_cookies_are_not_kept() -> None:
+    seen: list[str | None] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Cookie"))
+        response = web.Response(text="ok")
+        response.set_cookie("session", "1")
+        return response
+
+    async def ask_twice() -> None:
+        application = web.Application()
+        application.router.add_get("/", answer)
+        async with run_server(application) as url, client() as asking:
+            # By name, because cookies of an IP address are never kept.
+            for _ in range(2):
+                await asking.http_get(url.replace("127.0.0.1", "localhost"))
+
+    asyncio.run(ask_twice())
+    assert seen == [None, None]
+
+
+@virtually
+async def test_the_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=f"through the proxy to {request.url}")
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    async with run_server(application) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy)
+        assert await get("http://nodes.example/load") == b"through the proxy to http://nodes.example/load"
+        monkeypatch.setenv("HTTP_PROXY", "socks5://user:secret@proxy")
+        with pytest.raises(OSError, match=r"names is not an HTTP proxy$"):
+            await get("http://nodes.example/load")
+
+
+@virtually
+async def test_an_authority_that_was_replaced_is_read_again(issued: Issued, tmp_path: Path) -> None:
+    ca_file = tmp_path / "ca.crt"
+    ca_file.write_bytes(issue("another").authority)
+    async with serving(issued) as url, client() as asking:
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            await asking.http_get(url, ca_file=str(ca_file))
+        newer = tmp_path / "newer.crt"
+        newer.write_bytes(issued.authority)
+        newer.replace(ca_file)
+        assert await asking.http_get(url, ca_file=str(ca_file)) == b"nobody"
+
+
+@virtually
+async def test_a_token_is_read_anew_for_each_request(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    async with serving() as url, client() as asking:
+        for content in ("first\n", "second"):
+            token.write_text(content)
+            answer = await asking.http_get(url, bearer_token_file=str(token))
+            assert answer == f"Bearer {content.strip()}".encode()
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "told"),
+    [
+        pytest.param("bearer_token_file", None, "No such file.*given", id="no token file"),
+        pytest.param("bearer_token_file", b" \n", "given: not a bearer token", id="an empty token"),
+        pytest.param("bearer_token_file", b"a\r\nX: y", "given: not a bearer token", id="two lines"),
+        pytest.param("bearer_token_file", b"\xff", "given: not a bearer token", id="no text"),
+        pytest.param("ca_file", None, "No such file.*given", id="no CA file"),
+        pytest.param("ca_file", b"x", "given: not certificates in PEM", id="no certificate"),
+        pytest.param(
+            "ca_file", b"\n" * (4 * 2**20 + 1), "has more than 4194304 bytes.*given", id="a large file"
+        ),
+    ],
+)
+@virtually
+async def test_a_file_that_cannot_be_used_is_named(
+    tmp_path: Path, option: str, content: bytes | None, told: str
+) -> None:
+    if content is not None:
+        (tmp_path / "given").write_bytes(content)
+    with pytest.raises(OSError, match=told):
+        await get("http://127.0.0.1:1/", **{option: str(tmp_path / "given")})
+
+
+@pytest.mark.parametrize("option", ["bearer_token_file", "ca_file"])
+@virtually
+async def test_a_fifo_in_the_place_of_a_file_is_waited_for_by_nobody(tmp_path: Path, option: str) -> None:
+    os.mkfifo(tmp_path / "given")
+    with pytest.raises(OSError, match=r"is a FIFO.*given"):
+        await get("http://127.0.0.1:1/", **{option: str(tmp_path / "given")})
+
+
+def test_a_file_that_is_not_read_in_time_fails_each_request_and_is_read_once_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, asked = threading.Event(), []
+
+    def hang(_: Path) -> bytes:
+        asked.append(1)
+        answers.wait(60)
+        return b"token"
+
+    async def scenario() -> None:
+        monkeypatch.setattr(web_client, "read_regular", hang)
+        async with client() as asking:
+            for _ in range(3):
+                with pytest.raises(OSError, match=r"given: not read within 0\.01 seconds"):
+                    await asking.http_get(
+                        "http://127.0.0.1:1/", bearer_token_file=str(tmp_path / "given"), timeout_seconds=0.01
+                    )
+
+    asyncio.run(scenario())
+    assert asked == [1]
+    answers.set()
+
+
+@virtually
+async def test_another_status_and_no_answer_are_errors_that_name_the_url() -> None:
+    async with serving() as url:
+        with pytest.raises(OSError, match=rf"GET {url}\?status=xxxxx: 503 Service Unavailable: b'nobody'"):
+            await get(f"{url}?status=503")
+    with pytest.raises(OSError, match=f"GET {url}: ClientConnectorError"):
+        await get(url)
+
+
+@pytest.mark.parametrize("host", ["double..dot", f"{'long' * 16}.example", "user:€@127.0.0.1:1"])
+def test_an_address_that_cannot_be_put_on_the_wire_is_an_error_that_names_the_url(host: str) -> None:
+    with pytest.raises(OSError, match=f"GET {shown_url(f'http://{host}/')}: Unicode"):
+        asyncio.run(get(f"http://{host}/"))  # names are resolved in a thread
+
+
+@asynccontextmanager
+async def saying(answer: bytes, *, ends: bool = True) -> AsyncIterator[str]:
+    """Run a server that returns the same bytes for every request; yields its URL."""
+
+    answering: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answering.add(asyncio.current_task())  # type: ignore[arg-type]
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            await writer.drain()
+            if not ends:
+                await reader.read()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        await asyncio.gather(*answering)
+
+
+@virtually
+async def test_an_answer_has_its_most() -> None:
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+    async with saying(head + bytes(MAX_BYTES)) as url:
+        assert len(await get(url)) == MAX_BYTES
+    async with saying(head + bytes(MAX_BYTES + 1)) as url:
+        with pytest.raises(OSError, match=f"GET {url}: the response has more than {MAX_BYTES} bytes"):
+            await get(url)
+
+
+@virtually
+async def test_an_answer_that_is_packed_is_refused_for_it_may_be_far_larger_than_it_looks() -> None:
+    packed = gzip.compress(bytes(2**26))
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(packed)}\r\n\r\n"
+    async with saying(head.encode() + packed) as url:
+        with pytest.raises(
+            OSError, match=f"GET {url}: the response is compressed with 'gzip', which was not requested"
+        ):
+            await get(url)
+
+
+@virtually
+async def test_an_answer_that_does_not_come_to_its_end_is_given_up_in_time() -> None:
+    async with saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbeg", ends=False) as url:
+        begun = asyncio.get_running_loop().time()
+        with pytest.raises(OSError, match=f"GET {url}: .*Timeout"):
+            await get(url, timeout_seconds=2)
+        assert asyncio.get_running_loop().time() - begun < 3
+
+
+LINES = (
+    b"HTTP/1.1 200 OK\r\n", b"HTTP/9.9 999 \xff\r\n", b"HTTP/1.1 302 Found\r\nLocation: \xc3\x28://[\r\n",
+    b"Location: http://\xff/\r\n", b"Content-Length: -1\r\n", b"Content-Length: 99999999999999999999\r\n", b"Set-Cookie: a=\x7f;;=\r\n",
+    b"Transfer-Encoding: chunked\r\n", b"ffffffffffffffff\r\n", b"0\r\n\r\n", b"5\r\nhello\r\n", b"\r\n", b"x: " + b"y" * 9000 + b"\r\n",
+    b"Content-Encoding: br\r\n", b"Content-Type: \xff; charset=\xff\r\n", b'{"data": {}}',
+)  # fmt: skip
+
+
+@given(st.lists(st.one_of(st.sampled_from(LINES), st.binary(max_size=20)), max_size=8).map(b"".join))
+@settings(max_examples=200)
+def test_whatever_bytes_a_server_sends_they_are_an_answer_or_an_error_that_names_it(answer: bytes) -> None:
+    async def test() -> None:
+        async with saying(answer) as url:
+            said: bytes | OSError
+            try:
+                said = await get(url, timeout_seconds=5)
+            except OSError as error:
+                said = error
+        if isinstance(said, OSError):
+            assert str(said).startswith(f"GET {url}: ")
+            assert len(str(said)) < 20_000
+        else:
+            assert len(said) <= len(answer)
+
+    run(test())

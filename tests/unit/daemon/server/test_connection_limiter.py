@@ -1,0 +1,84 @@
+"""Which connection is closed beyond the limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from scheduler.daemon.server.connection_limiter import ConnectionLimiter, peer_of
+
+
+@dataclass(frozen=True)
+class Guest:
+    peer: str
+    number: int
+
+
+def limiter(limit: int) -> tuple[ConnectionLimiter, list[Guest]]:
+    gone: list[Guest] = []
+    return ConnectionLimiter(limit, gone.append), gone  # type: ignore[arg-type]
+
+
+def enter(limiter: ConnectionLimiter, *peers: str) -> list[Guest]:
+    guests = [Guest(peer, number) for number, peer in enumerate(peers)]
+    for guest in guests:
+        limiter.enter(guest)
+    return guests
+
+
+@pytest.mark.parametrize(
+    ("peers", "gone"),
+    [
+        pytest.param("aaaa", "0", id="of one peer the oldest"),
+        pytest.param("abbb", "1", id="of several peers the oldest of the one that has most"),
+        pytest.param("bbba", "0", id="also for a peer that has none yet"),
+        pytest.param("abca", "0", id="of peers that have as many the first"),
+        pytest.param("abcd", "0", id="whoever comes"),
+        pytest.param("bbaaa", "02", id="one for each that is too many"),
+    ],
+)
+def test_for_one_too_many_another_goes(peers: str, gone: str) -> None:
+    them, left = limiter(3)
+
+    enter(them, *peers)
+
+    assert [guest.number for guest in left] == [int(number) for number in gone]
+    assert len(them) == 3
+
+
+def test_who_has_left_gives_way_to_nobody() -> None:
+    them, left = limiter(2)
+    first, *_ = enter(them, "a", "a")
+
+    assert them.leave(first)
+    assert not them.leave(first)
+    enter(them, "b")
+
+    assert left == []
+    assert len(them) == 2
+
+
+def test_peers_have_their_turn_one_after_another_however_many_they_are() -> None:
+    them, _ = limiter(9)
+    enter(them, *"aaabaacb")
+
+    turns = [them.next() for _ in range(8)]
+
+    assert "".join(guest.peer for guest in turns) == "abcabaaa"
+    assert len(them) == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "peer"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+    ids=["IPv4", "IPv4 on a socket of both", "a network of IPv6", "a link's own", "none"],
+)
+def test_who_is_one_peer(address: str, peer: str) -> None:
+    assert peer_of(address) == peer

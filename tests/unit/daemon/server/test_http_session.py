@@ -1,0 +1,464 @@
+"""The messages of one connection, byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.daemon.server.http_server import Application, serving
+from scheduler.daemon.server.messages import Page, ServerRequest, ServerResponse
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+
+LONGEST_BODY = 1000
+TOO_LONG = f"414 {HTTPStatus.REQUEST_URI_TOO_LONG.phrase}".encode()  # the text depends on Python's version
+GET = b"GET /path HTTP/1.1\r\nHost: x\r\n\r\n"
+LAST = b"GET /path HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+async def path(request: ServerRequest) -> ServerResponse:
+    return ServerResponse(f"{request.path} {dict(request.query)}\n".encode())
+
+
+async def length(request: ServerRequest) -> ServerResponse:
+    return ServerResponse(b"%d\n" % len(await request.read()))
+
+
+async def unread(_: ServerRequest) -> ServerResponse:
+    return ServerResponse(b"unread\n")
+
+
+TURNS: list[int] = []
+"""The iteration of the loop in which each piece of /turns was requested."""
+
+
+async def turns(_: ServerRequest) -> ServerResponse:
+    loop, turn = asyncio.get_running_loop(), 0
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+
+    def in_pieces() -> Iterator[bytes]:
+        for _ in range(5):
+            TURNS.append(turn)
+            loop.call_soon(next_turn)
+            yield b"piece"
+
+    return ServerResponse(in_pieces())
+
+
+async def pieces(_: ServerRequest) -> ServerResponse:
+    return ServerResponse(iter([b"first,", b"", b"second"]))
+
+
+async def half(_: ServerRequest) -> ServerResponse:
+    def body() -> Iterator[bytes]:
+        yield b"first,"
+        raise ValueError("the second is missing")
+
+    return ServerResponse(body())
+
+
+LEFT: list[str] = []
+
+
+async def endless(_: ServerRequest) -> ServerResponse:
+    async def body() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"tick"
+                await asyncio.sleep(1)
+        finally:
+            LEFT.append("left")
+
+    return ServerResponse(body())
+
+
+async def broken(_: ServerRequest) -> ServerResponse:
+    raise ValueError("a mistake")
+
+
+async def slow(_: ServerRequest) -> ServerResponse:
+    await asyncio.sleep(4)
+    return ServerResponse(b"at last\n")
+
+
+async def hanging(_: ServerRequest) -> ServerResponse:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+PAGES = [
+    Page("/path", path),
+    Page("/length", length, ("POST",)),
+    Page("/unread", unread, ()),
+    Page("/pieces", pieces),
+    Page("/turns", turns),
+    Page("/half", half),
+    Page("/endless", endless),
+    Page("/broken", broken),
+    Page("/slow", slow),
+    Page("/hanging", hanging),
+    Page("/{one}/of/{many}", path),
+]
+
+
+class Client:
+    """One connection whose bytes the test writes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def say(self, *said: bytes) -> None:
+        self.writer.write(b"".join(said))
+
+    async def answer(self) -> tuple[int, bytes]:
+        """Read a response of known length."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+        return int(head.split()[1]), await self.reader.readexactly(length)
+
+    async def rest(self) -> bytes:
+        """Read until the server closes."""
+        return await self.reader.read()
+
+
+@asynccontextmanager
+async def client() -> AsyncIterator[Client]:
+    app = Application(PAGES, None, LONGEST_BODY)
+    async with serving(app, "127.0.0.1", 0) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            yield Client(reader, writer)
+        finally:
+            writer.close()
+
+
+@virtually
+async def test_a_connection_is_kept_for_the_next_request_for_long() -> None:
+    async with client() as it:
+        for _ in range(3):
+            it.say(GET)
+            assert await it.answer() == (200, b"/path {}\n")
+            await asyncio.sleep(3000)
+
+
+@virtually
+async def test_requests_that_come_at_once_are_answered_in_order() -> None:
+    async with client() as it:
+        it.say(GET.replace(b"/path", b"/path?n=1"), GET.replace(b"/path", b"/path?n=2"))
+
+        assert await it.answer() == (200, b"/path {'n': ['1']}\n")
+        assert await it.answer() == (200, b"/path {'n': ['2']}\n")
+
+
+@virtually
+async def test_a_request_may_come_in_any_pieces() -> None:
+    async with client() as it:
+        for number in range(len(GET)):
+            it.say(GET[number : number + 1])
+            await asyncio.sleep(0.1)
+
+        assert await it.answer() == (200, b"/path {}\n")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(LAST, id="if the client says so"),
+        pytest.param(b"GET /path HTTP/1.0\r\n\r\n", id="in HTTP/1.0"),
+        pytest.param(b"GET /path HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", id="also if kept for a while"),
+        pytest.param(
+            b"GET /path HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+            id="if it would rather speak something else",
+        ),
+    ],
+)
+@virtually
+async def test_a_connection_ends_with_the_answer(head: bytes) -> None:
+    async with client() as it:
+        it.say(head)
+
+        told = await it.rest()
+
+    assert told.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"\r\nConnection: close\r\n" in told
+    assert told.endswith(b"\r\n\r\n/path {}\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        pytest.param(b"nonsense\r\n\r\n", b"400 Bad Request", id="no HTTP"),
+        pytest.param(GET.replace(b"Host: x", b"Content-Length: few"), b"400 Bad Request", id="no length"),
+        pytest.param(GET.replace(b"Host: x", b"Content-Length: -1"), b"400 Bad Request", id="less than nothing"),
+        pytest.param(
+            b"GET /path HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
+            b"431 Request Header Fields Too Large",
+            id="more headers than are read",
+        ),
+        pytest.param(
+            GET.replace(b"path", b"path?" + b"%zz" * 700), TOO_LONG, id="a longer path than are asked for"
+        ),
+        pytest.param(GET.replace(b"path", b"path?" + b"a&" * 32), b"400 Bad Request", id="more than is asked for"),
+        pytest.param(
+            b"POST /length HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+            b"411 Length Required",
+            id="a body of which nobody says how long it is",
+        ),
+        pytest.param(
+            b"POST /length HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+            b"400 Bad Request",
+            id="or of which that is said in two ways",
+        ),
+    ],
+)  # fmt: skip
+@virtually
+async def test_what_cannot_be_read_is_said_and_ends_the_connection(said: bytes, status: bytes) -> None:
+    async with client() as it:
+        it.say(said)
+
+        told = await it.rest()
+
+    assert told.startswith(b"HTTP/1.1 " + status + b"\r\n")
+
+
+def post(page: bytes, body: bytes, *headers: bytes) -> bytes:
+    lines = [b"POST /%b HTTP/1.1" % page, b"Host: x", b"Content-Length: %d" % len(body), *headers]
+    return b"\r\n".join([*lines, b"", body])
+
+
+@pytest.mark.parametrize("page", [b"length", b"unread"])
+@virtually
+async def test_a_body_does_not_run_into_the_next_request_whether_it_is_read_or_not(page: bytes) -> None:
+    async with client() as it:
+        it.say(post(page, b"y" * 700), GET)
+
+        assert await it.answer() == (200, {b"length": b"700\n", b"unread": b"unread\n"}[page])
+        assert await it.answer() == (200, b"/path {}\n")
+
+
+@virtually
+async def test_a_body_that_is_too_long_is_skipped_and_its_client_told() -> None:
+    async with client() as it:
+        it.say(post(b"length", b"y" * (LONGEST_BODY + 1)), GET)
+
+        assert await it.answer() == (500, b"500 Internal Server Error\n")
+        assert await it.answer() == (200, b"/path {}\n")
+
+
+@virtually
+async def test_a_client_that_asks_whether_to_go_on_is_told_to() -> None:
+    async with client() as it:
+        it.say(post(b"length", b"yy", b"Expect: 100-continue")[:-2])
+        assert await it.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        it.say(b"yy")
+
+        assert await it.answer() == (200, b"2\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        pytest.param(b"", 32, id="nothing"),
+        pytest.param(GET[:10], 32, id="half a head"),
+        pytest.param(post(b"length", b"yyy")[:-1], 60, id="half a body"),
+        pytest.param(post(b"unread", b"yyy")[:-1], 10, id="half a body that nobody wants"),
+    ],
+)
+@virtually
+async def test_nobody_is_waited_for_for_ever(said: bytes, seconds: float) -> None:
+    async with client() as it:
+        it.say(said)
+        began = asyncio.get_running_loop().time()
+
+        await it.rest()
+
+        assert asyncio.get_running_loop().time() - began == pytest.approx(seconds, abs=1)
+
+
+@virtually
+async def test_a_client_that_goes_away_in_the_middle_is_no_mistake_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with client() as it:
+        it.say(post(b"length", b"yyy")[:-1])
+        await asyncio.sleep(1)
+        it.writer.close()
+        await asyncio.sleep(1)
+
+    assert not caplog.records
+
+
+@virtually
+async def test_an_answer_in_pieces_says_where_it_ends() -> None:
+    async with client() as it:
+        it.say(GET.replace(b"/path", b"/pieces"), LAST)
+
+        told = await it.rest()
+
+    assert b"\r\n\r\n6\r\nfirst,\r\n6\r\nsecond\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n" in told
+
+
+@virtually
+async def test_who_cannot_read_pieces_gets_all_at_once() -> None:
+    async with client() as it:
+        it.say(b"GET /pieces HTTP/1.0\r\n\r\n")
+
+        told = await it.rest()
+
+    assert b"\r\nContent-Length: 12\r\n" in told
+    assert told.endswith(b"\r\n\r\nfirst,second")
+
+
+@virtually
+async def test_others_have_their_turn_between_the_pieces_that_somebody_gets_all_at_once() -> None:
+    TURNS.clear()
+    async with client() as it:
+        it.say(GET.replace(b"GET /path HTTP/1.1", b"GET /turns HTTP/1.0"))
+
+        assert (await it.rest()).endswith(b"\r\n\r\n" + 5 * b"piece")
+
+    assert len(set(TURNS)) == 5
+
+
+@virtually
+async def test_an_answer_that_breaks_off_does_not_look_whole() -> None:
+    async with client() as it:
+        it.say(GET.replace(b"/path", b"/half"))
+
+        told = await it.rest()
+
+    assert told.endswith(b"6\r\nfirst,\r\n")
+
+
+@virtually
+async def test_a_page_that_fails_is_logged_and_the_next_one_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with client() as it:
+        it.say(GET.replace(b"/path", b"/broken"), GET)
+
+        assert await it.answer() == (500, b"500 Internal Server Error\n")
+        assert await it.answer() == (200, b"/path {}\n")
+    assert [record.message for record in caplog.records] == ["Page failed"]
+    assert vars(caplog.records[0])["path"] == "/broken"
+
+
+@virtually
+async def test_the_head_of_a_page_says_how_long_it_is() -> None:
+    async with client() as it:
+        it.say(LAST.replace(b"GET", b"HEAD"))
+
+        told = await it.rest()
+
+    assert b"\r\nContent-Length: 9\r\n" in told
+    assert told.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "told"),
+    [
+        pytest.param(b"/a/of/b", 200, b"/a/of/b {}\n", id="any segments"),
+        pytest.param(b"/a/of/", 404, b"404 page not found\n", id="but no empty ones"),
+        pytest.param(b"/a/of/b/c", 404, b"404 page not found\n", id="and no more"),
+        pytest.param(b"/%70ath", 200, b"/path {}\n", id="a path that is encoded"),
+        pytest.param(b"/length", 405, b"405 method not allowed\n", id="another method"),
+    ],
+)
+@virtually
+async def test_a_path_means_a_page(said: bytes, status: int, told: bytes) -> None:
+    async with client() as it:
+        it.say(GET.replace(b"/path", said))
+
+        assert await it.answer() == (status, told)
+
+
+@virtually
+async def test_who_is_answered_at_the_end_is_answered_and_nobody_else_waited_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    loop = asyncio.get_running_loop()
+    async with serving(Application(PAGES, None, LONGEST_BODY), "127.0.0.1", 0) as port:
+        clients = [Client(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(3)]
+        idle, patient, hopeless = clients
+        idle.say(GET)
+        assert await idle.answer() == (200, b"/path {}\n")
+        patient.say(GET.replace(b"/path", b"/slow"))
+        hopeless.say(GET.replace(b"/path", b"/hanging"))
+        await asyncio.sleep(1)
+        ended = loop.time()
+
+    assert loop.time() - ended == pytest.approx(5, abs=0.1)
+    assert await idle.rest() == b""
+    assert await patient.answer() == (200, b"at last\n")
+    assert await hopeless.rest() == b""
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    for each in clients:
+        each.writer.close()
+
+
+@virtually
+async def test_without_anybody_to_answer_the_end_comes_at_once() -> None:
+    loop = asyncio.get_running_loop()
+    async with serving(Application(PAGES, None, LONGEST_BODY), "127.0.0.1", 0) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(1)
+        ended = loop.time()
+
+    assert loop.time() == ended
+    writer.close()
+
+
+@virtually
+async def test_an_answer_whose_pieces_are_waited_for_comes_piece_by_piece() -> None:
+    async with client() as it:
+        it.say(GET.replace(b"/path", b"/endless"))
+        await it.reader.readuntil(b"\r\n\r\n")
+
+        for _ in range(5):
+            assert await it.reader.readexactly(9) == b"4\r\ntick\r\n"
+
+
+@virtually
+async def test_it_ends_when_the_client_leaves() -> None:
+    LEFT.clear()
+    async with client() as it:
+        it.say(GET.replace(b"/path", b"/endless"))
+        await it.reader.readuntil(b"\r\n\r\n")
+        it.writer.close()
+        await asyncio.sleep(5)
+
+        assert LEFT == ["left"]
+
+
+@virtually
+async def test_it_does_not_keep_the_server_from_closing() -> None:
+    LEFT.clear()
+    loop = asyncio.get_running_loop()
+    async with client() as it:
+        it.say(GET.replace(b"/path", b"/endless"))
+        await it.reader.readuntil(b"\r\n\r\n")
+        closing = loop.time()
+
+    assert loop.time() - closing < 1
+    assert LEFT == ["left"]
+
+
+@virtually
+async def test_a_client_that_asks_for_the_head_alone_gets_no_piece_of_it() -> None:
+    async with client() as it:
+        it.say(GET.replace(b"GET /path", b"HEAD /endless"), GET)
+
+        assert b"tick" not in await it.reader.readuntil(b"\r\n\r\n")
+        assert await it.answer() == (200, b"/path {}\n")

@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import weakref
+from dataclasses import replace
+from datetime import UTC, datetime
+from random import Random
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.engine.cycle.attempt import Decision
+from scheduler.engine.cycle.attempt_log import PLACED_BYTES, AttemptLog
+from scheduler.engine.cycle.explanation import explain
+from scheduler.engine.runtime.scoring import PluginScores, Scores
+from scheduler.engine.state.cache import Cache
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import FEASIBLE, NOT_EXAMINED, Diagnosis
+from scheduler.framework.outcomes import PASS, Outcome
+from scheduler.framework.preemption import REPORT, PreemptionReport, PreemptionSummary
+from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.objects.pod import PodInfo
+from tests.support.builders import node, pod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def cluster(size: int) -> Cache:
+    cache = Cache()
+    for number in range(size):
+        cache.add_node(node(f"n{number}"))
+    return cache
+
+
+def decision(name: str, size: int, node_name: str = "") -> Decision:
+    status = Status.unschedulable("no")
+    state = CycleState()
+    state.write("large", bytearray(10_000_000))
+    return Decision(pod(name), state, Diagnosis.blank(size), node_name, status=status)
+
+
+def test_the_latest_attempt_replaces_the_one_before_whatever_became_of_them() -> None:
+    log, snapshot = AttemptLog(), cluster(3).snapshot()
+
+    log.note(decision("web", 3), snapshot, number=1, at=NOW)
+    log.note(decision("web", 3, "n1"), snapshot, number=2, at=NOW)
+
+    last = log.last("default/web")
+    assert last is not None
+    assert (last.number, last.decision.node_name) == (2, "n1")
+
+
+def test_what_plugins_told_themselves_is_not_kept() -> None:
+    log, snapshot = AttemptLog(), cluster(1).snapshot()
+
+    log.note(decision("web", 1), snapshot, number=1, at=NOW)
+
+    last = log.last("default/web")
+    assert last is not None
+    assert "large" not in last.decision.state
+
+
+def test_memory_stays_within_the_budget_and_the_oldest_goes_first() -> None:
+    log, snapshot = AttemptLog(placed_bytes=100_000, waiting_bytes=100_000), cluster(1000).snapshot()
+
+    for number in range(100):
+        log.note(decision(f"pod-{number}", 1000), snapshot, number=1, at=NOW)
+        assert log.kept_bytes <= 100_000
+
+    assert log.last("default/pod-0") is None
+    assert log.last("default/pod-99") is not None
+
+
+def test_where_room_was_found_is_kept_and_counted_in_bytes() -> None:
+    log, snapshot = AttemptLog(), cluster(100).snapshot()
+    log.note(decision("web", 100), snapshot, number=1, at=NOW)
+    before = log.kept_bytes
+    searched = decision("web", 100)
+    candidates = {row: ([pod(f"{row}-{number}") for number in range(100)], 0) for row in range(100)}
+    searched.state.write(REPORT, PreemptionReport(candidates, [7]))
+
+    log.note(searched, snapshot, number=2, at=NOW)
+
+    last = log.last("default/web")
+    assert last is not None
+    assert explain(last.decision, last.names) == explain(searched, snapshot.names)
+    assert isinstance(last.decision.state.read(REPORT, object), PreemptionSummary), "names, and no pods"
+    assert log.kept_bytes - before > 100 * 100 * len("default/99-99")
+
+
+def test_a_burst_of_placements_does_not_push_out_why_others_wait() -> None:
+    log, snapshot = AttemptLog(placed_bytes=100_000, waiting_bytes=100_000), cluster(1000).snapshot()
+
+    log.note(decision("waiting", 1000), snapshot, number=1, at=NOW)
+    for number in range(100):
+        log.note(decision(f"placed-{number}", 1000, "n1"), snapshot, number=1, at=NOW)
+
+    assert log.last("default/waiting") is not None
+
+
+def test_the_attempts_before_the_last_one_are_kept_too_the_last_first() -> None:
+    log, snapshot = AttemptLog(), cluster(3).snapshot()
+
+    for number in range(1, 30):
+        node_name = "n1" if number == 29 else ""
+        log.note(decision("web", 3, node_name), snapshot, number=number, at=NOW, seconds=number / 1000)
+
+    past = log.of("default/web")
+    assert [each.number for each in past] == list(range(29, 13, -1))
+    assert (past[0].decision.node_name, past[0].seconds) == ("n1", 0.029)
+    assert log.of("default/other") == []
+
+
+def test_attempts_at_another_pod_of_that_name_are_none_of_its() -> None:
+    log, snapshot = AttemptLog(), cluster(1).snapshot()
+    before = Decision(
+        pod("web", uid="before"), CycleState(), Diagnosis.blank(1), status=Status.unschedulable("no")
+    )
+
+    log.note(before, snapshot, number=1, at=NOW)
+    log.note(decision("web", 1), snapshot, number=1, at=NOW)
+
+    assert [each.decision.pod.uid for each in log.of("default/web")] == [pod("web").uid]
+
+
+def test_pods_that_are_tried_again_and_again_push_out_nothing_but_earlier_attempts() -> None:
+    log = AttemptLog(placed_bytes=100_000, waiting_bytes=100_000, earlier_bytes=50_000)
+    snapshot = cluster(1000).snapshot()
+    names = [f"pod-{number}" for number in range(10)]
+
+    for number in range(1, 200):
+        for name in names:
+            log.note(decision(name, 1000), snapshot, number=number, at=NOW)
+            assert log.kept_bytes <= 250_000
+
+    assert all(log.last(f"default/{name}") for name in names)
+    assert [each.number for each in log.of("default/pod-9")][:2] == [199, 198]
+
+
+def test_what_came_since_is_told_in_order_of_each_pod_the_last() -> None:
+    log, snapshot = AttemptLog(), cluster(1).snapshot()
+    for name, node_name in (("a", ""), ("b", "n1"), ("a", ""), ("c", ""), ("b", "")):
+        log.note(decision(name, 1, node_name), snapshot, number=1, at=NOW)
+
+    told = [(each.serial, each.decision.pod.name) for each in log.since(2, 10)]
+
+    assert told == [(3, "a"), (4, "c"), (5, "b")]
+    assert [each.serial for each in log.since(0, 2)] == [4, 5]
+    assert log.since(log.noted, 10) == []
+
+
+@st.composite
+def decisions(draw: st.DrawFn, size: int = 40) -> Decision:
+    """Return random results: few or many plugins and outcomes, with rejected, avoided, excluded or unexamined nodes."""
+    plugins = draw(st.sampled_from([1, 3, 127, 128, 129, 300]))
+    outcomes = draw(st.sampled_from([2, 255, 256, 257, 600]))
+    diagnosis = Diagnosis.blank(size)
+    diagnosis.plugins = [f"Plugin{number}" for number in range(plugins)]
+    table = (PASS, *(Outcome(Code.UNSCHEDULABLE, (f"reason {number}",)) for number in range(1, outcomes)))
+    diagnosis.tables = [table] * plugins
+    verdict = st.one_of(st.just(FEASIBLE), st.integers(NOT_EXAMINED, plugins - 1))
+    diagnosis.rejected_by[:] = draw(
+        st.one_of(st.just(FEASIBLE), st.lists(verdict, min_size=size, max_size=size))
+    )
+    diagnosis.index[:] = draw(st.lists(st.integers(1, outcomes - 1), min_size=size, max_size=size))
+    diagnosis.narrowing_plugins = ("NodeName",)
+    feasible = diagnosis.feasible
+    scores = None
+    if feasible.size:
+        left = draw(st.one_of(st.just(len(feasible)), st.integers(1, len(feasible))))
+        diagnosis.avoided = {int(row): "rests" for row in feasible[left:]}
+        values = np.array(draw(st.lists(st.integers(0, 100), min_size=size, max_size=size)), dtype=np.uint8)
+        rows = feasible[:left]
+        others = {"extender": np.arange(left, dtype=np.int64)}
+        scores = Scores(rows, rows[:1], (PluginScores("A", 2, values), PluginScores("B", 1, 50)), others, 1)
+    node_name = "n1" if scores is not None else ""
+    status = SUCCESS if scores is not None else Status.unschedulable("no")
+    return Decision(pod("web"), CycleState(), diagnosis, node_name, scores, status)
+
+
+@given(decisions())
+def test_an_attempt_is_explained_afterwards_as_it_was_then(decided: Decision) -> None:
+    log, snapshot = AttemptLog(), cluster(40).snapshot()
+
+    log.note(decided, snapshot, number=1, at=NOW)
+
+    last = log.last("default/web")
+    assert last is not None
+    assert explain(last.decision, last.names) == explain(decided, snapshot.names)
+    assert last.decision.diagnosis.reason_counts() == decided.diagnosis.reason_counts()
+
+
+def ranked(name: str, size: int, rows: NDArray[np.intp], refused: Sequence[int] = ()) -> Decision:
+    """Return a decision in which one plugin scored `rows` and rejected other nodes."""
+    diagnosis = Diagnosis.blank(size)
+    diagnosis.plugins, diagnosis.tables = ["A"], [(PASS, Outcome(Code.UNSCHEDULABLE, ("no",)))]
+    diagnosis.rejected_by[[*refused]] = 0
+    diagnosis.index[[*refused]] = 1
+    scores = Scores(rows, rows.copy(), (PluginScores("A", 1, np.zeros(size, dtype=np.uint8)),))
+    return Decision(pod(name), CycleState(), diagnosis, "n0", scores)
+
+
+@pytest.mark.parametrize(
+    ("refused", "expected"),
+    [
+        pytest.param([], 5_000, id="the scores alone, where all nodes fit"),
+        pytest.param([7], 15_000, id="two short numbers more, where some do not"),
+    ],
+)
+def test_an_attempt_takes_little_more_than_the_scores_of_its_nodes(
+    refused: Sequence[int], expected: int
+) -> None:
+    log, snapshot = AttemptLog(), cluster(5_000).snapshot()
+    rows = np.setdiff1d(np.arange(5_000), refused)
+    log.note(ranked("first", 5_000, rows, refused), snapshot, number=1, at=NOW)
+    before = log.kept_bytes
+
+    log.note(ranked("second", 5_000, rows, refused), snapshot, number=1, at=NOW)
+
+    assert expected <= log.kept_bytes - before < expected + 4_000
+
+
+def test_what_is_asked_does_not_stay_in_memory() -> None:
+    log, snapshot = AttemptLog(), cluster(100).snapshot()
+    log.note(ranked("web", 100, np.arange(100)), snapshot, number=1, at=NOW)
+
+    last = log.last("default/web")
+    assert last is not None
+    explain(last.decision, last.names)
+    asked = weakref.ref(last.decision.scores)
+    del last
+
+    assert asked() is None
+
+
+def test_what_a_plugin_was_at_when_it_failed_does_not_stay_in_memory() -> None:
+    log, snapshot = AttemptLog(), cluster(3).snapshot()
+    large = np.zeros(3)
+    held = weakref.ref(large)
+
+    def fail(_: object) -> None:
+        raise ValueError("a mistake")
+
+    try:
+        fail(large)
+    except ValueError as error:
+        status = Status.failed("a mistake", error)
+    failed = Decision(pod("web"), CycleState(), Diagnosis.blank(3), status=status)
+    log.note(failed, snapshot, number=1, at=NOW)
+    del large, failed, status
+
+    last = log.last("default/web")
+    assert last is not None
+    assert (last.decision.status.code, last.decision.status.message) == (Code.ERROR, "a mistake")
+    assert held() is None
+
+
+def test_the_names_of_a_cluster_that_changed_are_counted() -> None:
+    log, cache = AttemptLog(), cluster(5_000)
+    log.note(decision("first", 5_000), cache.snapshot(), number=1, at=NOW)
+    before = log.kept_bytes
+
+    cache.remove_node("n7")
+    log.note(decision("second", 4_999), cache.snapshot(), number=1, at=NOW)
+
+    assert log.kept_bytes - before > 4_999 * (8 + 2)
+
+
+def test_names_stay_with_their_rows_when_nodes_come_and_go() -> None:
+    log, cache = AttemptLog(), cluster(3)
+    log.note(decision("web", 3), cache.snapshot(), number=1, at=NOW)
+
+    for name in Random(1).sample(["n0", "n1", "n2"], 3):
+        cache.remove_node(name)
+
+    last = log.last("default/web")
+    assert last is not None
+    assert list(last.names) == ["n0", "n1", "n2"]
+
+
+def test_a_huge_pod_counts_with_what_it_takes_as_objects() -> None:
+    log, snapshot = AttemptLog(), cluster(3).snapshot()
+    for number in range(100):
+        made = decision(f"huge-{number}", 3, "n1")
+        log.note(replace(made, pod=PodInfo(made.pod.pod, b" " * 2**20)), snapshot, number=1, at=NOW)
+
+    assert log.kept_bytes < PLACED_BYTES
+    assert sum(log.last(f"default/huge-{number}") is not None for number in range(100)) == 1
+
+
+def test_very_many_reasons_count() -> None:
+    log, snapshot = AttemptLog(), cluster(3).snapshot()
+    for name, count in (("few", 1), ("many", 20_000)):
+        before = log.kept_bytes
+        made = decision(name, 3)
+        reasons = tuple(f"Insufficient x.io/{number}" for number in range(count))
+        table = (PASS, Outcome(Code.UNSCHEDULABLE, reasons))
+        made.diagnosis.reject("Fit", table, np.ones(3, dtype=np.uint16), np.arange(3))
+        log.note(made, snapshot, number=1, at=NOW)
+        assert (log.kept_bytes - before > 20_000 * 100) == (name == "many")

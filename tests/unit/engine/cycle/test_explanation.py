@@ -1,0 +1,230 @@
+"""Explanations of decisions as JSON."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scheduler.engine.cycle.attempt import Decision
+from scheduler.engine.cycle.explanation import explain, explain_gated
+from scheduler.engine.cycle.scheduling import schedule_pod
+from scheduler.framework import CycleState, PostFilterResult, PreFilterResult, Status
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.preemption import REPORT, PreemptionReport
+from tests.support.builders import pod
+from tests.support.scripted_plugins import Filter, NodeFilter, NodeScore, PostFilter, PreFilter, framework_of
+from tests.support.snapshots import snapshot_of
+
+if TYPE_CHECKING:
+    from scheduler.framework import Plugin
+    from scheduler.snapshot import Snapshot
+
+SNAPSHOT = snapshot_of("n0", "n1", "n2")
+POD = pod("web", namespace="shop")
+
+
+def explained(*plugins: Plugin, snapshot: Snapshot = SNAPSHOT, weights: Any = None) -> dict[str, Any]:
+    framework = framework_of(*plugins, weights=weights)
+    decision = schedule_pod(framework, POD, snapshot, nominated={}, random=Random(1), exhaustive=True)
+    explanation = explain(decision, snapshot.names)
+    json.dumps(explanation)  # only plain JSON values
+    return explanation
+
+
+def refusing(*names: str, status: Status) -> Any:
+    return lambda _state, _pod, node: status if node.name in names else None
+
+
+def test_a_pod_that_fits_has_scores_and_totals_and_the_refusals_of_the_other_nodes():
+    explanation = explained(
+        NodeFilter("F", refusing("n1", status=Status.unschedulable("too small", "too slow"))),
+        NodeScore("A", lambda _state, _pod, node: 10 * node.row),
+        NodeScore("B", 1),
+        weights={"A": 2, "B": 3},
+    )
+
+    assert explanation == {
+        "pod": "shop/web",
+        "result": "schedulable",
+        "message": None,
+        "preFilter": None,
+        "nodes": {
+            "n0": {"feasible": True, "scores": {"A": 0, "B": 3}, "total": 3},
+            "n1": {
+                "feasible": False,
+                "plugin": "F",
+                "code": "Unschedulable",
+                "reasons": ["too small", "too slow"],
+            },
+            "n2": {"feasible": True, "scores": {"A": 40, "B": 3}, "total": 43},
+        },
+        "weights": {"A": 2, "B": 3},
+        "best": ["n2"],
+        "preemption": None,
+    }
+    assert list(explanation)[:5] == ["pod", "result", "message", "preFilter", "nodes"]
+
+
+def test_all_nodes_with_the_highest_total_are_named():
+    explanation = explained(NodeScore("A", lambda _state, _pod, node: 5 if node.name != "n1" else 4))
+
+    assert explanation["best"] == ["n0", "n2"]
+
+
+def test_nodes_that_nobody_looked_at_are_counted_and_not_called_feasible():
+    nominated = pod("web", status={"nominatedNodeName": "n1"})
+    decision = schedule_pod(framework_of(), nominated, SNAPSHOT, nominated={}, random=Random(1))
+
+    explanation = explain(decision, SNAPSHOT.names)
+
+    assert explanation["nodes"] == {"n1": {"feasible": True}}
+    assert (explanation["nominatedNodeName"], explanation["notExamined"]) == ("n1", 2)
+
+
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        pytest.param(
+            PreemptionReport({0: ([pod("x", namespace="a"), pod("y", namespace="a")], 1), 2: ([], 0)}, [2]),
+            {
+                "candidates": {
+                    "n0": {"victims": ["a/x", "a/y"], "pdbViolations": 1},
+                    "n2": {"victims": [], "pdbViolations": 0},
+                },
+                "nominated": ["n2"],
+            },
+            id="room was looked for",
+        ),
+        pytest.param("somebody else's", None, id="a plugin of that name wrote something else"),
+    ],
+)
+def test_where_room_was_found_is_told(report: Any, told: Any):
+    state = CycleState()
+    state.write(REPORT, report)
+    decision = Decision(POD, state, Diagnosis.blank(3), status=Status.unschedulable("no"))
+
+    assert explain(decision, SNAPSHOT.names)["preemption"] == told
+
+
+def test_a_single_node_that_fits_is_ranked_too():
+    explanation = explained(
+        NodeFilter("F", refusing("n1", "n2", status=Status.unschedulable("no"))), NodeScore("A", 7)
+    )
+
+    assert explanation["nodes"]["n0"] == {"feasible": True, "scores": {"A": 7}, "total": 7}
+
+
+def test_without_scorers_every_node_totals_one():
+    explanation = explained()
+
+    assert explanation["nodes"]["n2"] == {"feasible": True, "total": 1}
+
+
+def test_a_pod_that_fits_nowhere_has_the_message_of_its_event():
+    explanation = explained(
+        NodeFilter("F", refusing("n0", "n1", status=Status.unschedulable("no", resolvable=False))),
+        NodeFilter("G", Status.unschedulable("never")),
+        PostFilter("P", PostFilterResult(Status.unschedulable("nothing to evict"), None)),
+    )
+
+    assert explanation["result"] == "unschedulable"
+    assert explanation["message"] == "0/3 nodes are available: 1 never, 2 no. nothing to evict"
+    assert [verdict["plugin"] for verdict in explanation["nodes"].values()] == ["F", "F", "G"]
+    assert explanation["nodes"]["n0"]["code"] == "UnschedulableAndUnresolvable"
+
+
+def test_nodes_that_prefilter_left_out_name_who_did():
+    explanation = explained(
+        PreFilter("Y", PreFilterResult(frozenset({"n1", "ghost", "n2"}))),
+        PreFilter("X", PreFilterResult(frozenset({"n1", "ghost"}))),
+        NodeScore("A", 1),
+    )
+
+    assert explanation["preFilterNodes"] == ["ghost", "n1"]
+    assert explanation["nodes"]["n0"] == {
+        "feasible": False,
+        "plugin": "X,Y",
+        "code": "UnschedulableAndUnresolvable",
+        "reasons": ["node(s) didn't satisfy plugin(s) [X Y]"],
+    }
+    assert explanation["nodes"]["n1"]["feasible"]
+    assert list(explanation)[3:5] == ["preFilter", "preFilterNodes"]
+
+
+def test_a_pod_that_prefilter_refuses_has_no_verdicts_on_nodes():
+    explanation = explained(PreFilter("X", Status.unschedulable("bad claim", resolvable=False)))
+
+    assert explanation["result"] == "unschedulable"
+    assert explanation["preFilter"] == {
+        "plugin": "X",
+        "code": "UnschedulableAndUnresolvable",
+        "reasons": ["bad claim"],
+    }
+    assert explanation["nodes"] == {}
+    assert explanation["message"] == "0/3 nodes are available: bad claim."
+
+
+def test_without_nodes_nothing_is_judged():
+    explanation = explained(NodeFilter("F", KeyError("asked")), snapshot=snapshot_of())
+
+    assert explanation["result"] == "unschedulable"
+    assert explanation["message"] == "no nodes available to schedule pods"
+    assert explanation["nodes"] == {}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "nodes"),
+    [
+        pytest.param(PreFilter("X", KeyError("k")), {}, id="PreFilter raises: no node was judged"),
+        pytest.param(
+            Filter("X", KeyError("k")),
+            {"n0": False},
+            id="Filter raises: what was refused before stays, the rest is not known",
+        ),
+        pytest.param(
+            NodeFilter("X", refusing("n1", status=Status.failed("disk"))),
+            {"n0": False, "n1": False, "n2": True},
+            id="Filter fails at one node",
+        ),
+        pytest.param(
+            NodeScore("X", KeyError("k")),
+            {"n0": False, "n1": True, "n2": True},
+            id="Score raises: all nodes were filtered",
+        ),
+    ],
+)
+def test_an_error_leaves_what_was_found_out_before_it(plugin: Plugin, nodes: dict[str, bool]):
+    explanation = explained(NodeFilter("F", refusing("n0", status=Status.unschedulable("no"))), plugin)
+
+    assert explanation["result"] == "error"
+    assert '"X"' in explanation["message"]
+    assert explanation["preFilter"] is None
+    assert {name: verdict["feasible"] for name, verdict in explanation["nodes"].items()} == nodes
+    assert all(
+        verdict == {"feasible": True} for verdict in explanation["nodes"].values() if verdict["feasible"]
+    )
+
+
+def test_a_node_whose_judging_failed_has_the_code_error():
+    explanation = explained(NodeFilter("X", refusing("n1", status=Status.failed("disk"))))
+
+    assert explanation["nodes"]["n1"] == {
+        "feasible": False,
+        "plugin": "X",
+        "code": "Error",
+        "reasons": ["disk"],
+    }
+
+
+def test_a_gated_pod_has_the_words_of_its_gate():
+    assert explain_gated(POD, Status.unschedulable("waiting for quota")) == {
+        "pod": "shop/web",
+        "result": "gated",
+        "message": "waiting for quota",
+        "preFilter": None,
+        "nodes": {},
+        "preemption": None,
+    }

@@ -1,0 +1,173 @@
+"""Changes between the choice of a node and the Binding."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from plugins.registry import IN_TREE
+from scheduler.configuration.load import default
+from scheduler.engine.cycle.attempt import AssumedPod, Attempt
+from scheduler.engine.cycle.final_check import final_check, is_ours
+from scheduler.engine.runtime.profiles import build_frameworks
+from scheduler.engine.runtime.registry import Registry
+from scheduler.engine.state.cache import Cache
+from scheduler.framework import Code, CycleState, FilterPlugin, QueuedPodInfo
+from scheduler.objects.decode import decode_pod
+from tests.support.builders import node, pod, pod_object
+from tests.support.offline_capabilities import OFFLINE
+from tests.support.scripted_plugins import framework_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+FRAMEWORK = build_frameworks(default(), Registry(IN_TREE), lambda _: OFFLINE)["custom-scheduler"]
+
+
+class Chosen:
+    """A pod with 3 CPUs, assumed on a node with 4."""
+
+    def __init__(self) -> None:
+        self.cache = Cache()
+        self.cache.add_node(node("n1", cpu="4"))
+        self.cache.add_node(node("n2", cpu="4"))
+        pending = pod("web", cpu="3")
+        node_generation = self.cache.node_generation("n1")
+        placed = self.cache.assume(pending, "n1")
+        attempt = Attempt(FRAMEWORK, QueuedPodInfo(pending, 0.0), 0.0)
+        self.choice = AssumedPod(attempt, CycleState(), placed, "n1", node_generation)
+
+    def verdict(self) -> str:
+        """Return the current error of the choice, or "" without one."""
+        return final_check(self.cache, self.choice).message
+
+
+def nothing(_: Chosen) -> None:
+    return
+
+
+def our_own_next_choice(it: Chosen) -> None:
+    it.cache.assume(pod("other", cpu="1"), "n1")
+
+
+def its_own_confirmation(it: Chosen) -> None:
+    it.cache.add_pod(it.choice.pod)
+
+
+def a_heartbeat(it: Chosen) -> None:
+    it.cache.add_node(node("n1", cpu="4", labels={"seen": "now"}))
+
+
+def a_change_elsewhere(it: Chosen) -> None:
+    it.cache.add_node(node("n2", cpu="1", unschedulable=True))
+
+
+def a_small_foreign_pod(it: Chosen) -> None:
+    it.cache.add_pod(pod("foreign", cpu="1", node="n1"))
+
+
+@pytest.mark.parametrize(
+    "happened",
+    [
+        nothing,
+        our_own_next_choice,
+        its_own_confirmation,
+        a_heartbeat,
+        a_change_elsewhere,
+        a_small_foreign_pod,
+    ],
+)
+def test_a_choice_stands_after(happened: Callable[[Chosen], None]) -> None:
+    it = Chosen()
+
+    happened(it)
+
+    assert it.verdict() == ""
+
+
+def cordon(it: Chosen) -> None:
+    it.cache.add_node(node("n1", cpu="4", unschedulable=True))
+
+
+def shrink(it: Chosen) -> None:
+    it.cache.add_node(node("n1", cpu="2"))
+
+
+def taint(it: Chosen) -> None:
+    it.cache.add_node(node("n1", cpu="4", taints=("a=b:NoSchedule",)))
+
+
+def a_foreign_pod(it: Chosen) -> None:
+    it.cache.add_pod(pod("foreign", cpu="2", node="n1"))
+
+
+def removal(it: Chosen) -> None:
+    it.cache.remove_node("n1")
+
+
+def removal_and_return(it: Chosen) -> None:
+    it.cache.remove_node("n1")
+    it.cache.add_node(node("n1", cpu="2"))
+
+
+@pytest.mark.parametrize(
+    ("happened", "told"),
+    [
+        (cordon, "node n1 changed before the pod was bound: node(s) were unschedulable"),
+        (shrink, "node n1 changed before the pod was bound: Insufficient cpu"),
+        (taint, "node n1 changed before the pod was bound: node(s) had untolerated taint(s)"),
+        (a_foreign_pod, "node n1 changed before the pod was bound: Insufficient cpu"),
+        (removal, "node n1 was deleted"),
+        (removal_and_return, "node n1 changed before the pod was bound: Insufficient cpu"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_choice_falls_after(happened: Callable[[Chosen], None], told: str) -> None:
+    it = Chosen()
+
+    happened(it)
+
+    assert it.verdict() == told
+
+
+def test_the_pod_is_ours_until_it_is_deleted_recreated_bound_or_going() -> None:
+    choice = Chosen().choice
+    assert is_ours(choice, pod("web", cpu="3"))
+
+    going = pod_object("web")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    for other in (pod("web", uid="another"), pod("web", node="n2"), decode_pod(json.dumps(going).encode())):
+        assert not is_ours(choice, other)
+
+    assert not is_ours(choice, None)
+
+
+class Raises(FilterPlugin):
+    name = "Raises"
+
+    def filter_node(self, state: Any, pod: Any, node: Any) -> None:
+        raise ValueError("out of order")
+
+
+def test_a_plugin_that_fails_at_the_last_look_is_an_error_of_the_attempt() -> None:
+    it = Chosen()
+    framework = framework_of(Raises())
+    it.choice = replace(it.choice, attempt=replace(it.choice.attempt, framework=framework))
+    it.cache.add_node(node("n1", cpu="4", labels={"new": "label"}))
+
+    status = final_check(it.cache, it.choice)
+
+    assert status.code is Code.ERROR
+    assert 'running Filter plugin "Raises"' in status.message
+    assert "out of order" in status.message
+
+
+def test_where_nobody_disturbed_the_node_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch):
+    it = Chosen()
+    monkeypatch.setattr(it.cache, "snapshot", None)
+
+    assert it.verdict() == ""

@@ -1,0 +1,30 @@
+"""The bounds of the log of attempts at groups."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from scheduler.engine.cycle.group_log import GroupLog
+from scheduler.engine.cycle.group_pass import Pass
+from scheduler.framework import Status
+from scheduler.framework.pod_groups import PodGroup
+from scheduler.objects.pod_group import POD_GROUPS, GroupKey
+from tests.support.manual_clock import ManualClock
+
+
+def test_groups_of_which_no_member_could_be_tried_are_forgotten_as_well() -> None:
+    plugin: Any = SimpleNamespace(name="Gangs", waiting="waiting")
+    log, keys = (
+        GroupLog(ManualClock()),
+        [GroupKey(POD_GROUPS, "ns", f"g{number}") for number in range(20_010)],
+    )
+    for key in keys:
+        log.note(
+            Pass(PodGroup(key, "uid"), plugin, placements=()),
+            Status.unschedulable(),
+            "unschedulable",
+            seconds=0,
+        )
+    assert log.last(keys[0]) is None
+    assert log.last(keys[-1]) is not None

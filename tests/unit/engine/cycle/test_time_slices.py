@@ -1,0 +1,150 @@
+"""A long decision yields to the event loop, and still uses one state of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from plugins.node_resources.fit import NodeResourcesFit
+from plugins.preemption.default_preemption import DefaultPreemption
+from plugins.preemption.disruption_budgets import BUDGETS
+from scheduler.engine.cycle.freeze import ClusterFreeze
+from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
+from scheduler.engine.cycle.profiles import Profiles
+from scheduler.engine.cycle.scheduling import run_now
+from scheduler.engine.cycle.time_slices import SLICE_SECONDS, TimeSlices
+from scheduler.engine.runtime.dry_run import DryRun
+from scheduler.engine.state.pod_groups import PodGroups
+from scheduler.framework import PostFilterPlugin, PostFilterResult
+from tests.support.builders import node, pod
+from tests.support.manual_clock import ManualClock
+from tests.support.virtual_time_test import virtually
+from tests.unit.engine.cycle.cluster import Cluster
+from tests.unit.plugins.plugin_calls import made
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+class SlowClock(ManualClock):
+    """A clock on which each reading takes three milliseconds."""
+
+    def monotonic(self) -> float:
+        self.advance(0.003)
+        return super().monotonic()
+
+
+def counting(steps: int) -> Generator[None, None, int]:
+    for _ in range(steps):
+        yield
+    return steps
+
+
+def test_short_work_waits_for_nothing_and_freezes_nothing() -> None:
+    freeze = ClusterFreeze()
+
+    assert run_now(TimeSlices(freeze, ManualClock(0.0)).done(counting(1000))) == 1000
+    assert not freeze.is_on
+
+
+@virtually
+async def test_between_slices_others_have_their_turn_and_nothing_changes() -> None:
+    freeze, turns = ClusterFreeze(), []
+
+    async def other() -> None:
+        while True:
+            turns.append(freeze.is_on)
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(other())
+    assert await TimeSlices(freeze, SlowClock(0.0)).done(counting(100)) == 100
+    others.cancel()
+
+    assert 100 * 0.003 / SLICE_SECONDS * 0.5 <= len(turns) <= 100
+    assert all(turns)
+    assert freeze.is_on, "the owner of the attempt ends it"
+
+
+def full(cluster: Cluster, count: int) -> None:
+    for number in range(count):
+        cluster.nodes.on_add(node(f"n{number}", cpu="2"))
+        for victim in range(2):
+            cluster.api.create(pod(f"v{number}-{victim}", cpu="1", node=f"n{number}", priority=number % 3))
+
+
+def preempting(clock: Any) -> tuple[Cluster, list[str]]:
+    """A full cluster whose scheduler searches for victims, and the resulting nominations."""
+    dry_run, fit = DryRun(), made(NodeResourcesFit)
+    freeze = ClusterFreeze()
+    plugin = DefaultPreemption(
+        args=DefaultPreemption.Args(),
+        dry_run=dry_run,
+        review=ExtenderReview(Cluster().profiles),
+        preemptions=NoPreemptions(),
+        work=TimeSlices(freeze, clock),
+        members=PodGroups(),
+        groups=Profiles(),
+    )
+    cluster = Cluster(fit, plugin, nodes=(), freeze=freeze)
+    dry_run.filtering = cluster.framework.filtering
+    cluster.cache.table.watch_kind(BUDGETS)
+    full(cluster, 30)
+    nominated: list[str] = []
+    cluster.counts.decided = lambda *told: nominated.append(told[1].nominated_node_name)  # type: ignore[assignment,method-assign]
+    return cluster, nominated
+
+
+@virtually
+async def test_what_happens_while_room_is_looked_for_is_taken_in_afterwards() -> None:
+    judged_at_once, expected = preempting(ManualClock(0.0))
+    judged_at_once.api.create(pod("urgent", cpu="2", priority=9))
+    async with judged_at_once.running():
+        await judged_at_once.until(lambda: expected)
+
+    cluster, found = preempting(SlowClock(0.0))
+    cluster.api.create(pod("urgent", cpu="2", priority=9))
+
+    async def meddle() -> None:
+        while not cluster.parts.freeze.is_on:  # noqa: ASYNC110 - each turn counts
+            await asyncio.sleep(0)
+        before = cluster.cache.table.n_nodes
+        for victim in range(2):  # the nodes that would be chosen are not candidates any more
+            for number in range(0, 30, 3):
+                cluster.api.delete(f"default/v{number}-{victim}")
+        cluster.nodes.on_add(node("empty", cpu="64"))
+        assert cluster.cache.table.n_nodes == before, "the picture moved"
+
+    async with cluster.running():
+        meddling = asyncio.create_task(meddle())
+        await cluster.until(lambda: found and meddling.done())
+        await meddling
+        await cluster.until(lambda: cluster.node_of("urgent"))
+
+    assert found[0] == expected[0] == "n0"
+    assert cluster.cache.table.n_nodes == 31
+    assert not cluster.parts.freeze.is_on
+
+
+class Broken(PostFilterPlugin):
+    """Begins a freeze and raises."""
+
+    name = "Broken"
+
+    def __init__(self, work: TimeSlices) -> None:
+        self.work = work
+
+    async def post_filter(self, *_: Any) -> PostFilterResult:
+        await self.work.done(counting(10))
+        raise ValueError("no")
+
+
+@virtually
+async def test_a_freeze_ends_with_its_attempt_whatever_happens() -> None:
+    freeze = ClusterFreeze()
+    cluster = Cluster(
+        made(NodeResourcesFit), Broken(TimeSlices(freeze, SlowClock(0.0))), nodes=("n1",), freeze=freeze
+    )
+    cluster.api.create(pod("large", cpu="100"))
+    async with cluster.running():
+        await cluster.until(lambda: cluster.notes("large"))
+        assert not freeze.is_on

@@ -1,0 +1,68 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.engine.queue.keyed_heap import KeyedHeap
+
+UIDS = st.sampled_from("abcdefgh")
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), UIDS, st.integers(0, 3)),
+        st.tuples(st.just("remove"), UIDS, st.just(0)),
+        st.tuples(st.just("pop"), st.just(""), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_it_pops_as_a_list_that_is_searched_would(steps: list[tuple[str, str, int]]):
+    heap = KeyedHeap()
+    slow: list[tuple[tuple[float, ...], str]] = []  # in the order they came
+    for step, uid, number in steps:
+        key = (float(number),)
+        if step == "put":
+            heap.put(uid, key)
+            if (key, uid) not in slow:
+                slow = [entry for entry in slow if entry[1] != uid] + [(key, uid)]
+        elif step == "remove":
+            heap.remove(uid)
+            slow = [entry for entry in slow if entry[1] != uid]
+        else:
+            first = min(slow, key=lambda entry: entry[0], default=None)
+            assert heap.peek() == first
+            assert heap.pop() == (first[1] if first else None)
+            if first:
+                slow.remove(first)
+        assert len(heap) == len(slow)
+        assert set(heap) == {uid for _, uid in slow}
+
+
+def test_equals_come_out_in_the_order_they_came():
+    heap = KeyedHeap()
+    for uid in "cab":
+        heap.put(uid, (1.0,))
+
+    assert [heap.pop() for _ in range(3)] == ["c", "a", "b"]
+
+
+def test_entries_that_were_changed_do_not_pile_up():
+    heap = KeyedHeap()
+    heap.put("first", (0.0,))  # stays at the top, so that no tombstone reaches it
+    for number in range(10_000):
+        heap.put("u", (float(number + 1),))
+
+    assert len(heap._heap) < 200
+    assert heap.pop() == "first"
+    assert heap.pop() == "u"
+    assert heap.pop() is None
+
+
+def test_entries_that_were_removed_do_not_pile_up():
+    heap = KeyedHeap()
+    heap.put("first", (0.0,))
+    for number in range(10_000):
+        heap.put(f"u{number}", (1.0,))
+        heap.remove(f"u{number}")
+
+    assert len(heap._heap) < 200
+    assert list(heap) == ["first"]

@@ -1,0 +1,157 @@
+"""A time slice is charged only for its own time, and the error names the plugin that used it."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from scheduler.engine.cycle.scheduling import run_now
+from scheduler.engine.runtime.budget import AttemptUsage, LoopBudget, OverBudgetError
+from scheduler.framework import Plugin
+from tests.support.scripted_plugins import NodeFilter, Reserve, framework_of
+
+
+class Ours(Plugin):
+    """A plugin that looks like an in-tree plugin."""
+
+    name = "Ours"
+
+
+Ours.__module__ = "plugins.ours"
+OURS = Ours()
+THEIRS = NodeFilter("Theirs")
+
+
+class Machine(LoopBudget):
+    """A budget with a virtual clock, whose alarm fires when a test advances the clock."""
+
+    def __init__(self) -> None:
+        self.time = self.processor = self.waiting = 0.0
+        super().__init__(lambda: self.time, seconds=0.5, used=lambda: self.processor)
+        self._has_clock = True
+        self.due: float | None = None
+
+    def _tick_in(self, seconds: float) -> None:
+        self._is_ticking = True
+        self._armed = self.time, self.processor, seconds
+        self._collected = 0.0
+        self.due = self.time + seconds
+
+    def _waited(self) -> float:
+        return self.waiting
+
+    def pass_(self, seconds: float, *, used: float = 0.0, waited: float = 0.0, late: float = 0.0) -> None:
+        """Advance the clock; the thread runs for a part of the time, and waits for the CPU for another part."""
+        pieces = 1000
+        for _ in range(pieces):
+            self.time += seconds / pieces
+            self.processor += used / pieces
+            self.waiting += waited / pieces
+            if self.due is not None and self.time >= self.due + late:
+                self.due = None
+                self._on_alarm(signal.SIGALRM, None)
+
+
+def test_an_in_tree_plugin_that_computes_too_long_is_named() -> None:
+    budget = Machine()
+    budget.begin()
+    budget.call(OURS, budget.pass_, 0.6)
+    assert not budget.is_spent
+    budget.call(OURS, lambda: budget.pass_(0.6, used=0.6))
+    with pytest.raises(
+        OverBudgetError, match=r'more than 0\.5s had passed when plugin "Ours" was done'
+    ) as over:
+        budget.call(THEIRS, lambda: None)
+    assert over.value.used_by is OURS
+
+
+def test_the_plugin_that_would_have_been_next_is_not_blamed() -> None:
+    budget = Machine()
+
+    def heavy(*_: Any) -> None:
+        budget.pass_(1.0, used=1.0)
+
+    first, second = Reserve("First", reserve=heavy), Reserve("Second")
+    framework = framework_of(first, second, budget=budget)
+
+    async def reserve() -> Any:
+        return framework.run_reserve(None, None, "n1")  # type: ignore[arg-type]
+
+    status = run_now(_awaited(budget.run_in_slices(reserve())))
+    assert status.plugin == "First"
+    assert 'over budget: more than 0.5s had passed when plugin "First" was done' in status.message
+    assert second.called() == []
+
+
+async def _awaited(awaitable: Any) -> Any:
+    return await awaitable
+
+
+def test_while_others_have_the_machine_nobody_is_charged() -> None:
+    budget = Machine()
+    budget.begin()
+    budget.call(OURS, lambda: budget.pass_(60.0, used=0.3, waited=59.7))
+    assert not budget.is_spent
+    budget.call(THEIRS, lambda: budget.pass_(30.0, used=0.05, waited=29.9))
+    assert not budget.is_spent
+
+
+def test_what_was_used_before_the_stretch_began_is_not_its_own() -> None:
+    budget = Machine()
+    budget.run_slice(lambda: None)
+    budget.pass_(0.45, used=0.45)
+    budget.begin()
+    budget.pass_(0.4, used=0.4)
+    assert not budget.is_spent
+    budget.pass_(0.4, used=0.4)
+    assert budget.is_spent
+
+
+def test_the_garbage_of_all_is_collected_at_the_cost_of_nobody() -> None:
+    budget = Machine()
+    budget.begin()
+    budget._on_collection("start", {"generation": 2})
+    budget.pass_(0.45, used=0.45)
+    budget._on_collection("stop", {"generation": 2})
+    budget.pass_(0.2, used=0.2)
+    assert not budget.is_spent
+
+
+def test_sleeping_counts_against_a_plugin_and_waiting_for_the_cpu_does_not() -> None:
+    budget = Machine()
+    budget.begin()
+    budget.call(THEIRS, lambda: budget.pass_(5.0, waited=4.9))
+    assert not budget.is_spent
+    budget.call(THEIRS, lambda: budget.pass_(1.2))
+    assert budget.is_spent
+
+
+def test_a_process_that_was_stopped_is_charged_to_nobody_and_a_long_call_of_c_is() -> None:
+    budget = Machine()
+    budget.begin()
+    budget.call(THEIRS, lambda: budget.pass_(10.0, late=9.0))
+    assert not budget.is_spent
+    budget.begin()
+    budget.call(THEIRS, lambda: budget.pass_(10.0, used=10.0, late=9.0))
+    assert budget.is_spent
+
+
+def test_an_attempt_of_many_stretches_ends_when_all_of_them_have_used_its_limit() -> None:
+    budget, usage = Machine(), AttemptUsage(limit=2.0)
+    for number in range(7):
+        over = budget.run_slice_of(usage, lambda: budget.is_spent)
+        assert not over, number
+        budget.run_slice_of(usage, lambda: budget.pass_(0.3, used=0.3))
+        budget.pass_(5.0, used=5.0)  # time that other tasks use in between
+    with pytest.raises(OverBudgetError, match="more than 2s"):
+        budget.run_slice_of(usage, budget.call, OURS, lambda: None)
+
+
+def test_how_long_the_loop_was_held_beyond_the_budget_is_noted() -> None:
+    budget, usage = Machine(), AttemptUsage()
+    budget.run_slice_of(usage, lambda: budget.pass_(0.4, used=0.4))
+    assert usage.longest == 0.0
+    budget.run_slice_of(usage, lambda: budget.pass_(3.0, used=3.0))
+    assert usage.longest == pytest.approx(3.0)

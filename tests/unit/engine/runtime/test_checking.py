@@ -1,0 +1,259 @@
+"""An invalid plugin class is rejected with all its errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scheduler.engine.runtime.checking import CAPABILITIES, check_plugin, constructor_wants
+from scheduler.errors import PluginLoadError
+from scheduler.framework import (
+    BindPlugin,
+    FilterPlugin,
+    Needs,
+    PermitPlugin,
+    Plugin,
+    PluginArgs,
+    PreFilterPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    Status,
+)
+from scheduler.framework.capabilities import HttpGet, PodBinder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.framework import Sleep
+
+
+class Whole(FilterPlugin):
+    name = "Whole"
+    api_version = 1
+
+    def filter_node(self, state: Any, pod: Any, node: Any) -> Status | None:
+        return None
+
+
+def filter_plugin(**members: Any) -> type[Plugin]:
+    """A filter plugin that is valid except for the given members."""
+    return type("Mine", (Whole,), {"name": "Mine", **members})
+
+
+def wants(constructor: Callable[..., None]) -> type[Plugin]:
+    return filter_plugin(__init__=constructor)
+
+
+def faults_of(candidate: type) -> list[str]:
+    with pytest.raises(PluginLoadError) as refused:
+        check_plugin(candidate, "mine.py")
+    head, *faults = refused.value.problem.split("\n  ")
+    assert refused.value.where == "mine.py"
+    assert head == f"{candidate.__name__} is not a valid plugin:"
+    return faults
+
+
+def test_a_whole_plugin_is_taken():
+    assert check_plugin(Whole, "mine.py") is Whole
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [print, Whole(), int, None, "Whole"],
+    ids=["a function", "an instance", "another class", "nothing", "a name"],
+)
+def test_what_is_no_plugin_class_is_refused(candidate: object):
+    with pytest.raises(PluginLoadError, match=r"is not a subclass of scheduler.framework.Plugin"):
+        check_plugin(candidate, "mine.py")
+
+
+async def _async_filter_node(self: Any, state: Any, pod: Any, node: Any) -> None: ...
+def _short_filter_node(self: Any, pod: Any, node: Any) -> None: ...
+def _keyword_filter_node(self: Any, state: Any, pod: Any, *, node: Any) -> None: ...
+def _plain_refresh(self: Any) -> None: ...
+def _positional(self: Any, binder: PodBinder) -> None: ...
+def _unknown(self: Any, *, clock: int) -> None: ...
+def _anything(self: Any, **wishes: Any) -> None: ...
+def _unresolved(self: Any, *, binder: Nowhere) -> None: ...  # noqa: F821
+def _broken(self: Any, *, binder: PodBinder.missing) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("candidate", "fault"),
+    [
+        pytest.param(filter_plugin(name=""), 'name: a string such as "LicenceAware" is expected, write name = "Mine" in the class', id="no name"),
+        pytest.param(filter_plugin(name=7), "name: a string such as", id="a name that is no text"),
+        pytest.param(
+            filter_plugin(api_version=2),
+            "api_version: this scheduler has 1, the plugin uses 2",
+            id="written for another version",
+        ),
+        pytest.param(filter_plugin(api_version=0), "api_version: set the version of the contract that the plugin uses: api_version = 1", id="no version"),
+        pytest.param(filter_plugin(Args=dict), "Args: a subclass of scheduler.framework.PluginArgs", id="foreign Args"),
+        pytest.param(filter_plugin(Args=PluginArgs()), "Args: a subclass of", id="Args that are no class"),
+        pytest.param(filter_plugin(reads_pods="no"), "reads_pods: True or False is expected, was 'no'", id="reads_pods"),
+        pytest.param(filter_plugin(needs={"v1/services"}), "needs: scheduler.framework.Needs is expected", id="needs"),
+        pytest.param(filter_plugin(needs=Needs(kinds={"configmaps"})), "needs: a kind is version/plural or group/version/plural, was 'configmaps'", id="a kind without a version"),
+        pytest.param(filter_plugin(needs=Needs(kinds={"apps/deployments"})), "needs: a kind is version/plural or", id="a group without a version"),
+        pytest.param(filter_plugin(needs=Needs(rights={"get"})), "needs: a right is a verb, a space and a kind with an optional /subresource, was 'get'", id="a verb alone"),
+        pytest.param(filter_plugin(refresh_seconds="5"), "refresh_seconds: a positive number", id="refresh_seconds of text"),
+        pytest.param(filter_plugin(refresh_seconds=0), "refresh_seconds: a positive number", id="no refresh_seconds"),
+        pytest.param(filter_plugin(filter_node=_async_filter_node), "filter_node: a plain def is expected", id="async in the cycle"),
+        pytest.param(filter_plugin(signature=type), "signature: a method is expected, was <class 'type'>", id="a class that does not say what it takes"),
+        pytest.param(filter_plugin(refresh=_plain_refresh), "refresh: async def is expected", id="def where async is due"),
+        pytest.param(
+            filter_plugin(filter_node=_short_filter_node),
+            "filter_node: takes (self: 'Any', pod: 'Any', node: 'Any') -> 'None', is called with (self, state, pod, node)",
+            id="too few arguments",
+        ),
+        pytest.param(filter_plugin(filter_node=_keyword_filter_node), "filter_node: takes", id="a keyword-only argument"),
+        pytest.param(filter_plugin(why=()), "why: a method is expected, was ()", id="why that is no method"),
+        pytest.param(filter_plugin(events=()), "events: a method is expected, was ()", id="a method that is none"),
+        pytest.param(wants(_positional), "__init__: binder: arguments are keyword-only, put a * before it", id="positional"),
+        pytest.param(wants(_unknown), "__init__: clock: annotate it with one of the capabilities ApiGet, ApiWrite, Background, ClaimMetrics", id="no capability"),
+        pytest.param(wants(_anything), "__init__: **wishes: 'Any': name each argument", id="any keyword"),
+        pytest.param(wants(_unresolved), "__init__: an annotation cannot be resolved: name 'Nowhere'", id="unknown name"),
+        pytest.param(wants(_broken), "__init__: an annotation cannot be resolved: ", id="unknown attribute"),
+    ],
+)  # fmt: skip
+def test_each_fault_has_its_line(candidate: type[Plugin], fault: str):
+    faults = faults_of(candidate)
+
+    assert len(faults) == 1
+    assert faults[0].startswith(fault)
+
+
+class NoFilter(FilterPlugin):
+    name = "Mine"
+
+
+class NoScore(ScorePlugin):
+    name = "Mine"
+
+
+class NoPoint(Plugin):
+    name = "Mine"
+
+
+class HalfReserve(ReservePlugin):
+    name = "Mine"
+
+    def reserve(self, state: Any, pod: Any, node_name: Any) -> None: ...
+
+
+class PlainBind(BindPlugin):
+    name = "Mine"
+
+    def bind(self, state: Any, pod: Any, node_name: Any) -> None: ...  # type: ignore[override]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "fault"),
+    [
+        pytest.param(NoFilter, "a FilterPlugin overrides filter or filter_node", id="filter"),
+        pytest.param(NoScore, "a ScorePlugin overrides score or score_node", id="score"),
+        pytest.param(
+            NoPoint, "the plugin implements no extension point; inherit FilterPlugin,", id="none at all"
+        ),
+        pytest.param(HalfReserve, "unreserve: not implemented", id="abstract"),
+        pytest.param(PlainBind, "bind: async def is expected", id="bind without async"),
+    ],
+)
+def test_a_point_without_its_method_has_its_line(candidate: type[Plugin], fault: str):
+    assert any(found.startswith(fault) for found in faults_of(candidate))
+
+
+def test_all_faults_come_at_once_and_always_in_the_same_order():
+    class Mine(ReservePlugin, PreFilterPlugin, BindPlugin, FilterPlugin, PermitPlugin):
+        api_version = 9
+        refresh_seconds = -1
+
+        def __init__(self, clock: int) -> None: ...
+
+        def permit(self) -> None: ...  # type: ignore[override]
+        def bind(self) -> None: ...  # type: ignore[override]
+        def reserve(self) -> None: ...  # type: ignore[override]
+        def filter(self, pod: Any) -> None: ...  # type: ignore[override]
+
+        async def signature(self, pod: Any) -> None: ...  # type: ignore[override]
+
+    names = [fault.partition(":")[0] for fault in faults_of(Mine)]
+
+    assert names == [
+        "name",
+        "api_version",
+        "refresh_seconds",
+        "pre_filter",
+        "unreserve",
+        "filter",
+        "reserve",
+        "permit",
+        "bind",
+        "signature",
+        "__init__",
+    ]
+
+
+def test_arguments_may_have_other_names_and_more_of_them_with_defaults():
+    class Mine(FilterPlugin):
+        name = "Mine"
+        api_version = 1
+
+        def filter_node(self, _state: Any, p: Any, n: Any, extra: int = 0) -> None: ...  # type: ignore[override]
+
+        @staticmethod
+        def signature(pod: Any) -> str:  # type: ignore[override]
+            return str(pod.namespace)
+
+        @classmethod
+        def version(cls) -> int:
+            return 1
+
+    assert check_plugin(Mine, "mine.py") is Mine
+
+
+def test_constructor_annotations_may_name_imports_for_types_only():
+    def constructor(
+        self: Any, *, args: PluginArgs, binder: PodBinder, sleep: Sleep, depth: int = 3
+    ) -> None: ...
+
+    assert constructor_wants(wants(constructor)) == {
+        "args": None,
+        "binder": PodBinder,
+        "sleep": CAPABILITIES["Sleep"],
+    }
+
+
+def test_a_plugin_without_constructor_wants_nothing():
+    assert constructor_wants(Whole) == {}
+
+
+def test_every_protocol_of_the_contract_is_a_capability():
+    assert {
+        "PodBinder",
+        "Sleep",
+        "KeyedLock",
+        "TimeSlice",
+        "WaitForEvent",
+        "ApiGet",
+        "ApiWrite",
+        "Background",
+        "ClaimMetrics",
+        "Clock",
+        "ClusterObjects",
+        "HttpGet",
+        "SlicedWork",
+        "NominatedPods",
+        "PodEvents",
+        "PodActivator",
+        "PodGroupMembers",
+        "PodGroupObjects",
+        "QueuedPods",
+        "WaitingPods",
+        "PreemptionDryRun",
+        "Preemptions",
+        "VictimReview",
+        "WorkloadFeatures",
+    } == set(CAPABILITIES)
+    assert CAPABILITIES["HttpGet"] is HttpGet

@@ -1,0 +1,133 @@
+"""PreScore, Score and normalization."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from scheduler.engine.runtime.calls import PluginError
+from scheduler.framework import SKIP, CycleState, ScorePlugin
+from tests.support.builders import pod
+from tests.support.scripted_plugins import NodeScore, PreScore, Score, framework_of
+from tests.support.snapshots import snapshot_of
+
+if TYPE_CHECKING:
+    from scheduler.engine.runtime.scoring import Scores
+    from scheduler.framework import Plugin
+
+SNAPSHOT = snapshot_of("n0", "n1", "n2", "n3")
+FEASIBLE = np.array([1, 3])
+POD = pod("web")
+
+
+def int64s(*values: int) -> Any:
+    return np.array(values, dtype=np.int64)
+
+
+def ranked(*plugins: Plugin, weights: dict[str, int] | None = None, feasible: Any = FEASIBLE) -> Scores:
+    return framework_of(*plugins, weights=weights).scoring.run(CycleState(), POD, SNAPSHOT, feasible)
+
+
+def error(*plugins: Plugin) -> str:
+    with pytest.raises(PluginError) as failed:
+        ranked(*plugins)
+    return str(failed.value)
+
+
+class Normalized(ScorePlugin):
+    name = "Mine"
+
+    def __init__(self, scores: Any, normalized: Any) -> None:
+        self.scores, self.normalized = scores, normalized
+
+    def score(self, *_: Any) -> Any:
+        return self.scores
+
+    def normalize(self, state: Any, pod: Any, scores: Any, feasible: Any) -> Any:
+        return self.normalized(scores, feasible) if callable(self.normalized) else self.normalized
+
+
+def test_scores_are_weighted_and_added_for_feasible_nodes_only():
+    scores = ranked(
+        Score("A", int64s(999, 10, 999, 20)),
+        NodeScore("B", lambda _state, _pod, node: {"n1": 3, "n3": 4}[node.name]),
+        weights={"A": 2, "B": 5},
+    )
+
+    assert scores.rows.tolist() == [1, 3]
+    assert {name: of.tolist() for name, of in scores.by_plugin.items()} == {"A": [20, 40], "B": [15, 20]}
+    assert scores.total.tolist() == [35, 60]
+
+
+def test_without_score_plugins_every_node_has_one_point():
+    scores = ranked(PreScore("A", KeyError("not asked")))
+
+    assert (scores.total.tolist(), scores.by_plugin) == ([1, 1], {})
+
+
+def test_a_plugin_that_skips_at_pre_score_is_not_asked_at_score():
+    class Both(PreScore, Score): ...
+
+    skips = Both("A", pre_score=SKIP, score=KeyError("asked"))
+    scores = ranked(skips, Score("B", int64s(0, 1, 0, 2)))
+
+    assert scores.by_plugin.keys() == {"B"}
+    assert skips.called() == ["pre_score"]
+
+
+def test_if_all_skip_all_nodes_are_equal():
+    class Both(PreScore, Score): ...
+
+    scores = ranked(Both("A", pre_score=SKIP))
+
+    assert (scores.total.tolist(), scores.by_plugin) == ([0, 0], {})
+
+
+def test_scores_are_normalized_before_they_are_weighted():
+    doubled = Normalized(int64s(0, 500, 0, 1000), lambda scores, _feasible: scores // 10)
+
+    assert ranked(doubled, weights={"Mine": 3}).total.tolist() == [150, 300]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "told"),
+    [
+        pytest.param(Score("Mine", int64s(0, 101, 0, 0)), 'invalid score 101 for node "n1"', id="too high"),
+        pytest.param(Score("Mine", int64s(0, 0, 0, -1)), 'invalid score -1 for node "n3"', id="negative"),
+        pytest.param(Score("Mine", np.ones(4)), "score returns int64 (4,), was float64 (4,)", id="of another dtype"),
+        pytest.param(Score("Mine", int64s(1, 2)), "score returns int64 (4,), was int64 (2,)", id="of feasible nodes only"),
+        pytest.param(Score("Mine", [1, 2, 3, 4]), "score returns int64 (4,), was list", id="a list"),
+        pytest.param(Normalized(int64s(1, 1, 1, 1), None), "normalize returns int64 (4,), was NoneType", id="normalized in place"),
+        pytest.param(Normalized(int64s(1, 1, 1, 1), np.ones(4)), "normalize returns int64 (4,), was float64", id="normalized to floats"),
+        pytest.param(Normalized(int64s(1, 1, 1, 1), int64s(1, 1, 1, 200)), 'invalid score 200 for node "n3"', id="normalized too high"),
+        pytest.param(NodeScore("Mine", lambda *_: 101), 'invalid score 101 for node "n1"', id="too high, by node"),
+    ],
+)  # fmt: skip
+def test_a_wrong_score_names_what_is_wrong_and_where(plugin: Plugin, told: str):
+    assert told in error(plugin)
+
+
+def test_scores_of_other_nodes_may_be_anything():
+    assert ranked(Score("A", int64s(-5, 0, 101, 0))).total.tolist() == [0, 0]
+
+
+def test_normalising_in_place_does_not_spoil_what_is_kept():
+    class Kept(ScorePlugin):
+        name = "Kept"
+
+        def signature(self, pod: Any) -> str:
+            return "all"
+
+        def score_node(self, state: Any, pod: Any, node: Any) -> int:
+            return int(node.name.removeprefix("n")) + 1
+
+        def normalize(self, state: Any, pod: Any, scores: Any, feasible: Any) -> Any:
+            scores *= 10
+            return scores
+
+    framework = framework_of(Kept())
+    totals = [framework.scoring.run(CycleState(), POD, SNAPSHOT, FEASIBLE).total.tolist() for _ in range(3)]
+
+    assert totals == [[20, 40]] * 3

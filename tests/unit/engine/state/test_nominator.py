@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.engine.state.nominator import Nominator
+from tests.support.builders import pod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduler.objects.pod import PodInfo
+
+WEB = "uid-of-default-web"
+
+
+@pytest.fixture
+def nominator() -> Iterator[Nominator]:
+    nominator = Nominator()
+    yield nominator
+    nominator.check()
+
+
+def web(node: str = "", **fields: object) -> PodInfo:
+    """Return a pending pod whose status nominates a node."""
+    return pod("web", status={"nominatedNodeName": node}, **fields)
+
+
+def test_a_pod_is_nominated_to_the_named_node_whatever_its_status_says(nominator: Nominator):
+    pending = web("n1")
+    nominator.add(pending, "n2")
+
+    assert nominator.node_of(WEB) == "n2"
+    assert nominator.nominated_pods_for_node("n2") == (pending,)
+    assert nominator.nominated_pods_for_node("n1") == ()
+    assert nominator.nominated_nodes == {"n2"}
+
+
+def test_without_a_name_the_status_decides(nominator: Nominator):
+    nominator.add(web("n1"))
+
+    assert nominator.node_of(WEB) == "n1"
+
+
+def test_without_a_name_and_a_status_an_earlier_nomination_ends(nominator: Nominator):
+    nominator.add(web(), "n1")
+    nominator.add(web())
+
+    assert nominator.node_of(WEB) == ""
+
+
+def test_an_empty_name_takes_the_nomination_back(nominator: Nominator):
+    nominator.add(web("n1"))
+    nominator.add(web("n1"), "")
+
+    assert nominator.node_of(WEB) == ""
+    assert nominator.nominated_nodes == frozenset()
+
+
+def test_a_new_nomination_replaces_the_old(nominator: Nominator):
+    pending = web()
+    nominator.add(pending, "n1")
+    nominator.add(pending, "n2")
+
+    assert nominator.nominated_nodes == {"n2"}
+
+
+def test_pods_of_a_node_come_in_the_order_they_were_nominated(nominator: Nominator):
+    pods = [pod(name) for name in "cab"]
+    for each in pods:
+        nominator.add(each, "n1")
+
+    assert nominator.nominated_pods_for_node("n1") == tuple(pods)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param("", "", "noted", id="an update that names no node keeps what was noted"),
+        pytest.param("", "n1", "n1", id="a node added to the status counts"),
+        pytest.param("n1", "n2", "n2", id="a node changed in the status counts"),
+        pytest.param("n1", "n1", "n1", id="a node that stays in the status counts"),
+        pytest.param("n1", "", "", id="a node removed from the status ends the nomination"),
+    ],
+)
+def test_updates_follow_the_status_unless_it_is_silent(
+    nominator: Nominator, before: str, after: str, expected: str
+):
+    nominator.add(web(before), "noted")
+    new = web(after, labels={"a": "b"})
+    nominator.update(web(before), new)
+
+    assert nominator.node_of(WEB) == expected
+    assert nominator.nominated_pods_for_node(expected) == ((new,) if expected else ())
+
+
+def test_deleting_an_unknown_pod_changes_nothing(nominator: Nominator):
+    nominator.delete("unknown")
+
+    assert nominator.generation == 0
+
+
+def test_the_generation_changes_with_every_change_and_only_then(nominator: Nominator):
+    pending = web()
+    seen = [nominator.generation]
+    for change in (
+        lambda: nominator.add(pending, "n1"),
+        lambda: nominator.add(pending, "n2"),
+        lambda: nominator.update(pending, web(labels={"a": "b"})),
+        lambda: nominator.delete(WEB),
+    ):
+        change()
+        assert nominator.generation not in seen
+        seen.append(nominator.generation)
+
+    nominator.delete(WEB)
+    nominator.add(pending, "")
+    assert nominator.generation == seen[-1]
+
+
+def test_nominating_the_same_again_is_no_change(nominator: Nominator):
+    pending = web()
+    nominator.add(pending, "n1")
+    generation = nominator.generation
+    nominator.add(pending, "n1")
+
+    assert nominator.generation == generation

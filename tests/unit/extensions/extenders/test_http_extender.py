@@ -1,0 +1,134 @@
+"""The limit of an extender's response."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import re
+import traceback
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+
+from scheduler.configuration.types import Extender
+from scheduler.extensions.extenders.http_extender import HttpExtender
+from scheduler.extensions.extenders.wire import ExtenderError
+from tests.support.builders import node, pod
+from tests.support.extender_server import scripted_extender
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+MIB = 1024 * 1024
+
+
+@asynccontextmanager
+async def very_long() -> AsyncIterator[str]:
+    """Serve a response that is very long."""
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        for _ in range(64):
+            await answer.write(b" " * MIB)
+        return answer
+
+    runner = web.ServerRunner(web.Server(handle))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield site.name
+    finally:
+        await runner.cleanup()
+
+
+def asking(url: str) -> HttpExtender:
+    return HttpExtender(
+        Extender(url_prefix=url, filter_verb="filter", node_cache_capable=True), "extenders[0]"
+    )
+
+
+@virtually
+async def test_a_very_long_answer_is_an_error_and_not_read_to_it() -> None:
+    async with very_long() as url:
+        extender = asking(url)
+        with pytest.raises(ExtenderError, match=r"answered more than 8\d{6} bytes"):
+            await extender.filter(pod("web"), [node("n1")])
+        await extender.close()
+
+
+@virtually
+async def test_an_error_that_is_kept_keeps_nothing_of_the_answer() -> None:
+    async with very_long() as url:
+        extender = asking(url)
+        with pytest.raises(ExtenderError) as caught:
+            await extender.filter(pod("web"), [node("n1")])
+        await extender.close()
+
+    error: BaseException | None = caught.value
+    kept = 0
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            pieces = [each for each in frame.f_locals.values() if isinstance(each, list)]
+            kept += sum(len(piece) for each in pieces for piece in each if isinstance(piece, bytes))
+            kept += sum(len(each) for each in frame.f_locals.values() if isinstance(each, bytes))
+        error = error.__cause__
+    assert kept < MIB
+
+
+@virtually
+async def test_a_response_may_be_as_long_as_its_request_with_names_and_reasons() -> None:
+    names = [f"n{number}" for number in range(10_000)]
+    answer = {"NodeNames": names, "FailedNodes": dict.fromkeys(names, "x" * 700)}
+    async with scripted_extender({"filter": answer}) as server:
+        extender = asking(server.url)
+        found = await extender.filter(pod("web"), [node(name) for name in names])
+        assert len(found.failed) == len(names)
+        await extender.close()
+
+
+@virtually
+async def test_an_answer_is_asked_for_unpacked_and_not_unpacked_where_it_comes_packed() -> None:
+    bomb = gzip.compress(b" " * 50 * MIB)
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.headers["Accept-Encoding"] == "identity"
+        return web.Response(body=bomb, headers={"Content-Encoding": "gzip"})
+
+    runner = web.ServerRunner(web.Server(handle))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    extender = asking(site.name)
+    with pytest.raises(ExtenderError, match=re.escape("answered what is no JSON")):
+        await extender.filter(pod("web"), [node("n1")])
+    await extender.close()
+    await runner.cleanup()
+
+
+def test_cookies_are_not_kept() -> None:
+    cookies: list[str | None] = []
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        cookies.append(request.headers.get("Cookie"))
+        return web.Response(body=b"{}", headers={"Set-Cookie": f"request-{len(cookies)}=x; Path=/"})
+
+    async def ask() -> None:
+        runner = web.ServerRunner(web.Server(handle))
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        extender = asking(
+            site.name.replace("127.0.0.1", "localhost")
+        )  # cookies of an IP address are not kept
+        await extender.filter(pod("web"), [node("n1")])
+        await extender.filter(pod("web"), [node("n1")])
+        await extender.close()
+        await runner.cleanup()
+
+    asyncio.run(ask())  # names are resolved in a thread
+    assert cookies == [None, None]

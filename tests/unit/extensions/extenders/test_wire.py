@@ -1,0 +1,204 @@
+"""Requests to extenders, byte for byte as in Go, and all kinds of responses."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.extensions.extenders import wire
+from scheduler.extensions.extenders.wire import ExtenderError, FilterAnswer, MetaVictims
+from tests.support.builders import node, pod
+
+NODES = [node("n1", cpu="1"), node("n2", cpu="2")]
+POD = pod("web", cpu="100m", labels={"app": "web"})
+
+
+def test_names_are_sent_to_who_knows_the_nodes() -> None:
+    sent = json.loads(wire.arguments(POD, NODES, names_only=True))
+    assert sent == {"Pod": POD.object, "Nodes": None, "NodeNames": ["n1", "n2"]}
+    assert list(sent) == ["Pod", "Nodes", "NodeNames"]
+
+
+def test_whole_nodes_are_sent_to_who_does_not() -> None:
+    sent = json.loads(wire.arguments(POD, NODES, names_only=False))
+    items = [NODES[0].object, NODES[1].object]
+    assert sent == {"Pod": POD.object, "Nodes": {"metadata": {}, "items": items}, "NodeNames": None}
+
+
+def test_a_binding_carries_the_uid() -> None:
+    expected = {"PodName": "web", "PodNamespace": "default", "PodUID": POD.uid, "Node": "n1"}
+    assert json.loads(wire.binding_arguments(POD, "n1")) == expected
+
+
+@pytest.mark.parametrize("names_only", [True, False], ids=["names", "whole pods"])
+def test_victims_are_sent_by_node(names_only: bool) -> None:
+    victim = pod("victim", node="n1", labels={"app": "old"})
+    sent = json.loads(wire.preemption_arguments(POD, {"n1": ([victim], 1)}, names_only=names_only))
+    meta = {"n1": {"Pods": [{"UID": victim.uid}], "NumPDBViolations": 1}}
+    assert sent["NodeNameToMetaVictims"] == (meta if names_only else None)
+    if names_only:
+        assert sent["NodeNameToVictims"] is None
+    else:
+        (whole,) = sent["NodeNameToVictims"]["n1"]["Pods"]
+        assert whole["metadata"]["labels"] == {"app": "old"}
+        assert sent["NodeNameToVictims"]["n1"]["NumPDBViolations"] == 1
+
+
+FILTER_ANSWERS: dict[str, tuple[Any, FilterAnswer]] = {
+    "names": ({"NodeNames": ["n2", "n1"]}, FilterAnswer(("n2", "n1"))),
+    "no names": ({"NodeNames": []}, FilterAnswer()),
+    "nothing at all": ({}, FilterAnswer()),
+    "null": (None, FilterAnswer()),
+    "lower case": ({"nodenames": ["n1"], "failednodes": {"n2": "no"}}, FilterAnswer(("n1",), {"n2": "no"})),
+    "camel case": ({"nodeNames": ["n1"]}, FilterAnswer(("n1",))),
+    "nodes though names were sent": (
+        {"Nodes": {"items": [{"metadata": {"name": "n1"}}]}},
+        FilterAnswer(("n1",)),
+    ),
+    "a name twice": ({"NodeNames": ["n1", "n1"]}, FilterAnswer(("n1",))),
+    "both kinds of refusal": (
+        {"NodeNames": [], "FailedNodes": {"n1": "busy"}, "FailedAndUnresolvableNodes": {"n2": "broken"}},
+        FilterAnswer((), {"n1": "busy"}, {"n2": "broken"}),
+    ),
+    "nulls everywhere": (
+        {"NodeNames": None, "Nodes": None, "FailedNodes": None, "Error": None},
+        FilterAnswer(),
+    ),
+    "unknown fields": ({"NodeNames": ["n1"], "Colour": "red"}, FilterAnswer(("n1",))),
+}
+
+
+@pytest.mark.parametrize("case", FILTER_ANSWERS.values(), ids=FILTER_ANSWERS)
+def test_a_filter_answer_is_read(case: tuple[Any, FilterAnswer]) -> None:
+    answer, expected = case
+    assert wire.filter_answer(json.dumps(answer).encode(), ["n1", "n2"], names_only=True) == expected
+
+
+def test_whole_nodes_in_an_answer_stand_for_their_names() -> None:
+    body = json.dumps({"nodes": {"Items": [{"metadata": {"name": "n2", "labels": {}}}]}}).encode()
+    assert wire.filter_answer(body, ["n1", "n2"], names_only=False).node_names == ("n2",)
+
+
+def test_what_follows_an_answer_is_ignored() -> None:
+    assert wire.filter_answer(b' {"NodeNames":["n1"]}\n{"', ["n1"], names_only=True).node_names == ("n1",)
+
+
+FILTER_FAULTS = {
+    "an error": ({"NodeNames": ["n1"], "Error": "out of order"}, "out of order"),
+    "an unknown node": (
+        {"NodeNames": ["n1", "n9"]},
+        'claims a filtered node "n9" which is not found in the input node list',
+    ),
+    "a list": ([], "answered [], expected an object"),
+    "names as text": ({"NodeNames": "n1"}, 'answered "n1" at NodeNames, expected a list'),
+    "a number among names": ({"NodeNames": ["n1", 2]}, "answered 2 at NodeNames[1], expected text"),
+    "a reason that is none": (
+        {"NodeNames": [], "FailedNodes": {"n1": 7}},
+        "answered 7 at FailedNodes[n1], expected text",
+    ),
+    "a very long nonsense": (["x" * 200], f'answered ["{"x" * 98}..., expected an object'),
+}
+
+
+@pytest.mark.parametrize("case", FILTER_FAULTS.values(), ids=FILTER_FAULTS)
+def test_a_filter_answer_that_makes_no_sense_is_refused(case: tuple[Any, str]) -> None:
+    answer, problem = case
+    with pytest.raises(ExtenderError) as caught:
+        wire.filter_answer(json.dumps(answer).encode(), ["n1", "n2"], names_only=True)
+    assert str(caught.value) == problem
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"{", b"\xff"], ids=["nothing", "a page", "half", "no text"]
+)
+def test_an_answer_that_is_no_json_is_shown(body: bytes) -> None:
+    with pytest.raises(ExtenderError, match=r"^answered what is no JSON: "):
+        wire.priorities_answer(body, 4)
+
+
+def test_priorities_are_read_in_order() -> None:
+    body = json.dumps(
+        [{"Host": "n2", "Score": 10}, {"host": "n1", "score": 0}, {"Host": "n3"}, None]
+    ).encode()
+    assert wire.priorities_answer(body, 4) == [("n2", 10), ("n1", 0), ("n3", 0), ("", 0)]
+    assert wire.priorities_answer(b"null", 4) == []
+
+
+PRIORITY_FAULTS = {
+    "too high": ([{"Host": "n1", "Score": 11}], 'gave node "n1" the score 11, which is not 0 to 10'),
+    "negative": ([{"Host": "n1", "Score": -1}], 'gave node "n1" the score -1, which is not 0 to 10'),
+    "no integer": ([{"Host": "n1", "Score": 1.5}], "answered 1.5 at [0].Score, expected an integer"),
+    "a truth": ([{"Host": "n1", "Score": True}], "answered true at [0].Score, expected an integer"),
+    "beyond 64 bits": (
+        [{"Host": "n1", "Score": 1 << 63}],
+        "answered 9223372036854775808 at [0].Score, expected an integer",
+    ),
+    "an object": ({"n1": 3}, 'answered {"n1":3}, expected a list'),
+}
+
+
+@pytest.mark.parametrize("case", PRIORITY_FAULTS.values(), ids=PRIORITY_FAULTS)
+def test_priorities_that_make_no_sense_are_refused(case: tuple[Any, str]) -> None:
+    answer, problem = case
+    with pytest.raises(ExtenderError) as caught:
+        wire.priorities_answer(json.dumps(answer).encode(), 4)
+    assert str(caught.value) == problem
+
+
+LARGE = " " * 300_000
+TOO_MANY = {
+    "names": {"NodeNames": ["n1"] * 20_000},
+    "names that are none": {"NodeNames": [""] * 20_000},
+    "reasons": {"FailedNodes": {f"n{number}": "" for number in range(20_000)}},
+    "nodes": {"Nodes": {"items": [{}] * 20_000}},
+}
+
+
+@pytest.mark.parametrize("answer", TOO_MANY.values(), ids=TOO_MANY)
+def test_a_large_answer_about_very_many_more_nodes_than_were_sent_is_refused_unread(
+    answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "_node_name", None)
+    names_only = "Nodes" not in answer
+    with pytest.raises(ExtenderError, match=r"^answered (very many more nodes|a list of 20000 items)"):
+        wire.filter_answer((json.dumps(answer) + LARGE).encode(), ["n1", "n2"], names_only=names_only)
+
+
+def test_of_whole_nodes_in_a_large_answer_only_the_names_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[int] = []
+    really = msgspec.json.decode
+
+    def decode(body: Any, **options: Any) -> Any:
+        if not options:  # as a whole, and not in parts
+            decoded.append(memoryview(body).nbytes)
+        return really(body, **options)
+
+    monkeypatch.setattr(msgspec.json, "decode", decode)
+    nodes = [{"metadata": {"name": f"n{number}", "labels": {"a": "x" * 3000}}} for number in range(200)]
+    body = json.dumps({"Nodes": {"items": nodes}}).encode()
+
+    names = [f"n{number}" for number in range(200)]
+    assert wire.filter_answer(body, names, names_only=False).node_names == tuple(names)
+    assert sum(decoded) < 3000
+
+
+def test_a_failed_binding_is_an_error() -> None:
+    wire.binding_answer(b"{}")
+    wire.binding_answer(b'{"Error":""}')
+    with pytest.raises(ExtenderError, match=r"^taken$"):
+        wire.binding_answer(b'{"error":"taken"}')
+
+
+def test_victims_are_read_by_node() -> None:
+    body = (
+        b'{"nodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"a"},{"uid":"b"}],"NumPDBViolations":2},"n2":null}}'
+    )
+    assert wire.preemption_answer(body) == {"n1": MetaVictims(("a", "b"), 2), "n2": MetaVictims((), 0)}
+    twice = b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"b"},{"UID":"a"},{"UID":"b"}]}}}'
+    assert wire.preemption_answer(twice) == {"n1": MetaVictims(("b", "a"), 0)}
+    with pytest.raises(ExtenderError) as caught:
+        wire.preemption_answer(b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":5}]}}}')
+    assert str(caught.value) == "answered 5 at NodeNameToMetaVictims[n1].Pods[0].UID, expected text"

@@ -1,0 +1,238 @@
+"""Connections are reused for later requests, and only if they are usable."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from scheduler.errors import ApiError, NotLeadingError
+from scheduler.kube.client.connection import CONNECTION_LOST, NOT_CONNECTED, ApiConnection
+from scheduler.kube.client.http.endpoint import Endpoint
+from scheduler.kube.client.http.pool import CONNECT_SECONDS, IDLE_SECONDS
+from scheduler.kube.client.http.protocol import HttpProtocol
+from scheduler.kube.client.http.request import Request
+from tests.support.virtual_time_test import virtually
+from tests.unit.kube.client.http.raw_server import OK, Visit, always_ok, raw_server
+from tests.unit.kube.client.scripted_server import Answer, scripted_server
+
+GET = Request("GET", "/a")
+POST = Request("POST", "/a", b"{}")
+
+
+@virtually
+async def test_as_many_connections_as_requests_at_a_time_are_kept():
+    async with raw_server(always_ok) as server, ApiConnection(server.endpoint) as connection:
+        for _ in range(5):
+            await asyncio.gather(*(connection.send(POST) for _ in range(3)))
+
+        assert (len(server.requests), server.connections) == (15, 3)
+
+
+@virtually
+async def test_a_connection_that_was_idle_for_long_is_not_used():
+    async with raw_server(always_ok) as server, ApiConnection(server.endpoint) as connection:
+        await connection.send(POST)
+        await asyncio.sleep(IDLE_SECONDS - 1.0)
+        await connection.send(POST)
+        assert server.connections == 1
+        await asyncio.sleep(IDLE_SECONDS + 1.0)
+        await connection.send(POST)
+
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        pytest.param(b"", id="closes it"),
+        pytest.param(
+            b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n", id="says that it waited too long"
+        ),
+    ],
+)
+@virtually
+async def test_a_connection_the_server_gave_up_is_not_used(then: bytes):
+    async def serve(visit: Visit) -> None:
+        await visit.request()
+        visit.say(OK)
+        await asyncio.sleep(1.0)
+        if then:
+            visit.say(then)
+            await visit.request()  # no answer would ever follow
+
+    async with raw_server(serve) as server, ApiConnection(server.endpoint) as connection:
+        await connection.send(POST)
+        await asyncio.sleep(2.0)
+
+        assert (await connection.send(POST)).status == 200
+        assert server.connections == 2
+
+
+@virtually
+async def test_a_connection_the_server_means_to_close_is_not_used():
+    async def serve(visit: Visit) -> None:
+        await visit.request()
+        visit.say(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+        await asyncio.sleep(5.0)
+
+    async with raw_server(serve) as server, ApiConnection(server.endpoint) as connection:
+        await connection.send(POST)
+        await connection.send(POST)
+
+        assert server.connections == 2
+
+
+@virtually
+async def test_a_cancelled_request_takes_its_connection_along():
+    async def serve(visit: Visit) -> None:
+        answers = iter((b"slow", b"fast"))
+        while True:
+            await visit.request()
+            if server.connections == 1:
+                await asyncio.sleep(5.0)
+            visit.say(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n", next(answers))
+
+    async with raw_server(serve) as server, ApiConnection(server.endpoint) as connection:
+        asking = asyncio.create_task(connection.send(GET))
+        await asyncio.sleep(1.0)
+        asking.cancel()
+        await asyncio.wait({asking})
+        await connection.send(GET)
+        answer = await connection.send(GET)
+        await asyncio.sleep(10.0)
+
+        assert (answer.body, server.connections) == (b"fast", 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "times"), [("GET", 2), ("PUT", 2), ("DELETE", 2), ("POST", 1), ("PATCH", 1)]
+)
+@virtually
+async def test_what_may_be_done_twice_is_sent_again_where_no_byte_of_an_answer_came(method: str, times: int):
+    async def serve(visit: Visit) -> None:
+        await visit.request()
+        if server.connections > 1:
+            visit.say(OK)
+
+    async with raw_server(serve) as server, ApiConnection(server.endpoint) as connection:
+        request = Request(method, "/a", b"{}")
+        if times == 2:
+            assert (await connection.send(request)).status == 200
+        else:
+            with pytest.raises(ApiError) as caught:
+                await connection.send(request)
+            assert caught.value.reason == CONNECTION_LOST
+
+        assert len(server.requests) == times
+
+
+@virtually
+async def test_what_was_sent_once_is_not_said_to_be_unsent_when_it_may_not_be_sent_again():
+    answers = iter([None, None, NotLeadingError("kube-system/custom-scheduler")])
+
+    def check() -> None:
+        error = next(answers)
+        if error is not None:
+            raise error
+
+    async def serve(visit: Visit) -> None:
+        await visit.request()
+
+    async with raw_server(serve) as server, ApiConnection(server.endpoint) as connection:
+        with pytest.raises(ApiError) as caught:
+            await connection.send(Request("DELETE", "/a"), before_sending=check)
+
+        assert (caught.value.status, caught.value.reason) == (0, CONNECTION_LOST)
+        assert len(server.requests) == 1
+
+
+class Nowhere(Endpoint):
+    async def connect(self, protocol_factory: object) -> None:  # type: ignore[override]
+        await asyncio.sleep(1e6)
+
+
+@virtually
+async def test_a_connection_that_nobody_takes_is_given_up_in_time():
+    async with ApiConnection(Nowhere("http://localhost")) as connection:
+        with pytest.raises(ApiError) as caught:
+            await connection.send(POST)
+
+        assert caught.value.reason == NOT_CONNECTED
+        assert asyncio.get_running_loop().time() == pytest.approx(CONNECT_SECONDS)
+
+
+@virtually
+async def test_connecting_counts_as_part_of_a_requests_time():
+    async with ApiConnection(Nowhere("http://localhost")) as connection:
+        with pytest.raises(ApiError):
+            await connection.send(Request("GET", "/a", timeout_seconds=3.0))
+
+        assert asyncio.get_running_loop().time() == pytest.approx(3.0)
+
+
+@virtually
+async def test_a_replaced_endpoint_leaves_no_connection_to_the_old_one():
+    async def slowly(visit: Visit) -> None:
+        while True:
+            await visit.request()
+            await asyncio.sleep(5.0)
+            visit.say(OK)
+
+    async with (
+        raw_server(slowly) as old,
+        raw_server(always_ok) as new,
+        ApiConnection(old.endpoint) as connection,
+    ):
+        asking = asyncio.create_task(connection.send(POST))
+        await asyncio.sleep(1.0)
+        connection.replace_endpoint(new.endpoint)
+
+        assert (await asking).status == 200
+        await connection.send(POST)
+        assert (len(old.requests), len(new.requests)) == (1, 1)
+
+
+@pytest.mark.parametrize("request_", [GET, POST], ids=["GET", "POST"])
+@virtually
+async def test_closing_ends_what_is_under_way_and_nothing_begins_any_more(request_: Request):
+    async def never(visit: Visit) -> None:
+        await visit.request()
+        await asyncio.sleep(1e6)
+
+    async with raw_server(never) as server:
+        connection = ApiConnection(server.endpoint)
+        asking = asyncio.create_task(connection.send(request_))
+        await asyncio.sleep(1.0)
+        await connection.close()
+
+        with pytest.raises(ApiError):
+            await asking
+        with pytest.raises(ApiError):
+            await connection.send(request_)
+        assert len(server.requests) == 1
+        assert asyncio.get_running_loop().time() == pytest.approx(1.0)
+
+
+@virtually
+async def test_an_answer_nobody_waited_for_any_more_is_not_the_beginning_of_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    complete = HttpProtocol._complete
+
+    def complete_and_cancel(protocol: HttpProtocol) -> None:
+        complete(protocol)
+        asking.cancel()
+
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("GET", "/x", Answer(body={"a": 1}), Answer(body={"b": 2}))
+        asking = asyncio.create_task(connection.send(Request("GET", "/x")))
+        with monkeypatch.context() as patch:
+            patch.setattr(HttpProtocol, "_complete", complete_and_cancel)
+            await asyncio.wait({asking})
+        assert asking.cancelled()
+
+        answer = await connection.send(Request("GET", "/x"))
+
+        assert json.loads(answer.body) == {"b": 2}

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from scheduler.errors import ApiError
+from scheduler.kube.client.connection import CONNECTION_LOST, NOT_CONNECTED, TIMEOUT, ApiConnection
+from scheduler.kube.client.http.endpoint import Endpoint
+from scheduler.kube.client.http.request import Request
+from tests.support.virtual_time_test import virtually
+from tests.unit.kube.client.scripted_server import Answer, NoAnswer, Stream, failure, scripted_server
+
+PODS = "/api/v1/pods"
+
+
+class Token:
+    def __init__(self) -> None:
+        self.value = "Bearer one"
+        self.was_rejected = False
+
+    def header(self) -> str | None:
+        return self.value
+
+    def rejected(self) -> None:
+        self.was_rejected = True
+
+
+async def lines_of(connection: ApiConnection, *, silence_seconds: float = 60.0) -> list[bytes]:
+    request = Request("GET", PODS, params={"watch": "true"})
+    return [
+        line async for lines in connection.stream(request, silence_seconds=silence_seconds) for line in lines
+    ]
+
+
+@virtually
+async def test_an_answer_carries_status_and_bytes():
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("POST", PODS, Answer(201, b'{"a":1}', {"X-Thing": "y"}))
+
+        answer = await connection.send(Request("POST", PODS, b"{}", params={"dryRun": "All"}))
+
+        assert (answer.status, answer.body) == (201, b'{"a":1}')
+        received = server.received[0]
+        assert (received.body, received.query) == (b"{}", {"dryRun": "All"})
+        assert received.headers["Content-Type"] == "application/json"
+        assert re.fullmatch(r"custom-scheduler/\d+\.\d+.*", received.headers["User-Agent"])
+
+
+@virtually
+async def test_a_refusal_is_an_error_with_the_words_of_the_server():
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("POST", PODS, failure(429, "TooManyRequests", Retry_After="7"))
+
+        with pytest.raises(ApiError) as caught:
+            await connection.send(Request("POST", PODS, b"{}"))
+
+        error = caught.value
+        assert (error.status, error.reason, error.retry_after_seconds) == (429, "TooManyRequests", 7.0)
+        assert str(error) == "POST /api/v1/pods: 429: so it is"
+
+
+@virtually
+async def test_a_refusal_by_a_proxy_that_speaks_no_status_is_still_an_error():
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("GET", PODS, Answer(502, b"<html>Bad gateway</html>", {"Retry-After": "tomorrow"}))
+
+        with pytest.raises(ApiError) as caught:
+            await connection.send(Request("GET", PODS))
+
+        assert (caught.value.status, caught.value.retry_after_seconds) == (502, None)
+        assert "<html>Bad gateway</html>" in str(caught.value)
+
+
+@virtually
+async def test_no_listener_means_the_request_was_never_sent():
+    async with ApiConnection(Endpoint("http://localhost", unix_socket="/nowhere/s")) as connection:
+        with pytest.raises(ApiError) as caught:
+            await connection.send(Request("POST", PODS, b"{}"))
+
+    assert (caught.value.status, caught.value.reason) == (0, NOT_CONNECTED)
+
+
+@virtually
+async def test_a_lost_answer_is_an_error_without_status_and_is_not_sent_again():
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("POST", PODS, NoAnswer(), Answer(201))
+
+        with pytest.raises(ApiError) as caught:
+            await connection.send(Request("POST", PODS, b"{}"))
+
+        assert (caught.value.status, caught.value.reason) == (0, CONNECTION_LOST)
+        assert len(server.received) == 1
+
+
+@virtually
+async def test_an_answer_that_takes_too_long_is_a_timeout():
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("POST", PODS, Answer(201, after=100.0))
+
+        with pytest.raises(ApiError) as caught:
+            await connection.send(Request("POST", PODS, b"{}", timeout_seconds=4.0))
+
+        assert (caught.value.status, caught.value.reason) == (0, TIMEOUT)
+        assert asyncio.get_running_loop().time() == pytest.approx(4.0)
+
+
+@virtually
+async def test_every_request_carries_the_token_of_its_time():
+    token = Token()
+    async with scripted_server() as server, server.connection(authorization=token) as connection:
+        server.script("GET", PODS, Answer(), failure(401, "Unauthorized"))
+
+        await connection.send(Request("GET", PODS))
+        token.value = "Bearer two"
+        with pytest.raises(ApiError, match="401"):
+            await connection.send(Request("GET", PODS))
+
+        assert [each.headers["Authorization"] for each in server.received] == ["Bearer one", "Bearer two"]
+        assert token.was_rejected
+
+
+@virtually
+async def test_new_requests_go_to_a_replaced_endpoint_while_old_streams_go_on():
+    async with scripted_server() as first, scripted_server() as second, first.connection() as connection:
+        first.script("GET", PODS, Stream([{"n": 1}, 5.0, {"n": 2}], then="close"))
+        second.script("GET", PODS, Answer(200, b"second"))
+        old = asyncio.create_task(lines_of(connection))
+        await asyncio.sleep(1.0)
+
+        connection.replace_endpoint(second.endpoint)
+        answer = await connection.send(Request("GET", PODS))
+
+        assert answer.body == b"second"
+        assert await old == [b'{"n": 1}', b'{"n": 2}']
+
+
+@virtually
+async def test_lines_pass_whole_however_long_and_however_cut():
+    long = b"x" * 3_000_000
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("GET", PODS, Stream([b"a\nbc", 0.1, b"d\n\ne\n", long, b"\n", b"tail"], then="close"))
+
+        assert await lines_of(connection) == [b"a", b"bcd", b"e", long, b"tail"]
+
+
+@virtually
+async def test_a_stream_that_falls_silent_is_a_timeout():
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("GET", PODS, Stream([b"a\n", 20.0, b"b\n"]))
+
+        with pytest.raises(ApiError) as caught:
+            await lines_of(connection, silence_seconds=30.0)
+
+        assert (caught.value.status, caught.value.reason) == (0, TIMEOUT)
+        assert asyncio.get_running_loop().time() == pytest.approx(50.0, abs=1.0)
+
+
+@virtually
+async def test_a_stream_that_is_cut_is_a_lost_connection():
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("GET", PODS, Stream([b"a\nb"], then="cut"))
+
+        with pytest.raises(ApiError) as caught:
+            await lines_of(connection)
+
+        assert (caught.value.status, caught.value.reason) == (0, CONNECTION_LOST)
+
+
+@virtually
+async def test_a_refused_stream_is_an_error_with_the_status():
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("GET", PODS, failure(410, "Expired"))
+
+        with pytest.raises(ApiError) as caught:
+            await lines_of(connection)
+
+        assert (caught.value.status, caught.value.reason) == (410, "Expired")
+
+
+@virtually
+async def test_other_tasks_get_their_turn_during_a_flood_of_lines():
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("GET", PODS, Stream([b"x\n" * 10_000], then="close"))
+        stream = connection.stream(Request("GET", PODS), silence_seconds=60.0)
+        first = await anext(stream)
+        task = asyncio.create_task(take_turns())
+        turns_before = turns
+
+        count = len(first) + sum([len(lines) async for lines in stream])
+
+        task.cancel()
+        assert count == 10_000
+        assert turns - turns_before >= 90

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.errors import ApiError
+from scheduler.kube.client.http.request import Request, Response
+from scheduler.kube.client.startup_requests import REFUSAL_SECONDS, StartupRequests, StoppedError
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+ASKED = Request("GET", "/x")
+
+
+class Server:
+    """Answers with a status for some seconds of the loop's time, then with success; 0 is no answer, -1 is silence."""
+
+    def __init__(self, status: int, seconds: float) -> None:
+        self.status = status
+        self.seconds = seconds
+        self.asked = 0
+
+    async def send(self, request: Request) -> Response:
+        self.asked += 1
+        if asyncio.get_running_loop().time() >= self.seconds:
+            return Response(200, b"{}")
+        if self.status < 0:
+            await asyncio.Event().wait()
+        raise ApiError(self.status, "", f"{request}: {self.status}")
+
+
+@pytest.mark.parametrize("status", [0, 429, 500, 502, 503])
+@virtually
+async def test_a_server_that_is_away_is_waited_for_and_that_is_said_now_and_then(
+    status: int, caplog: pytest.LogCaptureFixture
+):
+    server = Server(status, 95.0)
+    meanwhile: list[str] = []
+
+    @asynccontextmanager
+    async def showing() -> AsyncIterator[None]:
+        meanwhile.append("begins")
+        yield
+        meanwhile.append("ends")
+
+    with caplog.at_level(logging.WARNING):
+        answer = await StartupRequests(server, asyncio.Event(), meanwhile=showing).send(ASKED)
+
+    assert answer.status == 200
+    assert 95.0 <= asyncio.get_running_loop().time() <= 97.0
+    assert [record.message for record in caplog.records] == ["Waiting for the API server"] * 4
+    assert meanwhile == ["begins", "ends"]
+
+
+@virtually
+async def test_a_server_that_answers_is_not_waited_for():
+    server = Server(0, 0.0)
+    await StartupRequests(server, asyncio.Event()).send(ASKED)
+    assert server.asked == 1
+    assert asyncio.get_running_loop().time() == 0.0
+
+
+@virtually
+async def test_an_answer_that_does_not_come_is_asked_for_again():
+    silent_first = Server(0, 2.0)
+    requests = StartupRequests(silent_first, asyncio.Event())
+    silent_first.status = 0
+    asyncio.get_running_loop().call_later(0.5, setattr, silent_first, "status", -1)
+    await requests.send(ASKED)
+    assert asyncio.get_running_loop().time() <= 8.0
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@virtually
+async def test_a_refusal_is_believed_when_it_lasts(status: int):
+    await StartupRequests(Server(status, 5.0), asyncio.Event()).send(ASKED)
+    assert asyncio.get_running_loop().time() <= 6.0
+
+    with pytest.raises(ApiError):
+        await StartupRequests(Server(status, 500.0), asyncio.Event()).send(ASKED)
+    assert REFUSAL_SECONDS <= asyncio.get_running_loop().time() - 5.0 <= REFUSAL_SECONDS + 2.0
+
+
+@virtually
+async def test_a_server_that_was_away_for_long_and_begins_is_not_believed_at_once():
+    server = Server(0, 70.0)
+    asyncio.get_running_loop().call_later(65.0, setattr, server, "status", 403)
+    answer = await StartupRequests(server, asyncio.Event()).send(ASKED)
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize("status", [400, 404, 410, 422])
+@virtually
+async def test_what_is_refused_for_good_is_not_asked_again(status: int):
+    server = Server(status, 500.0)
+    with pytest.raises(ApiError):
+        await StartupRequests(server, asyncio.Event()).send(ASKED)
+    assert server.asked == 1
+
+
+@virtually
+async def test_who_is_told_to_end_waits_no_more():
+    stop = asyncio.Event()
+    asyncio.get_running_loop().call_later(3.0, stop.set)
+    with pytest.raises(StoppedError):
+        await StartupRequests(Server(0, 500.0), stop).send(ASKED)
+    assert asyncio.get_running_loop().time() == 3.0

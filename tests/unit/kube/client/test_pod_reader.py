@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from scheduler.errors import ApiError, ObjectError
+from scheduler.kube.client.pod_reader import ApiPodReader
+from tests.support.builders import pod_object
+from tests.support.virtual_time_test import virtually
+from tests.unit.kube.client.scripted_server import Answer, NoAnswer, failure, scripted_server
+
+PATH = "/api/v1/namespaces/default/pods/web"
+
+
+async def read(*answers: Answer | NoAnswer) -> tuple[str | None, list[float]]:
+    """Return the node of the read pod, "" for none, None for no pod; and the times of the requests."""
+    async with scripted_server() as server, server.connection() as connection:
+        server.script("GET", PATH, *answers)
+        try:
+            found = await ApiPodReader(connection, Random(7)).read_pod("default", "web")
+        finally:
+            asked = [each.at for each in server.received]
+        return (None if found is None else found.node_name), asked
+
+
+BOUND = Answer(body=pod_object("web", node="n1"))
+
+
+@virtually
+async def test_a_pod_is_read_as_it_is_now():
+    assert await read(BOUND) == ("n1", [0.0])
+
+
+@virtually
+async def test_a_pod_that_is_gone_is_none():
+    assert (await read(failure(404, "NotFound")))[0] is None
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param(NoAnswer(), id="no answer"),
+        pytest.param(failure(429, "TooManyRequests"), id="too many requests"),
+        pytest.param(failure(500, "InternalError"), id="broken"),
+        pytest.param(failure(503, "ServiceUnavailable"), id="unavailable"),
+        pytest.param(failure(504, "Timeout"), id="too slow"),
+    ],
+)
+@virtually
+async def test_it_is_asked_for_until_there_is_an_answer(trouble: Answer | NoAnswer):
+    node, asked = await read(*[trouble] * 40, BOUND)
+
+    assert (node, len(asked)) == ("n1", 41)
+    assert max(later - sooner for sooner, later in pairwise(asked)) <= 5.1
+
+
+@virtually
+async def test_a_refusal_by_a_server_that_has_just_begun_is_not_believed():
+    node, asked = await read(*[failure(403, "Forbidden")] * 3, BOUND)
+
+    assert (node, len(asked)) == ("n1", 4)
+
+
+@virtually
+async def test_a_refusal_that_lasts_is_told():
+    with pytest.raises(ApiError) as caught:
+        await read(*[failure(403, "Forbidden")] * 5, BOUND)
+
+    assert caught.value.status == 403
+
+
+@virtually
+async def test_a_pod_nobody_can_read_is_an_error():
+    with pytest.raises(ObjectError, match="not a quantity"):
+        await read(Answer(body=pod_object("web", cpu="a little")))

@@ -1,0 +1,115 @@
+"""A forwarded port of a pod, over real sockets; a fake kubelet forwards the data."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.kube.client.connection import ApiConnection
+from scheduler.kube.client.http.endpoint import Endpoint
+from scheduler.kube.client.port_forward import Forwarded, forwarded
+from scheduler.simulator.access.users import User
+from scheduler.simulator.server import ApiServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+POD = "kube-system/leader"
+ROOT = "root"
+
+
+class Token:
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def header(self) -> str | None:
+        return f"Bearer {self._token}"
+
+    def rejected(self) -> None:
+        return
+
+
+@asynccontextmanager
+async def way(port: int | None, *, token: str = ROOT) -> AsyncIterator[Forwarded]:
+    """Forward to a port of this machine, as if it were a pod's; with None, the pod does not exist."""
+    async with ApiServer(token=ROOT, rbac=True, users={"ann": User("ann")}) as server:
+        if port is not None:
+            server.ports[POD] = port
+        connection = ApiConnection(Endpoint(server.url), authorization=Token(token))
+        async with connection, forwarded(connection, *POD.split("/"), 10259) as found:
+            yield found
+
+
+@asynccontextmanager
+async def echo() -> AsyncIterator[int]:
+    """Listen, and answer each line with its reverse."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = await reader.readline()
+        writer.write(line[:-1][::-1] + b"\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, limit=2**22)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def said(to: Forwarded, line: bytes) -> bytes:
+    reader, writer = await asyncio.open_unix_connection(to.path, limit=2**22)
+    writer.write(line)
+    async with asyncio.timeout(20):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def test_bytes_go_there_and_back_on_several_connections_at_once():
+    async def scenario() -> None:
+        async with echo() as port, way(port) as to:
+            many = b"x" * 300_000 + b"y"  # more than one message, and more than a socket's buffer
+            answers = await asyncio.gather(*(said(to, line + b"\n") for line in (b"abc", b"", many)))
+
+            assert answers == [b"cba\n", b"\n", many[::-1] + b"\n"]
+            assert to.problem == ""
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("port", "token", "problem"),
+    [
+        pytest.param(1, "root", "error forwarding port: ", id="nobody listens"),
+        pytest.param(None, "root", "the API server answered 501 to pods/portforward", id="no such pod"),
+        pytest.param(1, "ann", "the API server answered 403 to pods/portforward", id="not allowed"),
+    ],
+)
+def test_a_way_that_leads_nowhere_says_why(port: int | None, token: str, problem: str):
+    async def scenario() -> None:
+        async with way(port, token=token) as to:
+            assert await said(to, b"abc\n") == b""
+            assert to.problem.startswith(problem)
+
+    asyncio.run(scenario())
+
+
+def test_nobody_else_may_enter_where_it_is_and_nothing_is_left():
+    async def scenario() -> None:
+        begun: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+        silent = await asyncio.start_server(lambda _, there: begun.put_nowait(there), "127.0.0.1", 0)
+        async with silent, way(silent.sockets[0].getsockname()[1]) as to:
+            folder = to.path.parent
+            assert folder.stat().st_mode & 0o077 == 0
+            assert folder.stat().st_uid == os.getuid()
+            reader, writer = await asyncio.open_unix_connection(to.path)  # which stays open
+            there = await begun.get()
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()
+        there.close()
+        assert not folder.exists()
+
+    asyncio.run(scenario())

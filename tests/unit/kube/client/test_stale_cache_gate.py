@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from scheduler.kube.client.stale_cache_gate import HOLD_SECONDS, StaleCacheGate
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+class Away:
+    is_away = False
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[], None]] = []
+
+    def when_away(self, callback: Callable[[], None]) -> None:
+        self.callbacks.append(callback)
+
+
+async def held(cache_gate: StaleCacheGate, *, at_most: float = 1000.0) -> float:
+    """Wait as a scheduler does; return how long."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while cache_gate.is_stale and loop.time() - began < at_most:
+        await cache_gate.wait()
+    return loop.time() - began
+
+
+@virtually
+async def test_a_watch_that_broke_holds_up_until_the_next_has_begun_and_had_a_moment():
+    cache_gate = StaleCacheGate(Away())  # type: ignore[arg-type]
+    assert not cache_gate.is_stale
+    cache_gate.broke("pods")
+    asyncio.get_running_loop().call_later(2.0, cache_gate.resumed, "pods")
+
+    assert 2.2 <= await held(cache_gate) <= 2.3
+
+
+@virtually
+async def test_a_watch_that_breaks_again_in_that_moment_holds_up_on():
+    cache_gate = StaleCacheGate(Away())  # type: ignore[arg-type]
+    cache_gate.broke("pods")
+    cache_gate.resumed("pods")
+    await asyncio.sleep(0.1)
+    cache_gate.broke("pods")
+
+    assert await held(cache_gate, at_most=5.0) >= 5.0
+    cache_gate.complete("pods")
+    assert not cache_gate.is_stale
+
+
+@virtually
+async def test_every_kind_counts():
+    cache_gate = StaleCacheGate(Away())  # type: ignore[arg-type]
+    cache_gate.broke("pods")
+    cache_gate.broke("nodes")
+    cache_gate.complete("pods")
+    assert cache_gate.is_stale
+    cache_gate.complete("nodes")
+    assert not cache_gate.is_stale
+
+
+@virtually
+async def test_in_the_end_it_does_as_it_is_until_it_was_whole_once(caplog: pytest.LogCaptureFixture):
+    cache_gate = StaleCacheGate(Away())  # type: ignore[arg-type]
+    cache_gate.broke("pods")
+    with caplog.at_level(logging.WARNING):
+        assert HOLD_SECONDS <= await held(cache_gate) <= HOLD_SECONDS + 0.1
+    assert len(caplog.records) == 1
+    cache_gate.broke("nodes")
+    assert not cache_gate.is_stale
+    cache_gate.complete("nodes")
+    cache_gate.complete("pods")
+
+    cache_gate.broke("pods")
+
+    assert HOLD_SECONDS <= await held(cache_gate) <= HOLD_SECONDS + 0.1
+
+
+@virtually
+async def test_while_the_server_is_away_nothing_could_be_bound_so_that_time_does_not_count():
+    outages = Away()
+    outages.is_away = True
+    cache_gate = StaleCacheGate(outages)  # type: ignore[arg-type]
+    cache_gate.broke("pods")
+
+    assert await held(cache_gate, at_most=100.0) >= 100.0
+    outages.is_away = False
+    assert HOLD_SECONDS - 0.1 <= await held(cache_gate) <= HOLD_SECONDS + 0.1
+
+
+@virtually
+async def test_an_outage_or_a_restore_starts_the_hold_again():
+    outages = Away()
+    cache_gate = StaleCacheGate(outages)  # type: ignore[arg-type]
+    cache_gate.broke("pods")
+    await held(cache_gate)
+    assert not cache_gate.is_stale
+
+    for callback in outages.callbacks:
+        callback()
+    assert HOLD_SECONDS <= await held(cache_gate) <= HOLD_SECONDS + 0.1
+
+    cache_gate.restored("nodes")
+    assert HOLD_SECONDS <= await held(cache_gate) <= HOLD_SECONDS + 0.1

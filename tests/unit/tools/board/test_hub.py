@@ -1,0 +1,206 @@
+"""What those who look are told: everything first, then changes; while nobody looks nothing runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from scheduler.tools.board.hub import Hub
+from scheduler.tools.board.object_details import node_details, pod_details
+from scheduler.tools.board.subject import of_daemon
+from tests.support.builders import node_object, pod_object
+from tests.support.daemon_harness import cluster
+from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from scheduler.tools.board.subject import Subject
+    from tests.support.daemon_harness import Cluster
+
+
+class Viewer:
+    """Somebody who looks, and takes in what is told as the page does."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.nodes: dict[str, Any] = {}
+        self.waiting: list[Any] = []
+        self.decisions: list[Any] = []
+        self.samples: list[Any] = []
+        self.force: Any = None
+        self.ended = False
+        self._hub = hub
+
+    async def look(self) -> None:
+        async with aclosing(self._hub.stream()) as stream:
+            async for message in stream:
+                for name, data in parsed(message):
+                    self._take(name, data)
+        self.ended = True
+
+    def _take(self, name: str, data: Any) -> None:
+        if name == "nodes":
+            if data.get("all"):
+                self.nodes.clear()
+            self.nodes.update({tile[0]: tile for tile in data["changed"]})
+            for gone in data["gone"]:
+                del self.nodes[gone]
+        elif name == "waiting":
+            self.waiting = data
+        elif name == "decisions":
+            self.decisions += data
+        elif name == "rates":
+            self.samples += data
+        elif name == "configuration":
+            self.force = data
+
+    def placed(self) -> dict[str, str]:
+        return {each["pod"]: each["node"] for each in self.decisions if each["node"]}
+
+
+def parsed(message: bytes) -> list[tuple[str, Any]]:
+    """Take events apart as a browser does."""
+    assert message.endswith(b"\n\n")
+    events = []
+    for block in message.decode().split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in block.split("\n"))
+        if "event" in fields:
+            events.append((fields["event"], json.loads(fields["data"])))
+    return events
+
+
+@asynccontextmanager
+async def shown(folder: Path) -> AsyncIterator[tuple[Cluster, Subject, Hub]]:
+    async with cluster(folder, kubelet=True) as it, it.daemon() as daemon:
+        subject = of_daemon(daemon, LoopClock())
+        yield it, subject, Hub(subject)
+
+
+@asynccontextmanager
+async def looking(hub: Hub) -> AsyncIterator[Viewer]:
+    viewer = Viewer(hub)
+    task = asyncio.create_task(viewer.look())
+    try:
+        yield viewer
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+@virtually
+async def test_who_looks_sees_nodes_pods_that_wait_and_decisions(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (it, _, hub), looking(hub) as viewer:
+        it.add_nodes(node_object("n1", cpu="4"), node_object("n2", cpu="4"))
+        it.add_pods(pod_object("web", cpu="1"), pod_object("big", cpu="99"), pod_object("huge", cpu="999"))
+        await it.until(lambda: viewer.waiting)
+        await it.until(viewer.placed)
+
+        assert sorted(viewer.nodes) == ["n1", "n2"]
+        node = viewer.placed()["default/web"]
+        await it.until(lambda: viewer.nodes[node][5][0] == 1000)
+        assert viewer.decisions[-1]["seconds"] >= 0
+        await it.until(lambda: viewer.waiting and viewer.waiting[0]["count"] == 2)
+        [group] = viewer.waiting
+        assert [cause["reason"] for cause in group["causes"]] == ["Insufficient cpu"]
+        assert (group["causes"][0]["most"], group["nodes"]) == (2, 2)
+        assert group["places"] == {"unschedulable": 2}
+        assert ["Node", ["added", "allocatable changed"]] in [
+            [kind, sorted(set(does) & {"added", "allocatable changed"})]
+            for kind, does in group["wakes"]["NodeResourcesFit"]
+        ]
+        assert viewer.force["profiles"][0]["name"] == "custom-scheduler"
+
+
+@virtually
+async def test_while_nobody_looks_nothing_runs_and_nothing_is_kept(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (it, _, hub):
+        it.add_nodes(node_object("n1"))
+        async with looking(hub) as viewer:
+            await it.until(lambda: viewer.nodes)
+            assert any(task.get_name() == "board" for task in asyncio.all_tasks())
+        assert not any(task.get_name() == "board" for task in asyncio.all_tasks())
+        assert not hub._tiles.sent
+        assert not hub._samples
+
+
+@virtually
+async def test_who_comes_later_is_told_what_the_first_one_knows(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (it, _, hub), looking(hub) as first:
+        it.add_nodes(node_object("n1"), node_object("gone"))
+        it.add_pods(pod_object("web"), pod_object("big", cpu="99"))
+        await it.until(lambda: first.waiting and first.placed())
+        async with looking(hub) as second:
+            it.server.store.delete("nodes", "gone")
+            it.add_nodes(node_object("n3"))
+            await it.until(lambda: "n3" in first.nodes and "gone" not in first.nodes)
+            await asyncio.sleep(5)
+
+            assert second.nodes == first.nodes
+            assert second.waiting == first.waiting
+            assert second.placed() == first.placed()
+            assert second.force == first.force
+            assert len(second.samples) == len(first.samples)
+
+
+@virtually
+async def test_who_does_not_keep_up_is_let_go_and_holds_nobody_back(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (it, _, hub), looking(hub) as viewer:
+        slow = hub.stream()
+        await anext(slow)
+        await it.until(lambda: len(viewer.samples) > 200, seconds=300)
+
+        told = [message async for message in slow]
+
+        assert len(told) < 200
+        assert not viewer.ended
+
+
+@virtually
+async def test_a_stream_ends_so_that_who_looks_is_asked_again_who_he_is(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (it, _, hub), looking(hub) as viewer:
+        await it.until(lambda: viewer.ended, seconds=301)
+
+
+@virtually
+async def test_a_pods_story_has_its_attempts_and_what_others_made_room(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (it, subject, _):
+        it.add_nodes(node_object("n1", cpu="4"), node_object("n2", cpu="4"))
+        it.add_pods(*(pod_object(f"low-{number}", cpu="3") for number in range(2)))
+        await it.until(lambda: it.node_of("low-0") and it.node_of("low-1"))
+        it.add_pods(pod_object("urgent", cpu="3", priority=100))
+        await it.until(lambda: it.node_of("urgent"))
+
+        told = pod_details(subject, "default/urgent")
+        assert told is not None
+        first = pod_details(subject, "default/urgent", 1)
+
+        assert first is not None
+        assert [each["number"] for each in told["attempts"]] == [2, 1]
+        assert told["attempt"]["chosen"] == it.node_of("urgent")
+        room = first["attempt"]["preemption"]
+        victims = sorted(victim for each in room["candidates"].values() for victim in each["victims"])
+        assert sorted(room["candidates"]) == ["n1", "n2"]
+        assert victims == ["default/low-0", "default/low-1"]
+        assert room["nominated"]
+        assert told["weights"]["NodeResourcesFit"] == 1
+        assert [move["to"] for move in told["history"]][-1] == "outside"
+
+
+@virtually
+async def test_a_node_tells_its_pods_and_what_is_free(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (it, subject, _):
+        it.add_nodes(node_object("n1", cpu="4", taints=["a=b:PreferNoSchedule"]))
+        it.add_pods(pod_object("web", cpu="1"))
+        await it.until(lambda: it.node_of("web"))
+
+        told = node_details(subject, "n1")
+
+        assert told is not None
+        assert [pod["pod"] for pod in told["pods"]] == ["default/web"]
+        assert (told["allocatable"]["cpu"], told["requested"]["cpu"]) == (4000, 1000)
+        assert told["taints"] == [{"key": "a", "value": "b", "effect": "PreferNoSchedule"}]
+        assert node_details(subject, "n9") is None

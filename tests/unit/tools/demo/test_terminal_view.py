@@ -1,0 +1,96 @@
+"""The demo's picture fits the terminal that it is on, and says of every pod where it is or why it waits."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from scheduler.objects.decode import decode_pod
+from scheduler.tools.demo.cluster_view import ClusterView, ShownEvent
+from scheduler.tools.demo.terminal_view import whole
+from scheduler.tools.demo.tour import Tour
+from tests.support.builders import node, pod, pod_object
+
+if TYPE_CHECKING:
+    from scheduler.objects.pod import PodInfo
+
+ZONE = "topology.kubernetes.io/zone"
+WHY = (
+    "0/31 nodes are available: 1 node(s) were unschedulable, 30 Insufficient cpu. "
+    + 3 * "Preemption is not helpful. "
+)
+WAITS = {
+    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": WHY}]
+}
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "nginx-abc", "uid": "1", "controller": True}
+
+
+def replica(number: int) -> PodInfo:
+    made = pod_object(
+        f"nginx-abc-{number}", labels={"pod-template-hash": "abc"}, node=f"node-{number:04}", cpu="1"
+    )
+    made["metadata"]["ownerReferences"] = [OWNER]
+    return decode_pod(msgspec.json.encode(made))
+
+
+def cluster(*, alone: int = 0) -> ClusterView:
+    """The tour at its end, and so many pods more that stand alone."""
+    nodes = [node(f"node-{n:04}", labels={ZONE: f"eu-west-1{'abc'[n % 3]}"}) for n in range(31)]
+    pods = [
+        *(replica(number) for number in range(20)),
+        *(pod(name, node="node-0011") for name in ("database", "gpu-batch-0", "gpu-trainer")),
+        pod("gated", gates=["example.com/quota"]),
+        pod("too-big", status=WAITS),
+        pod("stranger", scheduler_name="volcano"),
+        *(pod(f"zzz-{number}") for number in range(alone)),
+    ]
+    made = ClusterView(Tour.scheduler_names)
+    made._nodes = {each.name: each for each in nodes}
+    made._pods = {each.name: each for each in pods}
+    made.happenings.extend(
+        ShownEvent("Scheduled", f"nginx-{n}", 3 * f"Assigned to node-{n:04}. ") for n in range(8)
+    )
+    return made
+
+
+def lines(width: int, height: int, *, alone: int = 0) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height)
+    console.print(whole(cluster(alone=alone), width, height))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 30), (100, 40), (120, 50), (200, 60)])
+@pytest.mark.parametrize("alone", [0, 1, 30])
+def test_it_fits(width: int, height: int, alone: int) -> None:
+    shown = lines(width, height, alone=alone)
+
+    assert len(shown) <= height
+    assert max(map(len, shown)) <= width
+    assert shown[0].startswith("╭─ 31 nodes ─")
+
+
+def test_24_lines_of_80_have_all_nodes_and_a_line_for_each_pod() -> None:
+    shown = "\n".join(lines(80, 24))
+
+    assert all(f"node-{number:04} " in shown for number in range(31))
+    assert "│20 nginx    20 on 20 nodes 7 in eu-west-1a, 7 in eu-west-1b, 6 in eu-west-1c" in shown
+    assert "│gated       pending        scheduling gate example.com/quota" in shown
+    assert "│stranger    pending        no profile has its schedulerName volcano" in shown
+    assert "│too-big     pending        0/31 nodes are available: 1 node(s) were unschedu… │" in shown
+    assert "Events" not in shown
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    assert "│and 25 more" in "\n".join(lines(80, 24, alone=25))
+
+
+def test_where_there_is_room_a_reason_is_whole_and_events_are_shown() -> None:
+    shown = "\n".join(lines(120, 50))
+
+    assert "Preemption is not helpful." in shown
+    assert shown.count("Assigned to") >= 8

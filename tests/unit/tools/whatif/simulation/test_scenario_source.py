@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.configuration.load import default
+from scheduler.errors import ConfigurationError
+from scheduler.tools.whatif.simulation.scenario_source import is_scenario, read_scenario
+from scheduler.tools.whatif.simulation.simulation_run import simulate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCENARIO = """
+nodes:
+- {name: general, count: 3, cpu: "4", memory: 16Gi, zones: [a, b]}
+manifests:
+- {apiVersion: v1, kind: Pod, metadata: {name: alone}, spec: {containers: [{name: c}]}}
+workloads:
+- {name: web, replicas: 4, cpu: "1", memory: 1Gi}
+- {name: batch, kind: Job, replicas: 2, cpu: "1", runs: 20s, at: 10s, every: 30s, until: 65s}
+- {name: train, kind: Job, replicas: 3, cpu: "2", runs: 1m, at: 200s, gang: true, priority: 10}
+steps:
+- {at: 1m, scale: {name: web, replicas: 6}}
+- {at: 100s, addNodes: {name: more, count: 2, cpu: "4"}}
+- {at: 110s, drain: general-0}
+- {at: 120s, failNode: general-1}
+- {at: 130s, scale: {name: web, replicas: 2}}
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "scenario.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_scenario_says_what_comes_and_what_happens(tmp_path: Path):
+    workload = read_scenario(written(tmp_path, SCENARIO))
+
+    assert [node.name for node in workload.cluster.nodes] == ["general-0", "general-1", "general-2"]
+    assert [
+        (each.pod.name, each.at, each.runs) for each in workload.arrivals if "batch" in each.pod.name
+    ] == [
+        ("batch-0", 10.0, 20.0),
+        ("batch-1", 10.0, 20.0),
+        ("batch-2", 40.0, 20.0),
+        ("batch-3", 40.0, 20.0),
+    ]
+    assert [each.at for each in workload.arrivals if "web" in each.pod.name] == [0, 0, 0, 0, 60, 60]
+    assert {each.pod.name for each in workload.arrivals if each.at == 0} >= {"alone", "web-0"}
+
+
+def test_it_is_played_to_its_end(tmp_path: Path):
+    result = simulate(read_scenario(written(tmp_path, SCENARIO)), default("custom-scheduler"), seed=1)
+
+    assert (result.evicted, result.waiting) == (5, 0)
+    assert result.arrived == result.placed == 1 + 6 + 4 + 3 + 4, "all but `alone` have an owner"
+
+
+def test_only_scenarios_are_scenarios():
+    assert is_scenario(SCENARIO.encode())
+    assert not is_scenario(b"kind: List\nitems: []\nnodes: []")
+    assert not is_scenario(b"- a\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("workloads: [{name: a, replica: 3}]", "workloads[0].replica: unknown field", id="unknown field"),
+        pytest.param("workloads: [{name: a, every: 3s}]", "workloads[0]: must have both every and until", id="no end"),
+        pytest.param("workloads: [{name: a, runs: -5s}]", "workloads[0]: runs must not be negative, was -5s", id="negative run"),
+        pytest.param("workloads: [{name: a, at: -1s}]", "workloads[0]: at must not be negative, was -1s", id="before the start"),
+        pytest.param("nodes: []\nsteps: [{at: 1s, drain: x}]", "steps[0].drain: there is no node x", id="unknown node"),
+        pytest.param("nodes: []\nsteps: [{at: 1s, scale: {name: x, replicas: 1}}]", "steps[0].scale.name: there is no workload x", id="unknown workload"),
+        pytest.param("nodes: []\nsteps: [{at: 1s}]", "must have exactly one of addNodes, removeNode", id="nothing happens"),
+        pytest.param("nodes: [{name: n, cpu: x}]\n", "cpu", id="no quantity"),
+        pytest.param("workloads: [{name: a, cpu: x}]", "cpu", id="no quantity of a pod"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_by_file_and_field(tmp_path: Path, text: str, message: str):
+    with pytest.raises(ConfigurationError) as error:
+        read_scenario(written(tmp_path, text))
+
+    assert message in str(error.value)
+    assert "scenario.yaml" in str(error.value)

@@ -1,0 +1,343 @@
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from scheduler.cli.simulate import simulate as command
+from scheduler.configuration.load import default
+from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError
+from scheduler.tools.whatif.simulation.simulation_measures import Measures
+from scheduler.tools.whatif.simulation.simulation_run import simulate
+from scheduler.tools.whatif.simulation.sources import read_source
+from scheduler.tools.whatif.simulation.trace import TraceError, read_trace
+from scheduler.tools.whatif.simulation.workload import (
+    Arrival,
+    Workload,
+    drawn,
+    gpu_milli,
+    inflated,
+    typical_pods,
+)
+from tests.support.builders import node, node_object, pod, pod_object
+
+NODES = """sn,cpu_milli,memory_mib,gpu,model
+n-0,32000,65536,0,
+n-1,32000,65536,2,T4
+n-2,32000,65536,2,G2
+"""
+PODS = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
+a,4000,1024,1,500,,LS,Running,0,100,0
+b,4000,1024,1,500,T4,LS,Running,10,110,10
+c,8000,1024,2,1000,,LS,Running,20,80,30
+d,8000,1024,0,0,,LS,Running,25,,
+"""
+CONFIG = default("custom-scheduler")
+GPU_SHARING = Path(__file__).parents[5] / "manifests" / "examples" / "gpu-sharing"
+
+
+def written(folder: Path) -> tuple[Path, Path]:
+    nodes, pods = folder / "nodes.csv.gz", folder / "pods.csv"
+    nodes.write_bytes(gzip.compress(NODES.encode()))
+    pods.write_text(PODS)
+    return nodes, pods
+
+
+def simulated(folder: Path, items: list[Any], *edits: str) -> Any:
+    """Simulate a cluster from kubectl output, and return the result."""
+    cluster, config = folder / "cluster.json", folder / "config.yaml"
+    cluster.write_bytes(msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": items}))
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    answer = CliRunner().invoke(command, [str(cluster), *edits, "--config", str(config), "-o", "json"])
+    assert answer.exit_code == 0, answer.output
+    (told,) = msgspec.json.decode(answer.stdout)
+    return told
+
+
+def one_node(*arrivals: Arrival) -> Workload:
+    return Workload(ClusterFile(nodes=[node("n", cpu="4")]), arrivals)
+
+
+def test_a_trace_is_read(tmp_path: Path):
+    workload = read_trace(*written(tmp_path))
+
+    assert [(each.pod.name, each.at, each.runs) for each in workload.arrivals] == [
+        ("a", 0, 100),
+        ("b", 10, 100),
+        ("c", 20, 50),
+        ("d", 25, 1),
+    ]
+    assert [gpu_milli(each.pod) for each in workload.arrivals] == [500, 500, 2000, 0]
+    assert len(read_trace(*written(tmp_path), gpu_nodes_only=True).cluster.nodes) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        pytest.param(
+            "e,many,1,0,0,,LS,Running,0,1,0",
+            "pods.csv:6: cpu_milli must be a number, was 'many'",
+            id="no number",
+        ),
+        pytest.param("e,1,1,0,0,,LS,Running,,1,0", "pods.csv:6: creation_time is missing", id="missing"),
+        pytest.param("\ne,1,1,0,0,,LS,Running,,1,0", "pods.csv:7: creation_time is missing", id="blank line"),
+        pytest.param(
+            "e,-5,1,0,0,,LS,Running,0,1,0",
+            "pods.csv:6: cpu_milli must not be negative, was -5",
+            id="negative",
+        ),
+        pytest.param("b,1,1,0,0,,LS,Running,0,1,0", "pods.csv:6: name 'b' is already in line 3", id="twice"),
+        pytest.param(f"{'e' * 200_000},1", "pods.csv:6: field larger than field limit", id="too long"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, line: str, fault: str):
+    nodes, pods = written(tmp_path)
+    pods.write_text(f"{PODS}{line}\n")
+
+    with pytest.raises(TraceError, match=fault):
+        read_trace(nodes, pods)
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        pytest.param(
+            b"\x1f\x8b\x08" + bytes(7) + b"\xff" * 20, "cannot be read: Error -3", id="damaged gzip"
+        ),
+        pytest.param(b"", "pods.csv: is empty", id="empty"),
+    ],
+)
+def test_a_table_that_is_none_is_refused(tmp_path: Path, content: bytes, fault: str):
+    nodes, pods = written(tmp_path)
+    pods.write_bytes(content)
+
+    with pytest.raises(TraceError, match=fault):
+        read_trace(nodes, pods)
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_a_trace_is_read_as_spreadsheets_save_it(tmp_path: Path, end: str):
+    nodes, pods = written(tmp_path)
+    pods.write_bytes(PODS.replace("\n", end).encode("utf-8-sig"))
+
+    assert [each.pod.name for each in read_trace(nodes, pods).arrivals] == ["a", "b", "c", "d"]
+
+
+def test_a_pod_that_does_not_fit_waits_until_another_goes():
+    result = simulate(
+        one_node(
+            Arrival(pod("first", cpu="3"), 0.0, 100.0),
+            Arrival(pod("second", cpu="3"), 10.0, 50.0),
+            Arrival(pod("too-large", cpu="9"), 20.0),
+        ),
+        CONFIG,
+        seed=1,
+    )
+
+    assert (result.placed, result.waiting, result.failed) == (2, 1, 0)
+    assert result.wait_seconds["p100"] == 90.0
+    assert result.seconds == 150.0
+
+
+def test_where_nobody_waits_pods_fail():
+    workload = one_node(Arrival(pod("a", cpu="3"), 0.0), Arrival(pod("b", cpu="3"), 1.0))
+
+    result = simulate(replace(workload, gives_up=True), CONFIG, seed=1)
+
+    assert (result.placed, result.waiting, result.failed) == (1, 0, 1)
+
+
+def test_the_first_of_equals_is_taken_on_request():
+    nodes = [node(name, cpu="4") for name in ("c", "a", "b")]
+    workload = Workload(ClusterFile(nodes=nodes), [Arrival(pod("p", cpu="1"), 0.0)])
+    tried = Workload(
+        ClusterFile(nodes=nodes), [Arrival(pod(f"p-{place}", cpu="4"), float(place)) for place in range(3)]
+    )
+
+    def order(of: Workload, **options: Any) -> list[str]:
+        placed: list[str] = []
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Measures, "placed", lambda _self, pod, _waited: placed.append(pod.node_name))
+            simulate(of, CONFIG, **options)
+        return placed
+
+    assert order(tried, seed=1, first_of_equals=True) == ["a", "b", "c"]
+    assert {tuple(order(workload, seed=seed)) for seed in range(12)} == {("a",), ("b",), ("c",)}
+    assert {tuple(order(workload, seed=seed, first_of_equals=True)) for seed in range(3)} == {("a",)}
+
+
+def test_another_process_with_other_hashes_says_the_same(tmp_path: Path):
+    nodes, pods = written(tmp_path)
+    arguments = [
+        str(pods),
+        "--nodes",
+        str(nodes),
+        "--arrivals",
+        "40",
+        "--config",
+        str(GPU_SHARING / "random.yaml"),
+    ]
+    command_line = [sys.executable, "-m", "scheduler", "simulate", *arguments, "-o", "json"]
+
+    answers = [
+        subprocess.run(
+            command_line, env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+
+    assert answers[0] == answers[1]
+    assert len(answers[0]) > 1000
+
+
+def test_pods_of_other_schedulers_are_placed_too():
+    result = simulate(one_node(Arrival(pod("a", scheduler_name="volcano"), 0.0)), CONFIG, seed=1)
+
+    assert result.placed == 1
+
+
+def test_inflation_ends_below_the_demand_that_is_wanted(tmp_path: Path):
+    workload = read_trace(*written(tmp_path))
+
+    more = inflated(workload, 1.3, seed=3)
+
+    assert 3.2 <= sum(gpu_milli(each.pod) for each in more.arrivals) / 1000 <= 5.2
+    assert len({each.pod.uid for each in more.arrivals}) == len(more.arrivals)
+    assert [each.pod.name for each in inflated(workload, 1.3, seed=3).arrivals] == [
+        each.pod.name for each in more.arrivals
+    ]
+
+
+def test_more_pods_are_drawn_at_the_same_load(tmp_path: Path):
+    more = drawn(read_trace(*written(tmp_path)), 400, seed=1)
+
+    assert len(more.arrivals) == 400
+    assert max(each.runs for each in more.arrivals) == pytest.approx(1.0)
+    assert all(one.at <= other.at for one, other in zip(more.arrivals, more.arrivals[1:], strict=False))
+
+
+def test_the_most_frequent_kinds_are_typical(tmp_path: Path):
+    workload = read_trace(*written(tmp_path))
+    many = replace(workload, arrivals=[*workload.arrivals, workload.arrivals[0]])
+
+    assert next(typical_pods(many)) == {"milliCpu": 4000, "gpuMilli": 500, "gpuCount": 1, "share": 2}
+    assert sum(kind["share"] for kind in typical_pods(many, 60.0)) == 3
+
+
+def test_the_command_says_the_same_twice_whatever_runs_at_a_time(tmp_path: Path):
+    nodes, pods = written(tmp_path)
+    configs = [str(GPU_SHARING / name) for name in ("fgd.yaml", "random.yaml")]
+    arguments = [str(pods), "--nodes", str(nodes), "--seeds", "2", "--inflate", "1.3", "-o", "json"]
+    for config in configs:
+        arguments += ["--config", config]
+
+    answers = [
+        CliRunner().invoke(command, [*arguments, "--processes", processes]) for processes in ("1", "2")
+    ]
+
+    assert [answer.exit_code for answer in answers] == [0, 0], answers[0].output
+    assert answers[0].stdout == answers[1].stdout
+    told = msgspec.json.decode(answers[0].stdout)
+    assert [(each["config"], each["seed"]) for each in told] == [
+        (config, seed) for config in configs for seed in (1, 2)
+    ]
+    assert all(each["placed"] + each["failed"] == each["arrived"] for each in told)
+
+
+def test_a_cluster_from_kubectl_is_simulated(tmp_path: Path):
+    items = [node_object("n", cpu="2"), pod_object("a", cpu="1500m"), pod_object("b", cpu="1500m")]
+
+    told = simulated(tmp_path, items)
+
+    assert (told["placed"], told["waiting"]) == (1, 1)
+
+
+def test_a_cluster_comes_through_a_pipe():
+    out, into = os.pipe()  # as bash's <(kubectl get nodes,pods -A -o json)
+    os.write(into, msgspec.json.encode({"kind": "List", "items": [node_object("n"), pod_object("a")]}))
+    os.close(into)
+
+    workload = read_source(f"/dev/fd/{out}")
+
+    os.close(out)
+    assert [each.pod.name for each in workload.arrivals] == ["a"]
+
+
+def test_a_configuration_comes_through_a_pipe(tmp_path: Path):
+    nodes, pods = written(tmp_path)
+    out, into = os.pipe()
+    os.write(into, b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    os.close(into)
+
+    answer = CliRunner().invoke(
+        command, [str(pods), "--nodes", str(nodes), "--config", f"/dev/fd/{out}", "--seeds", "2"]
+    )
+
+    os.close(out)
+    assert answer.exit_code == 0, answer.output
+
+
+@pytest.mark.parametrize("source", ["x" * 5000, "/proc/self/mem"], ids=["name too long", "unreadable"])
+def test_a_source_that_cannot_be_read_is_refused(source: str):
+    with pytest.raises(ClusterFileError, match="cannot be read"):
+        read_source(source)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param([], "error: --config FILE is needed, at least once", id="no configuration"),
+        pytest.param(
+            ["--scale", "deployment/web=2x", "--config", "x.yaml"],
+            "error: --add-nodes, --without and --scale apply only to a cluster",
+            id="an edit of a trace",
+        ),
+        pytest.param(
+            ["--inflate", "1.3", "--arrivals", "3"],
+            "error: --inflate and --arrivals cannot be combined",
+            id="both",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: list[str], message: str):
+    nodes, pods = written(tmp_path)
+
+    answer = CliRunner().invoke(command, [str(pods), "--nodes", str(nodes), *arguments])
+
+    assert answer.exit_code == 2
+    assert message in answer.stderr
+
+
+def test_what_a_process_of_a_simulation_cannot_do_is_told(tmp_path: Path):
+    nodes, pods = written(tmp_path)
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
+        "- plugins: {filter: {enabled: [{name: NoSuchPlugin}]}}\n"
+    )
+
+    answer = CliRunner().invoke(command, [str(pods), "--nodes", str(nodes), "--config", str(config)])
+
+    assert answer.exit_code == 2
+    assert "error:" in answer.stderr
+    assert "NoSuchPlugin" in answer.stderr
+
+
+def test_a_cluster_is_simulated_with_more_nodes_and_pods(tmp_path: Path):
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "j", "controller": True}
+    member = pod_object("job-a", cpu="1500m")
+    member["metadata"]["ownerReferences"] = [owner]
+
+    told = simulated(
+        tmp_path, [node_object("n", cpu="2"), member], "--add-nodes", "2:like=n", "--scale", "job/job=4"
+    )
+
+    assert (told["placed"], told["waiting"]) == (3, 1)

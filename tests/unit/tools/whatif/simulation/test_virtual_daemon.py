@@ -1,0 +1,478 @@
+"""What happens in a simulation as in a daemon: preemption, groups, Permit, backoff, volumes, and what plugins write."""
+
+from __future__ import annotations
+
+import asyncio
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from random import Random
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from plugins.registry import IN_TREE
+from scheduler.configuration.load import default, parse
+from scheduler.errors import ApiError
+from scheduler.framework import PermitPlugin, Wait
+from scheduler.objects.decode import decode_pod
+from scheduler.snapshot import object_key
+from scheduler.testing.devices import claims_of, device_class, exactly, resource_claim, resource_slice
+from scheduler.tools.whatif.cluster_file import ClusterFile
+from scheduler.tools.whatif.simulation.device_claims import CLAIMS as CLAIMS_OF_DEVICES
+from scheduler.tools.whatif.simulation.simulation_measures import Attempts
+from scheduler.tools.whatif.simulation.timeline import NodeGoes, NodeIsDrained, NodeIsThere, PodIsAnother
+from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
+from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop, run
+from scheduler.tools.whatif.simulation.workload import Arrival, Workload, served_by
+from scheduler.tools.whatif.simulation.workload_player import Player
+from scheduler.tools.whatif.simulation.writes import ObjectWrites
+from tests.support.builders import node, pod, pod_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from scheduler.framework import CycleState
+    from scheduler.objects.pod import PodInfo
+
+PLURALS = {
+    "DeviceClass": "deviceclasses",
+    "ResourceClaim": "resourceclaims",
+    "ResourceSlice": "resourceslices",
+}
+
+Line = tuple[float, str, str]
+
+
+class Diary:
+    """A witness who notes everything: when, what, whom."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+
+    def note(self, what: str, pod: PodInfo) -> None:
+        where = f" {pod.node_name}" if what == "placed" else ""
+        self.lines.append((asyncio.get_running_loop().time(), f"{what}{where}", pod.name))
+
+    def came(self, pod: PodInfo) -> None:
+        self.note("came", pod)
+
+    def placed(self, pod: PodInfo, waited_seconds: float) -> None:
+        self.note("placed", pod)
+
+    def evicted(self, pod: PodInfo) -> None:
+        self.note("evicted", pod)
+
+    def went(self, pod: PodInfo) -> None:
+        self.note("went", pod)
+
+    def failed(self, pod: PodInfo) -> None:
+        self.note("failed", pod)
+
+    def settled(self, now: float) -> None: ...
+
+
+def play(workload: Workload, configuration: str = "", **options: Any) -> tuple[list[Line], VirtualDaemon]:
+    """Return the result of a workload, and the daemon that ran it."""
+    diary = Diary()
+
+    async def main() -> VirtualDaemon:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        parsed = parse(configuration) if configuration else default()
+        daemon = VirtualDaemon(loop, parsed, random=Random(1), observer=Attempts(), **options)
+        daemon.fill(workload.cluster)
+        player = Player(served_by(workload, list(daemon.frameworks)), daemon, diary)
+        await daemon.run(player.play())
+        return daemon
+
+    return diary.lines, run(main())
+
+
+def of_replica_set(name: str, **fields: Any) -> PodInfo:
+    return owned(name, "ReplicaSet", **fields)
+
+
+def owned(name: str, kind: str, **fields: Any) -> PodInfo:
+    obj = pod_object(name, **fields)
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": "u", "controller": True}
+    obj["metadata"]["ownerReferences"] = [owner]
+    return decode_pod(msgspec.json.encode(obj))
+
+
+def on(nodes: Sequence[Any], *arrivals: Arrival, **more: Any) -> Workload:
+    return Workload(ClusterFile(nodes=list(nodes)), arrivals, **more)
+
+
+def only(lines: list[Line], *whom: str) -> list[Line]:
+    return [line for line in lines if line[2] in whom]
+
+
+def test_victims_stay_for_their_grace_period_and_their_owners_make_others():
+    lines, _ = play(
+        on(
+            [node("n", cpu="4")],
+            Arrival(of_replica_set("low", cpu="3"), 0.0),
+            Arrival(pod("high", cpu="3", priority=10), 10.0, 100.0),
+        )
+    )
+
+    assert only(lines, "low") == [
+        (0.0, "came", "low"),
+        (0.0, "placed n", "low"),
+        (10.0, "evicted", "low"),
+        (40.0, "went", "low"),
+    ]
+    assert (40.0, "placed n", "high") in lines
+    assert [line[1:] for line in only(lines, "low-again-1")] == [
+        ("came", "low-again-1"),
+        ("placed n", "low-again-1"),
+    ]
+    assert (10.0, "came", "low-again-1") in lines
+    assert next(line[0] for line in lines if line[1:] == ("placed n", "low-again-1")) >= 140.0
+
+
+def test_a_stateful_sets_pod_comes_again_by_its_own_name_when_it_is_gone():
+    lines, _ = play(
+        on(
+            [node("n", cpu="4")],
+            Arrival(owned("db-0", "StatefulSet", cpu="3"), 0.0),
+            Arrival(pod("high", cpu="3", priority=10), 10.0, 100.0),
+        ),
+        stop_seconds=5.0,
+    )
+
+    assert [line[:2] for line in only(lines, "db-0")][2:5] == [
+        (10.0, "evicted"),
+        (15.0, "went"),
+        (15.0, "came"),
+    ]
+
+
+def test_a_recreated_pod_does_not_end_with_the_run_time_of_its_predecessor():
+    lines, _ = play(
+        on(
+            [node("n", cpu="4")],
+            Arrival(owned("db-0", "StatefulSet", cpu="3"), 0.0, 50.0),
+            Arrival(pod("high-1", cpu="3", priority=10), 10.0, 5.0),
+            Arrival(pod("high-2", cpu="3", priority=10), 30.0, 5.0),
+        ),
+        stop_seconds=2.0,
+    )
+
+    at = [line[0] for line in only(lines, "db-0") if line[1] in {"placed n", "went"}]
+    assert len(at) == 6  # placed and gone three times
+    assert at[1::2] == [12.0, 32.0, at[4] + 50.0]  # the second, placed at 17, would have gone at 67 or later
+
+
+def test_a_pod_without_an_owner_does_not_come_again():
+    lines, daemon = play(
+        on(
+            [node("n", cpu="4")],
+            Arrival(pod("low", cpu="3"), 0.0),
+            Arrival(pod("high", cpu="3", priority=10), 10.0),
+        )
+    )
+
+    assert {line[2] for line in lines} == {"low", "high"}
+    assert list(daemon.parts.pods) == ["default/high"]
+
+
+def in_group(name: str, **fields: Any) -> PodInfo:
+    return pod(name, schedulingGroup={"podGroupName": "g"}, **fields)
+
+
+def test_a_gang_is_placed_whole_or_not_at_all():
+    group = {
+        "metadata": {"name": "g", "namespace": "default", "uid": "g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+    }
+    there = ClusterFile(
+        nodes=[node("n", cpu="4")],
+        others={"scheduling.k8s.io/v1alpha2/podgroups": {"default/g": msgspec.json.encode(group)}},
+    )
+    lines, daemon = play(
+        Workload(
+            there,
+            [
+                Arrival(pod("before", cpu="2"), 0.0, 50.0),
+                *(Arrival(in_group(f"g-{place}", cpu="1"), 10.0 + place) for place in range(3)),
+            ],
+        )
+    )
+
+    placed = [line for line in lines if line[1].startswith("placed") and line[2].startswith("g-")]
+    assert len(placed) == 3
+    assert len({at for at, _, _ in placed}) == 1
+    assert placed[0][0] >= 50.0
+    conditions = daemon.cluster.find("scheduling.k8s.io/v1alpha2/podgroups", "default/g")
+    assert conditions is not None
+    assert conditions["status"]["conditions"][0]["status"] == "True"
+
+
+class HoldsFor20Seconds(PermitPlugin):
+    name = "HoldsFor20Seconds"
+    api_version = 1
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Wait:
+        return Wait(20.0)
+
+
+HOLDING = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: custom-scheduler
+  plugins: {permit: {enabled: [{name: HoldsFor20Seconds}]}}
+"""
+
+
+def test_a_pod_that_permit_never_lets_go_is_given_up_in_the_end():
+    lines, daemon = play(
+        on([node("n")], Arrival(pod("held"), 0.0)),
+        HOLDING,
+        in_tree={**IN_TREE, HoldsFor20Seconds.name: HoldsFor20Seconds},
+    )
+
+    assert [line[1] for line in lines] == ["came"]
+    assert daemon.parts.pods["default/held"].node_name == ""
+
+
+def test_a_pod_that_backs_off_takes_the_room_that_came_if_nobody_else_waits():
+    lines, _ = play(
+        on(
+            [node("n", cpu="4")],
+            Arrival(pod("first", cpu="3"), 0.0, 10.0),
+            Arrival(pod("second", cpu="3"), 9.5, 10.0),
+        )
+    )
+
+    assert (10.0, "placed n", "second") in lines
+
+
+def test_nodes_come_go_and_are_drained():
+    lines, _ = play(
+        on(
+            [node("a", cpu="4")],
+            Arrival(of_replica_set("web-1", cpu="3"), 0.0),
+            Arrival(of_replica_set("web-2", cpu="3"), 1.0),
+            events=(
+                NodeIsThere(20.0, node("b", cpu="8")),
+                NodeIsDrained(100.0, "a"),
+                NodeGoes(200.0, "b"),
+                NodeIsThere(300.0, node("c", cpu="8")),
+            ),
+        ),
+        stop_seconds=5.0,
+    )
+
+    assert (20.0, "placed b", "web-2") in lines
+    assert (100.0, "evicted", "web-1") in lines
+    assert (100.0, "placed b", "web-1-again-1") in lines
+    assert {line[2] for line in lines if line[0] == 200.0 and line[1] == "went"} == {
+        "web-2",
+        "web-1-again-1",
+    }
+    assert {line[2] for line in lines if line[1] == "placed c"} == {"web-2-again-1", "web-1-again-1-again-1"}
+
+
+def test_another_version_of_a_pending_pod_comes_too_late_once_it_is_placed():
+    large = pod("web", cpu="3")
+
+    lines, daemon = play(
+        on(
+            [node("n", cpu="4")],
+            Arrival(pod("web", cpu="1"), 0.0),
+            Arrival(pod("next", cpu="2"), 20.0),
+            events=[PodIsAnother(10.0, large)],
+        )
+    )
+
+    assert (20.0, "placed n", "next") in lines
+    assert daemon.parts.pods["default/web"].node_name == "n"
+
+
+CLAIM: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "data", "namespace": "default", "uid": "data"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "disk",
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+    "status": {"phase": "Pending"},
+}
+CLASS = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "disk"},
+    "provisioner": "disk.example.com",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+
+
+def with_a_claim(there: Any) -> Workload:
+    """Return a node and a pod with a claim that is not bound yet."""
+    others = {
+        "v1/persistentvolumeclaims": {"default/data": msgspec.json.encode(CLAIM)},
+        "storage.k8s.io/v1/storageclasses": {"disk": msgspec.json.encode(CLASS)},
+    }
+    db = pod("db", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    return Workload(ClusterFile([there], [], others), [Arrival(db, 5.0)])
+
+
+def test_a_volume_is_made_where_the_pod_goes():
+    lines, daemon = play(with_a_claim(node("n", labels={"topology.kubernetes.io/zone": "z"})))
+
+    assert (5.0, "placed n", "db") in lines
+    claim = daemon.cluster.find("v1/persistentvolumeclaims", "default/data")
+    assert claim is not None
+    assert claim["spec"]["volumeName"] == "pvc-data"
+    volume = daemon.cluster.find("v1/persistentvolumes", "pvc-data")
+    assert volume is not None
+    (term,) = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert term["matchExpressions"][0]["values"] == ["z"]
+
+
+def test_one_who_fails_again_and_again_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(
+        "scheduler.tools.whatif.simulation.virtual_daemon.bind_volumes", lambda _cluster: None
+    )
+
+    lines, _ = play(with_a_claim(node("n")))
+
+    assert [line[1] for line in lines] == ["came"]
+
+
+def test_a_pod_is_bound_once_and_only_as_it_is():
+    async def done(_api: ObjectWrites, daemon: VirtualDaemon) -> list[int]:
+        bind, statuses = daemon.cluster.bind, []
+        await bind(daemon.parts.pods["default/p"], "n")
+        for each in (pod("p"), pod("p", uid="another"), pod("nobody")):
+            with pytest.raises(ApiError) as error:
+                await bind(each, "n")
+            statuses.append(error.value.status)
+        return statuses
+
+    assert writes(done, ClusterFile([node("n")], [pod("p")])) == [409, 409, 404]
+
+
+def writes(done: Callable[[ObjectWrites, VirtualDaemon], Any], there: ClusterFile) -> Any:
+    """Return the result of a plugin's write."""
+
+    async def main() -> Any:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        daemon = VirtualDaemon(loop, default(), random=Random(1), observer=Attempts())
+        daemon.fill(there)
+        return await done(ObjectWrites(daemon.cluster), daemon)
+
+    return run(main())
+
+
+def test_a_plugin_writes_annotations_of_a_pod_and_of_no_other():
+    async def done(api: ObjectWrites, daemon: VirtualDaemon) -> Mapping[str, str]:
+        patch = {"metadata": {"uid": "uid-of-default-p", "annotations": {"a": "1", "b": None}}}
+        path, kind = "/api/v1/namespaces/default/pods/p", "application/merge-patch+json"
+        await api.api_write("PATCH", path, patch, content_type=kind)
+        patch["metadata"]["uid"] = "another"
+        with pytest.raises(ApiError) as error:
+            await api.api_write("PATCH", path, patch, content_type=kind)
+        assert error.value.status == 409
+        return daemon.parts.pods["default/p"].annotations
+
+    assert writes(done, ClusterFile(pods=[pod("p", annotations={"b": "2"})])) == {"a": "1"}
+
+
+def test_an_object_that_changed_meanwhile_is_not_written_over():
+    async def done(api: ObjectWrites, daemon: VirtualDaemon) -> None:
+        path = "/api/v1/namespaces/default/persistentvolumeclaims/data"
+        before = daemon.cluster.find("v1/persistentvolumeclaims", "default/data")
+        assert before is not None
+        await api.api_write("PUT", path, before)
+        with pytest.raises(ApiError) as error:
+            await api.api_write("PUT", path, before)
+        assert error.value.status == 409
+
+    writes(
+        done, ClusterFile(others={"v1/persistentvolumeclaims": {"default/data": msgspec.json.encode(CLAIM)}})
+    )
+
+
+def test_what_cannot_be_written_is_told_once(caplog: pytest.LogCaptureFixture):
+    async def done(api: ObjectWrites, _daemon: VirtualDaemon) -> None:
+        for name in ("a", "b"):
+            await api.api_write("PUT", f"/api/v1/namespaces/default/configmaps/{name}", {})
+
+    writes(done, ClusterFile())
+
+    assert [record.message for record in caplog.records] == ["Not simulated: a write has no effect"]
+
+
+def test_claimed_devices_are_allocated_and_given_back():
+    objects = [device_class(), resource_slice(node="n", devices=1)]
+    objects += [resource_claim("one", exactly()), resource_claim("two", exactly())]
+    others: dict[str, dict[str, bytes]] = {}
+    for each in objects:
+        kind = f"resource.k8s.io/v1/{PLURALS[each['kind']]}"
+        others.setdefault(kind, {})[object_key(each)] = msgspec.json.encode(each)
+    there = ClusterFile(nodes=[node("n")], others=others)
+
+    lines, daemon = play(
+        Workload(
+            there,
+            [
+                Arrival(pod("a", resource_claims=claims_of("one")), 0.0, 50.0),
+                Arrival(pod("b", resource_claims=claims_of("two")), 10.0, 50.0),
+            ],
+        )
+    )
+
+    assert only(lines, "b") == [(10.0, "came", "b"), (50.0, "placed n", "b"), (100.0, "went", "b")]
+    for name in ("one", "two"):
+        claim = daemon.cluster.find(CLAIMS_OF_DEVICES, f"default/{name}")
+        assert claim is not None
+        assert not claim["status"].get("reservedFor")
+        assert "allocation" not in claim["status"]
+
+
+class _OnlyB(BaseHTTPRequestHandler):
+    """An extender that leaves node b alone."""
+
+    def do_POST(self) -> None:
+        asked = msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = msgspec.json.encode({"NodeNames": [name for name in asked["NodeNames"] if name == "b"]})
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_args: object) -> None: ...
+
+
+def test_an_extender_is_asked_while_time_stands_still_but_never_to_bind(caplog: pytest.LogCaptureFixture):
+    server = HTTPServer(("127.0.0.1", 0), _OnlyB)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        configuration = f"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+extenders:
+- {{urlPrefix: "http://127.0.0.1:{server.server_port}", filterVerb: filter, bindVerb: bind, nodeCacheCapable: true}}
+"""
+        lines, _ = play(
+            on([node("a"), node("b")], *(Arrival(pod(f"p-{n}"), float(n)) for n in range(5))), configuration
+        )
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+    assert [line for line in lines if line[1] != "came"] == [
+        (float(n), "placed b", f"p-{n}") for n in range(5)
+    ]
+    assert [record.message for record in caplog.records] == [
+        "Not simulated: the extender's bind verb is not called"
+    ]

@@ -1,0 +1,202 @@
+"""Explanations of pod groups, for a cluster from a file."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from scheduler.configuration.load import default
+from scheduler.configuration.load import parse as parse_configuration
+from scheduler.configuration.overrides import with_feature_gates
+from scheduler.tools.whatif.cluster_file import parse
+from scheduler.tools.whatif.evaluation import evaluate_each, evaluate_in_sequence, pods_to_evaluate
+from scheduler.tools.whatif.group_evaluation import GroupEvaluator
+from scheduler.tools.whatif.group_table import show_group
+from scheduler.tools.whatif.offline import OfflineScheduler
+from tests.support.builders import node_object, pod_object
+
+RACK = "topology.kubernetes.io/rack"
+FITS = (
+    "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
+    "one or more plugins asked to wait and no plugin rejected pod"
+)
+TOO_FEW = "waiting for minCount pods from a gang to appear in scheduling queue"
+
+
+def node(name: str, cpu: str, rack: str) -> dict[str, Any]:
+    return node_object(name, cpu=cpu, labels={RACK: rack})
+
+
+def gang(name: str, min_count: int, *, in_one_rack: bool = False) -> dict[str, Any]:
+    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": min_count}}}
+    if in_one_rack:
+        spec["schedulingConstraints"] = {"topology": [{"key": RACK}]}
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def members(group: str, count: int, **fields: Any) -> list[dict[str, Any]]:
+    pods = [pod_object(f"{group}-{number}", scheduler_name="p", **fields) for number in range(count)]
+    for pod in pods:
+        pod["spec"]["schedulingGroup"] = {"podGroupName": group}
+    return pods
+
+
+def scheduler_of(*objects: dict[str, Any], configuration: Any = None) -> tuple[OfflineScheduler, Any]:
+    cluster = parse(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}).encode(), "test")
+    return OfflineScheduler(cluster, configuration or default("p")), cluster
+
+
+def judged(key: str, *objects: dict[str, Any], configuration: Any = None) -> dict[str, Any]:
+    scheduler, _ = scheduler_of(*objects, configuration=configuration)
+    before = scheduler.cache.counts()
+    judge = GroupEvaluator(scheduler)
+    (group,) = judge.named(key)
+    explanation = judge.judge(group).explanation
+    scheduler.cache.check()
+    assert scheduler.cache.counts() == before, "somebody was placed"
+    return explanation
+
+
+LOW = pod_object("low", cpu="2", node="n2", scheduler_name="p")
+CASES = {
+    "fits": ([node("n1", "4", "a"), gang("g", 2), *members("g", 2, cpu="2")], "schedulable", None, 2, []),
+    "one does not fit": (
+        [node("n1", "2", "a"), gang("g", 2), *members("g", 2, cpu="2")],
+        "unschedulable",
+        "pod group is unschedulable, No preemption victims found for incoming preemptor",
+        1,
+        [],
+    ),
+    "too few members": ([node("n1", "4", "a"), gang("g", 3), *members("g", 2)], "gated", TOO_FEW, 0, []),
+    "no object": (
+        [node("n1", "4", "a"), *members("g", 1)],
+        "gated",
+        'waiting for pods\'s pod group "g" to appear in scheduling queue',
+        0,
+        [],
+    ),
+    "somebody has to leave": (
+        [
+            node("n1", "2", "a"),
+            node("n2", "2", "a"),
+            LOW,
+            gang("g", 2),
+            *members("g", 2, cpu="2", priority=9),
+        ],
+        "waiting_on_preemption",
+        "pod group is unschedulable",
+        1,
+        ["default/low"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("objects", "result", "message", "fits", "victims"), CASES.values(), ids=CASES)
+def test_a_group_is_told_as_the_daemon_would_decide(
+    objects: list[dict[str, Any]], result: str, message: str | None, fits: int, victims: list[str]
+) -> None:
+    told = judged("default/g", *objects)
+    assert (told["result"], told["message"], told["fits"], told["victims"]) == (
+        result,
+        message,
+        fits,
+        victims,
+    )
+
+
+def test_each_rack_is_listed_with_its_capacity_and_how_many_members_fit() -> None:
+    nodes = [node("a1", "2", "a"), node("b1", "3", "b"), node("b2", "1", "b"), node("c1", "1", "c")]
+    told = judged("default/g", *nodes, gang("g", 3, in_one_rack=True), *members("g", 3, cpu="1"))
+    places = {
+        each["name"]: (each["nodes"], each["room"], each["fits"], each["chosen"])
+        for each in told["placements"]
+    }
+    assert places == {"b": (2, 4, 3, True), "a": (1, 2, 2, False), "c": (1, 1, 1, False)}
+    assert told["placements"][0]["total"] is not None
+    assert {each["node"] for each in told["members"]} <= {"b1", "b2"}
+
+
+def test_a_member_is_told_that_it_waits_for_its_group_though_a_node_would_do() -> None:
+    scheduler, cluster = scheduler_of(node("n1", "2", "a"), gang("g", 2), *members("g", 2, cpu="2"))
+    fits, lacks = (
+        each.explanation for each in evaluate_each(scheduler, pods_to_evaluate(scheduler, cluster.pods))
+    )
+    assert (fits["result"], fits["message"], fits["nodes"]["n1"]["feasible"]) == ("unschedulable", FITS, True)
+    assert lacks["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert lacks["nodes"]["n1"]["details"] == ["needs 2 cpu, 0 free of 2"]
+    assert fits["group"]["fits"] == lacks["group"]["fits"] == 1
+    assert "chosen" not in fits
+
+
+def test_in_a_sequence_a_group_takes_its_room_as_a_whole_or_none() -> None:
+    pods = [*members("big", 2, cpu="2", priority=9), *members("g", 2, cpu="1"), pod_object("late", cpu="1", scheduler_name="p")]  # fmt: skip
+    scheduler, cluster = scheduler_of(node("n1", "2", "a"), gang("big", 2), gang("g", 2), *pods)
+    told = {
+        each.pod.name: each.explanation["result"]
+        for each in evaluate_in_sequence(scheduler, pods_to_evaluate(scheduler, cluster.pods))
+    }
+    assert told == {
+        "big-0": "unschedulable",
+        "big-1": "unschedulable",
+        "g-0": "schedulable",
+        "g-1": "schedulable",
+        "late": "unschedulable",
+    }
+
+
+def test_the_table_of_a_group_fits_a_terminal() -> None:
+    nodes = [node(f"n{number}", "1", f"rack-{number}-{'x' * 60}") for number in range(12)]
+    told = judged("default/g", *nodes, gang("g", 2, in_one_rack=True), *members("g", 2, cpu="1"))
+    out = StringIO()
+    show_group(Console(file=out, width=80, highlight=False), told, all_nodes=False)
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines[2:])) <= 80
+    assert "  and 4 more: --all-nodes shows them" in lines
+
+
+def test_a_quota_that_refuses_members_is_told_with_its_words() -> None:
+    quota = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": "q", "namespace": "default"},
+        "spec": {"min": {"cpu": "1"}, "max": {"cpu": "1", "memory": "100Gi", "ephemeral-storage": "1Gi"}},
+    }
+    configuration = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: p
+  plugins:
+    multiPoint: {enabled: [{name: CapacityScheduling}]}
+    postFilter: {disabled: [{name: DefaultPreemption}]}
+"""
+    objects = [node("n1", "8", "a"), quota, gang("g", 2), *members("g", 2, cpu="1")]
+    told = judged("default/g", *objects, configuration=parse_configuration(configuration))
+    by_plugin = [(each["pod"], each.get("plugin")) for each in told["members"]]
+    assert by_plugin == [("default/g-0", None), ("default/g-1", "CapacityScheduling")]
+    assert "because ElasticQuota default is more than Max" in told["members"][1]["message"]
+
+
+def test_members_that_preempt_one_by_one_make_the_others_wait() -> None:
+    configuration = with_feature_gates(default("p"), {"WorkloadAwarePreemption": False})
+    objects = [node("n1", "2", "a"), node("n2", "2", "a"), LOW, gang("g", 2)]
+    told = judged("default/g", *objects, *members("g", 2, cpu="2", priority=9), configuration=configuration)
+    assert (told["result"], told["victims"]) == ("waiting_on_preemption", ["default/low"])
+    waits = "pod group is unschedulable, pod group is waiting for preemption to complete"
+    assert (told["message"], told["members"][0]["message"]) == (waits, waits)
+    assert [each["node"] for each in told["members"]] == ["n1", "n2"]
+
+
+def test_it_is_told_whose_changes_would_wake_a_group() -> None:
+    told = judged("default/g", node("n1", "8", "a"), gang("g", 2), *members("g", 2, cpu="9"))
+    assert {"Node", "Pod"} <= set(told["wakes"]["NodeResourcesFit"])

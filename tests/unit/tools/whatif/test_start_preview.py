@@ -1,0 +1,217 @@
+"""What would come of what is not created yet: the pods that are made of it, and how many of them would start."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scheduler.tools.whatif.cluster_file import ClusterFile
+from scheduler.tools.whatif.planned_pods import Plan, Planned
+from scheduler.tools.whatif.start_preview import StartOutcome, start
+from tests.support.builders import node_object, pod_object
+from tests.unit.tools.whatif.clusters import scheduler_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Object = dict[str, Any]
+
+
+def planned(
+    *manifests: Object, given: Iterable[Object] = (), replicas: int | None = None
+) -> tuple[Plan, list[Planned]]:
+    async def make() -> tuple[Plan, list[Planned]]:
+        plan = Plan("shop", [json.dumps(obj).encode() for obj in given], replicas)
+        return plan, await plan.make(manifests)
+
+    return asyncio.run(make())
+
+
+def template(cpu: str = "1", **spec: Any) -> Object:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    pod = {"schedulerName": "custom-scheduler", "containers": [container], **spec}
+    return {"metadata": {"labels": {"app": "web"}}, "spec": pod}
+
+
+def workload(kind: str, cpu: str = "1", *, pod: Object | None = None, **spec: Any) -> Object:
+    group = "batch/v1" if kind == "Job" else "apps/v1" if kind in _APPS else "example.com/v1"
+    selector = {} if kind == "Job" else {"selector": {"matchLabels": {"app": "web"}}}
+    ends = {"restartPolicy": "Never"} if kind == "Job" else {}
+    return {
+        "apiVersion": group,
+        "kind": kind,
+        "metadata": {"name": "web"},
+        "spec": {"template": template(cpu, **ends, **(pod or {})), **selector, **spec},
+    }
+
+
+_APPS = {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"}
+CRON = {
+    "apiVersion": "batch/v1",
+    "kind": "CronJob",
+    "metadata": {"name": "web"},
+    "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": workload("Job", parallelism=2)["spec"]}},
+}
+CLAIMED = {
+    "volumeClaimTemplates": [
+        {
+            "metadata": {"name": "data"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "replicas", "count"),
+    [
+        pytest.param(workload("Deployment", replicas=150), None, 150, id="a Deployment"),
+        pytest.param(workload("Deployment", paused=True), None, 1, id="a paused one, as if it went on"),
+        pytest.param(workload("ReplicaSet", replicas=2), 5, 5, id="as many as asked for"),
+        pytest.param(workload("StatefulSet", replicas=3, serviceName="s"), None, 3, id="a StatefulSet"),
+        pytest.param(workload("Job", parallelism=3, completions=2), None, 2, id="a Job of few completions"),
+        pytest.param(workload("Job", suspend=True), 4, 4, id="a suspended Job, as if it began"),
+        pytest.param(workload("Job", completions=1), 4, 4, id="more at once than it would complete"),
+        pytest.param(CRON, None, 2, id="a CronJob, as if its time had come"),
+        pytest.param(workload("DaemonSet"), None, 2, id="a DaemonSet, for the nodes there are"),
+        pytest.param(workload("Rollout", replicas=3), None, 3, id="whatever has a template of pods"),
+        pytest.param(pod_object("p", namespace=""), None, 1, id="a pod"),
+        pytest.param(pod_object("p", namespace=""), 3, 3, id="copies of a pod"),
+    ],
+)
+def test_pods_are_made_of_whatever_brings_them(manifest: Object, replicas: int | None, count: int) -> None:
+    nodes = [node_object("n1"), node_object("n2")]
+    _, (made,) = planned(manifest, given=nodes, replicas=replicas)
+
+    assert (made.problem, len(made.pods)) == ("", count)
+    assert len({pod["metadata"]["uid"] for pod in made.pods}) == count
+    assert {pod["metadata"]["namespace"] for pod in made.pods} == {"shop"}
+
+
+def test_what_brings_no_pods_is_there_for_those_that_do_whichever_comes_first() -> None:
+    urgent = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "urgent"},
+        "value": 7,
+    }
+    service = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {}}
+    plan, (made,) = planned(workload("Deployment", pod={"priorityClassName": "urgent"}), service, urgent)
+
+    assert plan.problems == []
+    assert [pod["spec"]["priority"] for pod in made.pods] == [7]
+
+
+def test_pods_come_with_their_claims() -> None:
+    plan, (made,) = planned(workload("StatefulSet", replicas=2, serviceName="s", **CLAIMED))
+    claims = plan.others(["v1/persistentvolumeclaims", "example.com/v1/unknown"])
+
+    assert [*claims] == ["v1/persistentvolumeclaims"]
+    assert sorted(claims["v1/persistentvolumeclaims"]) == ["shop/data-web-0", "shop/data-web-1"]
+    assert [pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] for pod in made.pods] == [
+        "data-web-0",
+        "data-web-1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "problem"),
+    [
+        pytest.param(
+            workload("Deployment", pod={"priorityClassName": "gone"}),
+            'pods "web" is forbidden: no PriorityClass with name gone was found',
+            id="pods that would be refused",
+        ),
+        pytest.param(
+            workload("Deployment", replicas=0), "it requests no pods in this cluster", id="none wanted"
+        ),
+    ],
+)
+def test_where_no_pods_are_made_it_says_why(manifest: Object, problem: str) -> None:
+    _, (made,) = planned(manifest)
+
+    assert (made.pods, made.problem) == ([], problem)
+
+
+def outcomes(cluster: list[Object], *manifests: Object, given: Iterable[Object] = ()) -> list[StartOutcome]:
+    plan, made = planned(*manifests, given=given)
+    scheduler = scheduler_of(*cluster)
+    scheduler.fill(ClusterFile(others=plan.others(scheduler.needs.kinds)))
+    return start(scheduler, made)
+
+
+def told(outcome: StartOutcome) -> tuple[int, int]:
+    return outcome.nodes.total(), outcome.waiting.total()
+
+
+def test_each_pod_takes_its_room_from_those_after_it() -> None:
+    cluster = [node_object("n1", cpu="4"), node_object("n2", cpu="2")]
+    web, job = outcomes(cluster, workload("Deployment", replicas=5), workload("Job", parallelism=3))
+
+    assert (told(web), told(job)) == ((5, 0), (1, 2))
+    assert web.nodes + job.nodes == {"n1": 4, "n2": 2}
+    assert next(iter(job.waiting)).startswith("0/2 nodes are available: 2 Insufficient cpu.")
+    assert job.first is not None
+    assert job.first["nodes"]["n1"]["plugin"] == "NodeResourcesFit"
+
+
+def test_who_would_have_to_go_is_told_and_gone_for_the_next() -> None:
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}}
+    cluster = [
+        node_object("n1", cpu="4"),
+        pod_object("low", cpu="3", node="n1"),
+        pod_object("high", cpu="1", node="n1", priority=2000),
+    ]
+    manifest = workload("Deployment", "1500m", replicas=3, pod={"priorityClassName": "urgent"})
+    (web,) = outcomes(cluster, manifest, given=[{**urgent, "value": 1000}])
+
+    assert (told(web), web.victims) == ((2, 1), {"default/low": "n1"})
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("OrderedReady", (1, 2)), ("Parallel", (2, 1))])
+def test_pods_in_order_wait_for_the_one_before_them(policy: str, expected: tuple[int, int]) -> None:
+    cluster = [node_object("n1", cpu="2"), node_object("n2", cpu="2")]
+    claims = {"data-web-1": "gone", "data-web-0": "", "data-web-2": ""}
+    there = [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": "shop", "uid": name},
+            "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": volume, "storageClassName": "later"},
+            "status": {"phase": "Bound" if volume else "Pending"},
+        }
+        for name, volume in claims.items()
+    ]
+    later = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "later"},
+        "provisioner": "example.com/disk",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    plan, made = planned(
+        workload("StatefulSet", replicas=3, serviceName="s", podManagementPolicy=policy, **CLAIMED)
+    )
+    scheduler = scheduler_of(*cluster, later, *there)
+
+    (db,) = start(scheduler, made)
+
+    assert plan.problems == []
+    assert told(db) == expected
+
+
+def test_a_pod_that_names_its_node_asks_no_scheduler() -> None:
+    (direct,) = outcomes([node_object("n1", cpu="1")], pod_object("p", namespace="", cpu="9", node="n1"))
+
+    assert (direct.nodes, direct.waiting.total()) == ({"n1": 1}, 0)
+
+
+def test_pods_with_gates_wait_for_those() -> None:
+    (gated,) = outcomes(
+        [node_object("n1")], workload("Deployment", replicas=2, pod={"schedulingGates": [{"name": "quota"}]})
+    )
+
+    assert gated.waiting == {"waiting for scheduling gates: [quota]": 2}
