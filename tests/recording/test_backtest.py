@@ -270,5 +270,5 @@ def test_pods_of_profiles_that_are_no_more_go_by_the_first(tmp_path: Path) -> No
 
 
 def test_a_recording_of_one_who_stood_by_is_refused() -> None:
-    with pytest.raises(RecordingError, match="did not place pods"):
+    with pytest.raises(RecordingError, match="placed no pods"):
         HistoryReader("the recording").history()

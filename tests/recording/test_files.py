@@ -116,7 +116,7 @@ def test_a_fifo_among_recordings_is_refused_and_not_waited_for(tmp_path: Path) -
 
 
 def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecordingError, match="no recording is there"):
+    with pytest.raises(RecordingError, match="there is no recording"):
         stretches(tmp_path)
 
 

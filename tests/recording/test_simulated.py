@@ -149,4 +149,4 @@ def test_a_cluster_of_a_recording_is_not_edited(recorded: Path, tmp_path: Path) 
     )
 
     assert told.exit_code == 2
-    assert "change a cluster from kubectl, and nothing else" in told.output
+    assert "apply only to a cluster from kubectl" in told.output

@@ -73,7 +73,7 @@ async def pod_events(subject: Subject, key: str) -> dict[str, Any] | None:
     """Return the events about a pod.
 
     Returns:
-        As JSON values, `details`, newest first, or the `problem` with reading them; None if events are not available.
+        As JSON values, `events`, newest first, or the `problem` with reading them; None if events are not available.
     """
     if subject.events is None:
         return None

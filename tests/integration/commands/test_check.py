@@ -333,7 +333,7 @@ def test_a_plugin_that_names_a_right_as_none_is_written_is_a_fault(write: Writte
     )
     done = check("--rbac", write("profiles: [{plugins: {multiPoint: {enabled: [{name: mine.py}]}}}]"))
     assert done.code == 2
-    assert done.told[-1].endswith("perhaps /subresource, was 'secrets'")
+    assert done.told[-1].endswith("with an optional /subresource, was 'secrets'")
 
 
 def test_a_plugin_that_may_call_the_api_server_and_names_no_right_is_told(

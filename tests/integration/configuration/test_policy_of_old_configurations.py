@@ -132,7 +132,7 @@ def test_another_config_map_takes_a_restart(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(BY_CONFIG_MAP.replace("rules", "others"))
 
     with pytest.raises(
-        ConfigurationError, match="ConfigMap default/others was not read: that takes the cluster"
+        ConfigurationError, match="ConfigMap default/others was not read: that needs the cluster"
     ):
         file.load()
 

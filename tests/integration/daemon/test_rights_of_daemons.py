@@ -89,7 +89,7 @@ def test_a_grant_that_nothing_used_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 PROJECT = {
     "pytest.ini": "[pytest]\ntestpaths = here\naddopts = --import-mode=importlib\n",
     "here/conftest.py": "from tests.conftest import *\n",
-    "here/test_it.py": "from tests import granted\n\n\ndef test_it():\n    granted.GRANTED.add('get idle')\n",
+    "here/test_it.py": "from tests.support import daemon_accounts as granted\n\n\ndef test_it():\n    granted.GRANTED.add('get idle')\n",
 }
 
 

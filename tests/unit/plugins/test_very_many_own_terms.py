@@ -467,9 +467,11 @@ class TestLongConstraints:
         elsewhere = builders.pod("x", namespace="bank", node="node-1")
         assert hint(plugin, EventResource.POD, each, None, elsewhere) is QueueingHint.SKIP
         of_pods, of_nodes = plugin.events()
-        assert of_pods.awaits(each) == of_pods.brings(None, builders.pod("y", namespace="shop", node="n"))
-        assert of_nodes.awaits(each) is None
-        assert of_pods.alike(each) == of_nodes.alike(each) == ("shop", None)
+        assert of_pods.waits_for_keys(each) == of_pods.event_keys(
+            None, builders.pod("y", namespace="shop", node="n")
+        )
+        assert of_nodes.waits_for_keys(each) is None
+        assert of_pods.pod_key(each) == of_nodes.pod_key(each) == ("shop", None)
 
     def test_node_affinity_that_narrows_what_is_counted_is_judged_in_steps(self) -> None:
         terms = [{"matchExpressions": [requirement("zone", "NotIn", f"x-{place}")]} for place in range(1000)]

@@ -70,7 +70,7 @@ function History({ details }) {
 function Events({ events: { events, problem } }) {
   return html`<section class="panel" aria-label="Events"><header><h2>Events</h2></header>
     ${problem && html`<p class="warn">Cannot read events: ${problem}</p>`}
-    ${details?.length === 0 && html`<p class="dim">No recent events.</p>`}
+    ${events?.length === 0 && html`<p class="dim">No recent events.</p>`}
     ${events?.length > 0 && html`<div class="scroll low" tabindex="0" role="group" aria-label="Events as a table"><table><caption class="unseen">Events about the pod, newest first</caption>
       <thead><tr><${Column}>time<//><${Column} n>count<//><${Column}>reason<//><${Column}>message<//><${Column}>from<//></tr></thead>
       <tbody>${events.map((each) => html`<tr><td class="w">${time(each.at)}</td><td class="n">${count(each.times)}</td><td class="w">${each.reason}</td><td>${each.note}</td><td class="dim">${each.by}</td></tr>`)}</tbody></table></div>`}
