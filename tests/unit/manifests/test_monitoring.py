@@ -70,7 +70,7 @@ def known() -> set[str]:
     shown = [
         name
         for file in ("daemon.py", "gauges.py", "share_gauges.py")
-        for name in OF_THE_DAEMON.findall((ROOT / "scheduler" / "app" / file).read_text())
+        for name in OF_THE_DAEMON.findall((ROOT / "scheduler" / "daemon" / "app" / file).read_text())
     ]
     return names | {*process} | {*shown}
 

@@ -38,7 +38,7 @@ FIELDS = [
 ]  # fmt: skip
 TEXT = st.text(st.characters(codec=None), max_size=5) | st.sampled_from(FIELDS) | st.just("\ud800")
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: (
         st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(FIELDS) | TEXT, inner, max_size=4)
     ),
