@@ -166,7 +166,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
     ) -> Generator[None, None, Sequence[Unit]]:
-        """Return the units that the whole group may take back: of a namespace no more than it has borrowed."""
+        """Return the units that the group may preempt: from a namespace at most what it has borrowed."""
         preemptor, accounts = members[0], self._accounts(members[0], snapshot)
         for member in members[1:]:
             add(accounts.in_quota, member.resources.requests)
@@ -233,7 +233,7 @@ def _may_leave(
 
 
 def _choice(accounts: Accounts, pod: PodInfo, snapshot: Snapshot, units: VictimUnits) -> Choice:
-    """Return the choice of possible victims: of a namespace no more than it has borrowed, least important first.
+    """Return the choice of possible victims, least important first: from a namespace at most what it has borrowed.
 
     Pods that leave with them on other nodes are counted, and not returned.
     """

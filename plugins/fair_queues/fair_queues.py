@@ -298,7 +298,7 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
     ) -> Generator[None, None, Sequence[Unit]]:
-        """Return the units that the whole group may take back: of a queue no more than it has borrowed."""
+        """Return the units that the group may preempt: from a queue at most what it has borrowed."""
         first = members[0]
         standing = self._ledger.standing(snapshot, first)
         attempt = self._attempt(first, standing, is_overdue=self._waiting_order.is_overdue(first))

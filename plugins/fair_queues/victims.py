@@ -1,4 +1,4 @@
-"""Possible victims for a pod: of queues no more than they have borrowed, and of its own queue lower priorities."""
+"""Possible victims for a pod: pods of other queues up to what these have borrowed, and pods of lower priority in its own queue."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def parse_version_tolerantly(text: str) -> Version:
     """Read a version with common deviations: a `v` prefix, leading zeros, fewer than three numbers.
 
     Raises:
-        ValueError: the text is invalid all the same.
+        ValueError: the text is invalid, also after these corrections.
 
     Source:
         kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/cel/library/semverlib.go, normalizeAndParse.

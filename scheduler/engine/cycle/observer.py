@@ -79,7 +79,7 @@ class CycleObserver(QueueObserver, Instruments, ClaimMetrics, Protocol):
         ...
 
     def counted_late(self) -> None:
-        """Report a pod on a node whose affinity terms are so many that they are counted in slices."""
+        """Report a bound pod whose many affinity terms are counted in slices."""
         ...
 
     def rejected_by_kubelet(self, reason: str) -> None:

@@ -66,7 +66,7 @@ async def gang(it: Stage) -> None:
 
 @scenario()
 async def gang_without_room(it: Stage) -> None:
-    """A gang of 1500 members with 50 terms each, for which others would have to leave and which does not fit all the same"""
+    """A gang of 1500 members with 50 terms each, which does not fit even after preemption"""
     low, high = await priority_class(it, "low", 1), await priority_class(it, "high", 1000)
     members = it.n(1500, least=8)
     nodes = [f"room-{number}" for number in range(max(1, members // 5))]

@@ -1,4 +1,4 @@
-"""A daemon that cannot be asked is told of without the secrets of its URL."""
+"""The error about a daemon that cannot be reached does not contain the secrets of its URL."""
 
 from __future__ import annotations
 
