@@ -14,6 +14,7 @@ from scheduler.engine.cycle.time_slices import run_in_slices
 from scheduler.engine.runtime.separate_loading import load_each
 from scheduler.engine.state.pod_states import PodState
 from scheduler.extensions.wasm.library import guest_urls
+from scheduler.loop_work import loop_work
 from scheduler.urls import shown_text
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Generations:
         for generation in (self.active, *self.retiring):
             await generation.close()
 
+    @loop_work("reload", lambda: "a new configuration")
     async def reload(self, configuration: Configuration) -> Sequence[str]:
         """Activate another configuration, or leave everything unchanged.
 

@@ -16,13 +16,16 @@ import time
 import traceback
 from collections import Counter
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from scheduler.loop_work import is_plugin_call, work_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from types import FrameType
 
     from scheduler.daemon.metrics.loop import LoopMetrics
+    from scheduler.loop_work import LoopWork
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +44,7 @@ class Holder(NamedTuple):
     """The work that blocks the loop.
 
     Attributes:
-        kind: for the metric: `attempt`, `binding`, `event`, `queue`, `refresh`, `reload`, `request`, `watch`, or `other`.
+        kind: for the metric: the kind of a `LoopWork`, `garbage` or `other`.
         what: a description, from the outermost to the innermost work.
         where: the innermost line of Python code.
     """
@@ -51,97 +54,23 @@ class Holder(NamedTuple):
     where: str
 
 
-def _event_in(found: Mapping[str, Any]) -> str:
-    objects = found["objects"]
-    about = getattr(objects[-1], "key", None) or getattr(objects[-1], "name", type(objects[-1]).__name__)
-    return f"{type(found['self']).__name__}: {found['change'].__name__.strip('_')} {about}"
-
-
-def _plugin_in(found: Mapping[str, Any]) -> str:
-    return f"plugin {found['plugin'].name} at {found['point'].metric_name}"
-
-
-def _plugin_at(what: str) -> Callable[[Mapping[str, Any]], str]:
-    return lambda found: f"plugin {found['plugin'].name} at {what}"
-
-
-TERMS: Final[Mapping[tuple[str, str], tuple[str, Callable[[Mapping[str, Any]], str]]]] = {
-    ("scheduler.kube.client.store", "Store.put"): (
-        "watch",
-        lambda found: f"{found['self'].kind} {found['identity'].key}",
-    ),
-    ("scheduler.engine.cycle.binding", "BindingCycle.run"): (
-        "binding",
-        lambda found: f"binding of pod {found['assumed'].pod.key}",
-    ),
-    ("scheduler.engine.cycle.event_handlers", "EventHandler._take_in"): ("event", _event_in),
-    ("scheduler.engine.cycle.scheduler", "Scheduler._attempt"): (
-        "attempt",
-        lambda found: f"attempt at pod {found['members'][0].pod.key}",
-    ),
-    ("scheduler.engine.cycle.long_attempts", "LongAttempts._work"): (
-        "attempt",
-        lambda found: f"long attempt at pod {found['long'].pod.key}, plugin {found['long'].plugin[0].name}",
-    ),
-    ("scheduler.engine.cycle.scheduler", "Scheduler._work_the_queue"): (
-        "queue",
-        lambda _: "work of the queue",
-    ),
-    ("scheduler.daemon.app.generations", "Generations.reload"): ("reload", lambda _: "a new configuration"),
-    ("scheduler.engine.cycle.refusal_details", "_details_of"): ("request", _plugin_at("why")),
-    ("scheduler.engine.queue.hints", "Hints._helps"): (
-        "queue",
-        lambda found: f"hint of plugin {found['plugin']} for pod {found['queued'].pod.key}",
-    ),
-    ("scheduler.engine.queue.event_requeuer", "EventRequeuer.requeue"): (
-        "queue",
-        lambda found: f"requeueing by {found['recorded'].event.label}",
-    ),
-    ("scheduler.engine.runtime.calls", "PluginCalls.awaited"): ("attempt", _plugin_in),
-    ("scheduler.engine.runtime.calls", "PluginCalls.guarded"): ("attempt", _plugin_in),
-    ("scheduler.engine.runtime.calls", "PluginCalls.perhaps_awaited"): ("attempt", _plugin_in),
-    ("scheduler.engine.runtime.calls", "PluginCalls.signature"): ("attempt", _plugin_at("signature")),
-    ("scheduler.engine.runtime.calls", "PluginCalls.version"): ("attempt", _plugin_at("version")),
-    ("scheduler.engine.runtime.construction", "build_plugin"): ("reload", _plugin_at("its constructor")),
-    ("scheduler.engine.runtime.framework", "Framework.run_refresh"): ("refresh", _plugin_at("refresh")),
-    ("scheduler.engine.runtime.registry", "Registry._load"): (
-        "reload",
-        lambda found: f"import of {found['reference']}",
-    ),
-    ("scheduler.daemon.server.http_server", "Application.answer"): (
-        "request",
-        lambda found: f"request {found['request'].method} {found['request'].path}",
-    ),
-}
-"""(module, function) of named work -> its kind, and its description from the function's variables."""
-
-_PLUGIN_CALLS: Final = frozenset(
-    {
-        ("scheduler.engine.runtime.budget", "LoopBudget._stoppable"),
-        ("scheduler.engine.runtime.construction", "build_plugin"),
-        ("scheduler.engine.runtime.registry", "Registry._load"),
-    }
-)
-"""The functions that call the code of external plugins."""
-
-
 def holder_in(frame: FrameType | None) -> Holder:
     """Return the current work of a thread."""
     kind, what, where = _NOBODY, [], ""
     while frame is not None:
         code = frame.f_code
         where = where or f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}"
-        term = TERMS.get(_place(frame))
-        if term is not None:
-            kind = term[0]
-            what.append(_described(term[1], frame))
+        work = work_in(frame)
+        if work is not None:
+            kind = work.kind
+            what.append(_description(work, frame))
         frame = frame.f_back
     return Holder(kind, ", ".join(reversed(what)), where)
 
 
 def plugin_call_in(frame: FrameType | None) -> FrameType | None:
     """Return the innermost call of an external plugin; None if there is none."""
-    while frame is not None and _place(frame) not in _PLUGIN_CALLS:
+    while frame is not None and not is_plugin_call(frame):
         frame = frame.f_back
     return frame
 
@@ -165,15 +94,11 @@ def dump_if_silent() -> None:
         faulthandler.dump_traceback_later(_SILENT_SECONDS, file=sys.__stderr__)
 
 
-def _place(frame: FrameType) -> tuple[str, str]:
-    return frame.f_globals.get("__name__", ""), frame.f_code.co_qualname
-
-
-def _described(describe: Callable[[Mapping[str, Any]], str], frame: FrameType) -> str:
+def _description(work: LoopWork, frame: FrameType) -> str:
     try:
-        return describe(frame.f_locals)
+        return work.description(frame.f_locals)
     except (AttributeError, IndexError, KeyError):
-        return frame.f_code.co_qualname  # the function has only started
+        return frame.f_code.co_qualname  # the function has changed its arguments
 
 
 class LoopWatch:

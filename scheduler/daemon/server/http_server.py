@@ -23,6 +23,7 @@ from scheduler.daemon.server.pod_resources import CONTENT_TYPE, pod_resources_te
 from scheduler.daemon.server.zpages import zpages
 from scheduler.engine.cycle.time_slices import answer_in_slices
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.loop_work import loop_work
 from scheduler.version import VERSION
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class Application:
     longest_request_bytes: int
     connection_rejected: Callable[[str], None] = lambda _: None
 
+    @loop_work("request", lambda request: f"request {request.method} {request.path}")
     async def answer(self, request: ServerRequest) -> ServerResponse:
         """Answer a request; the response must not be cached."""
         if request.method not in _SAFE_METHODS and request.is_of_another_site:

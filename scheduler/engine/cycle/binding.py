@@ -24,6 +24,7 @@ from scheduler.errors import ApiError, NotLeadingError, SchedulerError
 from scheduler.extensions.extenders.wire import ExtenderError
 from scheduler.framework.changes import ASSIGNED_POD_DELETE
 from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.loop_work import loop_work
 from scheduler.objects.pod import PodInfo
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class BindingCycle:
             self._ended.clear()
             await self._ended.wait()
 
+    @loop_work("binding", lambda assumed: f"binding of pod {assumed.pod.key}")
     async def run(self, assumed: AssumedPod) -> None:
         """Bind the pod, or undo the assumption; never raises for errors of plugins, the API server or this scheduler."""
         framework = id(assumed.attempt.framework)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from scheduler.framework.changes import NODE_ADD, NODE_DELETE, node_changes
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
+from scheduler.loop_work import loop_work
 from scheduler.objects.node import NodeObject
 from scheduler.snapshot import object_key
 
@@ -32,6 +33,11 @@ T = TypeVar("T")
 
 _ADDED = (NODE_ADD,)
 _DELETED = (NODE_DELETE,)
+
+
+def _described(self: object, change: Callable[..., Events], objects: Sequence[object]) -> str:
+    about = getattr(objects[-1], "key", None) or getattr(objects[-1], "name", type(objects[-1]).__name__)
+    return f"{type(self).__name__}: {change.__name__.strip('_')} {about}"
 
 
 class EventHandler(ABC, Generic[T]):
@@ -67,6 +73,7 @@ class EventHandler(ABC, Generic[T]):
         else:
             self._undecodable(identity, error)
 
+    @loop_work("event", _described)
     def _take_in(self, change: Callable[..., Events], *objects: T) -> None:
         if self._freeze.is_on:
             self._freeze.do_later(partial(self._take_in, change, *objects))

@@ -19,6 +19,7 @@ from scheduler.engine.queue.quarantine import is_changed_pod
 from scheduler.engine.runtime.budget import LONG_SECONDS, AttemptUsage, OverBudgetError, is_ours
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import Code, Status
+from scheduler.loop_work import loop_work
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -184,6 +185,7 @@ class LongAttempts:
         for long in self._known.values():
             self._close(long)
 
+    @loop_work("attempt", lambda long: f"long attempt at pod {long.pod.key}, plugin {long.plugin[0].name}")
     def _work(self, long: LongAttempt) -> bool:
         """Run a slice of an attempt's work; return whether all work is done."""
         plugin, until = long.plugin[0], self._stopwatch() + SLICE_SECONDS

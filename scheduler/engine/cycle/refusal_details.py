@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.engine.runtime.budget import LoopBudget
+from scheduler.loop_work import loop_work
 from scheduler.objects.selector_words import some_of
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class RefusalDetails:
         return refusal if details is None else {**refusal, "details": details}
 
 
+@loop_work("request", lambda plugin: f"plugin {plugin.name} at why")
 def _details_of(
     budget: LoopBudget, plugin: Plugin, pod: PodInfo, snapshot: Snapshot, node: NodeInfo | None
 ) -> list[str] | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from scheduler.engine.cycle.time_slices import PausableAttempt, TimeSlices
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.runtime.budget import LONG_SECONDS, AttemptUsage
+from scheduler.loop_work import loop_work
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -315,6 +316,7 @@ class Scheduler:
             # A bug of this scheduler; the consistency checker recounts.
             logger.exception("The affinity terms of pods on nodes could not be counted")
 
+    @loop_work("queue", lambda: "work of the queue")
     def _work_the_queue(self) -> None:
         """Run a slice of the queue's work."""
         try:
@@ -348,6 +350,7 @@ class Scheduler:
         # Replay hooks may count time in microseconds: a shorter wait would end too early, again and again.
         await self._bus.wait_woken(max(seconds, _SHORTEST_SECONDS) if seconds else seconds)
 
+    @loop_work("attempt", lambda members: f"attempt at pod {members[0].pod.key}")
     async def _attempt(
         self, attempt: Awaitable[Sequence[AssumedPod]], members: Sequence[QueuedPodInfo]
     ) -> Sequence[AssumedPod]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from scheduler.engine.queue.hints import RequeueStrategy
+from scheduler.loop_work import loop_work
 from scheduler.objects.pod import PodInfo
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class EventRequeuer:
         self._hints = hints
         self._requeue = requeue
 
+    @loop_work("queue", lambda recorded: f"requeueing by {recorded.event.label}")
     def requeue(self, recorded: InFlightEvent, number: int, pre_check: PreCheck | None) -> Iterator[bool]:
         """Evaluate an event for all pods that waited when it happened; yield after each step whether a pod is tried again.
 

@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from scheduler.framework.events import QueueingHint
+from scheduler.loop_work import loop_work
 from scheduler.objects.pod import PodInfo
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class Hints:
                 break
         return best, because
 
+    @loop_work("queue", lambda plugin, queued: f"hint of plugin {plugin} for pod {queued.pod.key}")
     def _helps(
         self,
         plugin: str,

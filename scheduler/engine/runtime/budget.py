@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from scheduler.errors import SchedulerError
 from scheduler.framework.slow_plugins import SlowPlugin, TimeLimitError
+from scheduler.loop_work import calls_plugin_code
 from scheduler.replay_hooks import resumed
 
 if TYPE_CHECKING:
@@ -416,6 +417,7 @@ class LoopBudget:
         result: T = self.run_slice(self._stoppable, plugin, "", at, step, value)
         return result
 
+    @calls_plugin_code
     def _stoppable(self, plugin: Plugin, often: str, at: str, function: Callable[..., T], *args: object) -> T:
         may_stop = self._may_stop
         try:

@@ -18,6 +18,7 @@ from scheduler.engine.runtime.return_values import EXPECTED, is_anything, is_non
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.loop_work import loop_work
 from scheduler.urls import shown_text
 
 if TYPE_CHECKING:
@@ -106,6 +107,10 @@ class PointTiming:
         calls.instruments.extension_point(calls.profile, self._point, self.code, seconds)
 
 
+def _plugin_at_point(plugin: Plugin, point: ExtensionPoint) -> str:
+    return f"plugin {plugin.name} at {point.metric_name}"
+
+
 class PluginCalls:
     """Calls the plugins of one profile.
 
@@ -149,6 +154,7 @@ class PluginCalls:
         """Report a loop over nodes, of a plugin that implements only the method for one node."""
         self.instruments.node_loop(plugin.name, point, nodes, self.clock() - began)
 
+    @loop_work("attempt", _plugin_at_point)
     def guarded(
         self,
         plugin: Plugin,
@@ -218,18 +224,21 @@ class PluginCalls:
             raise PluginError(answer)
         return answer
 
+    @loop_work("attempt", lambda plugin: f"plugin {plugin.name} at signature")
     def signature(self, plugin: Plugin, pod: PodInfo) -> Hashable | None:
         """Return a plugin's signature of a pod; raises the plugin's exceptions and OverBudgetError."""
         if id(plugin) in self._foreign:
             return self.budget.call(plugin, plugin.signature, pod, at="signature")
         return plugin.signature(pod)
 
+    @loop_work("attempt", lambda plugin: f"plugin {plugin.name} at version")
     def version(self, plugin: Plugin) -> Hashable:
         """Return the version of a plugin's data; raises the plugin's exceptions and OverBudgetError."""
         if id(plugin) in self._foreign:
             return self.budget.call(plugin, plugin.version, at="version")
         return plugin.version()
 
+    @loop_work("attempt", _plugin_at_point)
     async def awaited(
         self,
         plugin: Plugin,
@@ -259,6 +268,7 @@ class PluginCalls:
             self.instruments.plugin(plugin.name, point, status.code, self.clock() - begin)
         return status
 
+    @loop_work("attempt", _plugin_at_point)
     async def perhaps_awaited(
         self,
         plugin: Plugin,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.engine.runtime.checking import constructor_wants, refresh_faults
 from scheduler.errors import PluginLoadError
 from scheduler.framework.events import ClusterEvent, EventWithHint
+from scheduler.loop_work import calls_plugin_code, loop_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from scheduler.framework.interface import Plugin, PluginArgs
 
 
+@calls_plugin_code
+@loop_work("reload", lambda plugin: f"plugin {plugin.name} at its constructor")
 def build_plugin(plugin: type[Plugin], args: PluginArgs, capabilities: Mapping[type, object]) -> Plugin:
     """Return an instance of a plugin class.
 

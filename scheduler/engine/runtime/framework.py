@@ -45,6 +45,7 @@ from scheduler.framework.placements import PlacementGeneratePlugin, PlacementSco
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.loop_work import loop_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -253,6 +254,7 @@ class Framework:
 
     # Background data of plugins.
 
+    @loop_work("refresh", lambda plugin: f"plugin {plugin.name} at refresh")
     async def run_refresh(self, plugin: Plugin) -> None:
         """Let a plugin fetch its background data; raises the plugin's exceptions."""
         await self._call.budget.awaited(plugin, plugin.refresh, at="refresh")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from scheduler.engine.runtime.checking import check_plugin
 from scheduler.engine.runtime.plugin_files import PluginFiles, class_of, error_text
 from scheduler.errors import PluginLoadError, SchedulerError
+from scheduler.loop_work import calls_plugin_code, loop_work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -135,6 +136,8 @@ class Registry:
         self._failed.clear()
         self._files.release()
 
+    @calls_plugin_code
+    @loop_work("reload", lambda reference: f"import of {reference}")
     def _load(self, reference: str, folder: Path | None) -> type[Plugin]:
         path, _, class_name = reference.partition(":")
         if path.endswith(".py"):

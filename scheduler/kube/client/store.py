@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from scheduler.errors import ObjectError
+from scheduler.loop_work import loop_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -121,6 +122,7 @@ class Store(Generic[T]):
             self._remove(key)
         self._unseen = set()
 
+    @loop_work("watch", lambda self, identity: f"{self.kind} {identity.key}")
     def put(self, identity: ObjectIdentity, raw: bytes) -> None:
         """Store a version of an object; a known version changes nothing and notifies nobody."""
         key = identity.key

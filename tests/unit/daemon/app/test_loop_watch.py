@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import sys
 import threading
@@ -11,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.daemon.app import loop_watch
-from scheduler.daemon.app.loop_watch import TERMS, LoopWatch, holder_in, watching_loop
+from scheduler.daemon.app.loop_watch import LoopWatch, holder_in, watching_loop
 from scheduler.daemon.metrics import Metrics
 from scheduler.engine.cycle.event_handlers import EventHandler
 from scheduler.engine.cycle.observer import NoObserver
 from scheduler.engine.cycle.shared import Shared
+from scheduler.loop_work import loop_work
 from tests.support.builders import node, pod
 from tests.support.manual_clock import ManualClock
 from tests.unit.engine.queue.cluster import NODE_LABEL, Cluster
@@ -25,12 +24,9 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.loop_watch import Holder
 
 
-@pytest.mark.parametrize(("module", "function"), sorted(TERMS), ids=lambda part: part)
-def test_every_term_begins_somewhere(module: str, function: str) -> None:
-    found: Any = importlib.import_module(module)
-    for name in function.split("."):
-        found = getattr(found, name)
-    assert found.__code__.co_qualname == function
+def test_a_description_reads_only_parameters_of_its_function() -> None:
+    with pytest.raises(TypeError, match="run has no parameter speed"):
+        loop_work("event", lambda speed: f"at {speed}")(LoopWatch.run)
 
 
 def here() -> Holder:
@@ -77,11 +73,13 @@ def test_what_has_no_name_is_shown_by_its_line() -> None:
     assert here().where.endswith("test_what_has_no_name_is_shown_by_its_line")
 
 
-def test_a_function_that_has_only_begun_is_named_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = (__name__, "test_a_function_that_has_only_begun_is_named_by_itself")
-    monkeypatch.setattr(loop_watch, "TERMS", {place: ("event", lambda found: found["nothing"])})
+def test_work_whose_arguments_have_changed_is_named_by_its_function() -> None:
+    @loop_work("event", lambda name: f"event of {name}")
+    def work(name: str) -> Holder:
+        del name
+        return here()
 
-    assert (here().kind, here().what) == ("event", place[1])
+    assert work("web").what.endswith("work")
 
 
 class Watched:
