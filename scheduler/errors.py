@@ -5,7 +5,7 @@ Expected results of scheduling are never exceptions: they are values, `framework
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.urls import shown_text
@@ -52,10 +52,17 @@ class PluginLoadError(SchedulerError):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One error of a configuration: the field's path, and the expected and the found value."""
+    """One error of a configuration.
+
+    Attributes:
+        path: the field's path.
+        problem: the expected and the found value.
+        plugin: the name or reference of the plugin that could not be loaded; "" for other errors.
+    """
 
     path: str
     problem: str
+    plugin: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}" if self.path else self.problem

@@ -84,12 +84,11 @@ def _at_the_name(error: FieldError, profile: Profile) -> FieldError:
     if error.path == "spec.plugins":
         for name, encoded in zip(Plugins.__struct_fields__, Plugins.__struct_encode_fields__, strict=True):
             for i, plugin in enumerate(getattr(profile.plugins, name).enabled):
-                prefix = f"plugin {plugin.name}: "
-                if error.problem.startswith(prefix):
+                if error.plugin == plugin.name:
                     path = entry(f"{error.path}.{encoded}.enabled", i)
-                    return FieldError(f"{path}.name", f"{plugin.name}: {error.problem.removeprefix(prefix)}")
+                    return FieldError(f"{path}.name", error.problem.removeprefix("plugin "))
     return error
 
 
 def _at_spec(error: FieldError, number: int) -> FieldError:
-    return FieldError(f"spec{error.path.removeprefix(entry('profiles', number))}", error.problem)
+    return replace(error, path=f"spec{error.path.removeprefix(entry('profiles', number))}")

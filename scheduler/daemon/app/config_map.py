@@ -152,11 +152,16 @@ class ConfigMapSource:
         return ConfigurationError([FieldError("", problem)], self.where.source)
 
 
+class ConfigMapMissingError(ConfigurationError):
+    """A ConfigMap does not exist."""
+
+
 async def read_config_map(connection: Requests, where: ConfigMapKey) -> ConfigMap:
     """Read a ConfigMap from the API server.
 
     Raises:
-        ConfigurationError: it does not exist, or access is denied.
+        ConfigMapMissingError: it does not exist.
+        ConfigurationError: access is denied.
         ApiError: the API server cannot be reached at present.
     """
     try:
@@ -164,8 +169,9 @@ async def read_config_map(connection: Requests, where: ConfigMapKey) -> ConfigMa
     except ApiError as error:
         if error.status not in {401, 403, 404}:
             raise
-        problem = "does not exist" if error.status == 404 else f"may not be read: {error}"
-        raise ConfigurationError([FieldError("", problem)], where.source) from error
+        if error.status == 404:
+            raise ConfigMapMissingError([FieldError("", "does not exist")], where.source) from error
+        raise ConfigurationError([FieldError("", f"may not be read: {error}")], where.source) from error
     try:
         return ConfigMap.of(decode_object(answer.body))
     except (ObjectError, KeyError) as error:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from scheduler.daemon.app.config_file import lease_of
-from scheduler.daemon.app.config_map import read_config_map
+from scheduler.daemon.app.config_map import ConfigMapMissingError, read_config_map
 from scheduler.daemon.app.profile_objects.profile_listener import ProfileListener
 from scheduler.errors import ConfigurationError, SchedulerError
 
@@ -140,12 +140,12 @@ class _Listener:
         while self._is_silent:
             try:
                 await read_config_map(self._connection, self._source.where)
+            except ConfigMapMissingError:
+                if self._is_silent:
+                    self._offer(None)
+                    self.seen(True)
+                return
             except SchedulerError as error:
-                if getattr(error.__cause__, "status", None) == 404:
-                    if self._is_silent:
-                        self._offer(None)
-                        self.seen(True)
-                    return
                 if told != (told := str(error)):
                     self._not_read(error)
             else:

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.queue.quarantine import message, quarantine_duration
 from scheduler.engine.runtime.budget import over_budget
-from scheduler.framework.diagnosis import NO_NODES
-from scheduler.framework.pod_groups import UNSCHEDULABLE
 
 if TYPE_CHECKING:
     from scheduler.engine.cycle.attempt import Attempt
@@ -103,14 +101,7 @@ class FailureHandler:
     def _log(self, pod: PodInfo, status: Status) -> None:
         """Log a failure with kube-scheduler's messages and levels."""
         fields = {"pod": pod.key, "err": status.message}
-        if not status.is_rejected:
-            logger.error("Error scheduling pod; retrying", extra=fields)
-        elif status.message == NO_NODES:
-            logger.debug(
-                "Unable to schedule pod; no nodes are registered to the cluster; waiting",
-                extra={"pod": pod.key},
-            )
-        elif status.message.startswith(UNSCHEDULABLE):
-            logger.debug("Unable to schedule pod belonging to a pod group; waiting", extra=fields)
-        else:
+        if status.is_rejected:
             logger.debug("Unable to schedule pod; no fit; waiting", extra=fields)
+        else:
+            logger.error("Error scheduling pod; retrying", extra=fields)

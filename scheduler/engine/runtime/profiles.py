@@ -151,7 +151,7 @@ class _Loader:
                         continue
                     self.args[path, name] = read_args(plugin, profile, name, path)
                 except PluginLoadError as error:
-                    self.faults.append(FieldError(f"{path}.plugins", str(error)))
+                    self.faults.append(FieldError(f"{path}.plugins", str(error), error.where))
                 except ConfigurationError as error:
                     self.faults.extend(error.errors)
                 if name not in self.found:
@@ -237,7 +237,7 @@ def _build(
         try:
             built[name] = build_plugin(plugin, loader.args[path, name], capabilities)
         except PluginLoadError as error:
-            faults.append(FieldError(f"{path}.plugins", str(error)))
+            faults.append(FieldError(f"{path}.plugins", str(error), error.where))
     return built, faults
 
 

@@ -241,7 +241,7 @@ async def test_what_the_watch_has_missed_is_listed_anew(tmp_path: Path) -> None:
         report = await daemon.consistency.check(repair=True)
         await it.until(lambda: "one" in known_names(daemon))
 
-        assert found_by(report) == {"watched"}
+        assert found_by(report) == {"missed"}
         assert not (await daemon.consistency.check(repair=True)).findings
         assert not list(differences(daemon.parts.cache, cache_from(it.server.store)))
 

@@ -224,13 +224,17 @@ def _mismatch(findings: Sequence[Finding]) -> list[dict[str, list[str]]]:
     Source:
         kube-scheduler v1.36, backend/cache/debugger/comparer.go, Compare.
     """
-    told = []
+    lines = []
     for resource, name in ((NODES, "Nodes"), (PODS, "Pods")):
-        of_kind = [each for each in findings if each.key.startswith(f"{resource} ")]
-        missed = [
-            each.key.split(" ")[1] for each in of_kind if each.problem.startswith("the watch has shown none")
-        ]
-        redundant = [each.key.split(" ")[1] for each in of_kind if each.problem.endswith("there is none")]
-        if missed or redundant:
-            told.append({f"missed{name}": missed[:_SHOWN], f"redundant{name}": redundant[:_SHOWN]})
-    return told
+        kind = f"{resource} "
+        fields = {
+            f"{what.value}{name}": [
+                each.key.removeprefix(kind)
+                for each in findings
+                if each.what is what and each.key.startswith(kind)
+            ][:_SHOWN]
+            for what in (Discrepancy.MISSED, Discrepancy.REDUNDANT)
+        }
+        if any(fields.values()):
+            lines.append(fields)
+    return lines

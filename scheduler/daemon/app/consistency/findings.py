@@ -15,6 +15,10 @@ class Discrepancy(Enum):
 
     WATCHED = "watched"
     """The watch has shown another version of an object than the API server has."""
+    MISSED = "missed"
+    """The API server has an object that the watch has not shown."""
+    REDUNDANT = "redundant"
+    """The watch has shown an object that the API server does not have."""
     NODE = "node"
     """A node of the cache differs from the watched node."""
     POD = "pod"

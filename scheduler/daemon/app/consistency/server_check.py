@@ -55,12 +55,22 @@ async def check_server(reflectors: Iterable[Reflector[Any]]) -> ServerCheck:
             continue
         for key in shown.keys() | served.keys():
             if shown.get(key) != served.get(key):
-                problem = f"the watch has shown {_told(shown.get(key))}, there is {_told(served.get(key))}"
-                finding = Finding(Discrepancy.WATCHED, f"{kind} {key}", problem)
+                finding = _finding(f"{kind} {key}", shown.get(key), served.get(key))
                 look.findings.add(finding)
                 look.of[finding] = reflector
     return look
 
 
-def _told(version: Version | None) -> str:
+def _finding(key: str, shown: Version | None, served: Version | None) -> Finding:
+    what = (
+        Discrepancy.MISSED
+        if shown is None
+        else Discrepancy.REDUNDANT
+        if served is None
+        else Discrepancy.WATCHED
+    )
+    return Finding(what, key, f"the watch has shown {_text(shown)}, the API server has {_text(served)}")
+
+
+def _text(version: Version | None) -> str:
     return "none" if version is None else f"version {version[1]} of {version[0]}"

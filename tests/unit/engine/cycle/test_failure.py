@@ -10,8 +10,6 @@ import pytest
 from scheduler.engine.cycle.attempt import Attempt
 from scheduler.engine.queue import Place
 from scheduler.framework import Code, Status
-from scheduler.framework.diagnosis import NO_NODES
-from scheduler.framework.pod_groups import UNSCHEDULABLE
 from tests.support.builders import pod
 from tests.unit.engine.cycle.cluster import Cluster, Event
 
@@ -125,18 +123,6 @@ def test_what_is_written_goes_by_the_newest_version():
     [
         pytest.param(
             REJECTED, "Unable to schedule pod; no fit; waiting", REJECTED.message, id="no node would do"
-        ),
-        pytest.param(
-            Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (NO_NODES,)),
-            "Unable to schedule pod; no nodes are registered to the cluster; waiting",
-            None,
-            id="no nodes",
-        ),
-        pytest.param(
-            Status.unschedulable(f"{UNSCHEDULABLE}, waiting"),
-            "Unable to schedule pod belonging to a pod group; waiting",
-            f"{UNSCHEDULABLE}, waiting",
-            id="the others of its group have none",
         ),
         pytest.param(FAILED, "Error scheduling pod; retrying", "odd", id="an error"),
     ],
