@@ -11,8 +11,8 @@ import click
 from scheduler.cli.why_output import show_pod
 from scheduler.daemon.app.leader import NoLeaderError, at_url, leader
 from scheduler.errors import ApiError, ConfigurationError, FieldError, SchedulerError
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.resources import PODS
+from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_pod
 from scheduler.tools.whatif.evaluation import evaluate_each
 from scheduler.tools.whatif.pending_by_cause import said

@@ -25,15 +25,15 @@ from scheduler.configuration.overrides import with_leader_election
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.daemon.app.memory import settle_memory
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.http.endpoint import Endpoint
-from scheduler.kube.client.http.request import Response
+from scheduler.kube.http.endpoint import Endpoint
+from scheduler.kube.http.request import Response
 from scheduler.simulator.scenarios.clusters import heterogeneous
 from tests.bench.process_size import usage_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
-    from scheduler.kube.client.http.request import Request
+    from scheduler.kube.http.request import Request
 
 PODS_PER_NODE = 30
 PENDING = 2000

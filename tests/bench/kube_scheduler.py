@@ -23,7 +23,7 @@ import click
 
 from scheduler.errors import ApiError
 from scheduler.kube.client.connect import connect
-from scheduler.kube.client.http.request import Request
+from scheduler.kube.http.request import Request
 from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:

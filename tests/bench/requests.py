@@ -24,11 +24,11 @@ from scheduler.kube.certificates.key_pair import load_key_pair
 from scheduler.kube.certificates.made import issue
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.client.events import EventRecorder
-from scheduler.kube.client.http.endpoint import Endpoint
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.store import Store
 from scheduler.kube.client.wire import decode_watch_event
 from scheduler.kube.client.writer import ApiWriter
+from scheduler.kube.http.endpoint import Endpoint
+from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_pod
 from tests.support.builders import pod, pod_object
 

@@ -29,7 +29,7 @@ from scheduler.daemon.recording.file_writer import RecordingWriter
 from scheduler.daemon.recording.limits import RecordingLimits
 from scheduler.daemon.recording.recorder import Recorder
 from scheduler.daemon.recording.recording_files import Header
-from scheduler.kube.client.http.request import Request, Response
+from scheduler.kube.http.request import Request, Response
 from scheduler.objects.decode import decode_pod
 from tests.support.builders import node_object, pod_object
 

@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler.errors import ApiError
 from scheduler.kube.client.connect import connect
-from scheduler.kube.client.http.request import Request
+from scheduler.kube.http.request import Request
 from tests.conformance.group_deviations import unexpected
 from tests.conformance.group_play import play, whole_node
 from tests.conformance.groups import cases, priority_classes

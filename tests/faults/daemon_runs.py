@@ -12,8 +12,8 @@ from scheduler.configuration.load import parse
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.engine.queue.pod_places import Place
 from scheduler.errors import LeadershipLostError
-from scheduler.kube.client.http.endpoint import Endpoint
 from scheduler.kube.client.resources import NODES, PODS
+from scheduler.kube.http.endpoint import Endpoint
 from tests.faults.decision_checker import NAME as WITNESS
 from tests.faults.decision_checker import Ledger, Witness
 from tests.faults.faulty_plugins import TROUBLES, BrokenFromTheStart, Mood

@@ -11,8 +11,8 @@ from tests.support.daemon_harness import GarblingConnection
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from scheduler.kube.client.http.endpoint import Endpoint
-    from scheduler.kube.client.http.request import Request, Response
+    from scheduler.kube.http.endpoint import Endpoint
+    from scheduler.kube.http.request import Request, Response
     from tests.faults.stage import Stage
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from scheduler.errors import ApiError
 from scheduler.kube.client.connect import connect
-from scheduler.kube.client.http.request import MERGE_PATCH, Request
+from scheduler.kube.http.request import MERGE_PATCH, Request
 from tests.shadow import workload
 
 _PODS = "/api/v1/namespaces/default/pods"

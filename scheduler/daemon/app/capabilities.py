@@ -12,7 +12,7 @@ import msgspec
 
 from scheduler.engine.runtime.budget import ends_others
 from scheduler.errors import ApiError
-from scheduler.kube.client.http.request import JSON, Request
+from scheduler.kube.http.request import JSON, Request
 from scheduler.objects.decode import decode_object
 from scheduler.replay_hooks import NO_HOOKS
 from scheduler.snapshot import object_key

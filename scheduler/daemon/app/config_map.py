@@ -11,8 +11,8 @@ from scheduler.daemon.config_watch.config_map import ConfigMap
 from scheduler.errors import ApiError, ConfigurationError, FieldError, ObjectError
 from scheduler.kube.client.connection import CONNECTION_LOST
 from scheduler.kube.client.event_series import ObjectReference
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.resources import Resource
+from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_object
 from scheduler.worker_thread import in_a_thread
 

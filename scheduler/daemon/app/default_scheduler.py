@@ -7,9 +7,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from scheduler.errors import ApiError, ConfigurationError, FieldError
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.lease_record import Lease
 from scheduler.kube.client.resources import LEASES
+from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration

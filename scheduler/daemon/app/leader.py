@@ -17,11 +17,11 @@ import msgspec
 from scheduler.daemon.app.rights import Named
 from scheduler.errors import ApiError, SchedulerError
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.http.endpoint import Endpoint
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.lease_record import Lease
 from scheduler.kube.client.port_forward import forwarded
 from scheduler.kube.client.resources import LEASES, PODS, Resource
+from scheduler.kube.http.endpoint import Endpoint
+from scheduler.kube.http.request import Request
 from scheduler.urls import shown_url
 
 if TYPE_CHECKING:

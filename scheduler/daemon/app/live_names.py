@@ -14,9 +14,9 @@ from scheduler.daemon.app.default_scheduler import refuse_beside_default_schedul
 from scheduler.daemon.app.live_objects import ConfigMapData, Deployment, LiveEvent, LivePod
 from scheduler.daemon.app.rights import Named
 from scheduler.errors import ApiError, ConfigurationError
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.lease_record import Lease
 from scheduler.kube.client.resources import EVENTS, LEASES, NODES, PODS, Resource
+from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping

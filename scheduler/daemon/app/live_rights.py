@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.resources import Resource
+from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

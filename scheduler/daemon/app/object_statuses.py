@@ -13,7 +13,7 @@ from scheduler.clock import rfc3339
 from scheduler.errors import ApiError
 from scheduler.kube.client import wire
 from scheduler.kube.client.event_series import ObjectReference
-from scheduler.kube.client.http.request import MERGE_PATCH, Request
+from scheduler.kube.http.request import MERGE_PATCH, Request
 from scheduler.objects.amounts import amount_text
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from scheduler.daemon.server import ALWAYS_ALLOWED
 from scheduler.daemon.server.messages import status_answer
 from scheduler.daemon.server.review_limit import ReviewLimit
 from scheduler.errors import ApiError
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.resources import Resource
+from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

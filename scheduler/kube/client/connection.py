@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Protocol, Self
 from urllib.parse import quote, urlencode
 
 from scheduler.errors import ApiError
-from scheduler.kube.client.http.pool import ConnectionPool
-from scheduler.kube.client.http.request import JSON, Request, Response
 from scheduler.kube.client.wire import answer_error
+from scheduler.kube.http.pool import ConnectionPool
+from scheduler.kube.http.request import JSON, Request, Response
 from scheduler.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from scheduler.kube.client.http.endpoint import Endpoint
-    from scheduler.kube.client.http.protocol import HttpProtocol
+    from scheduler.kube.http.endpoint import Endpoint
+    from scheduler.kube.http.protocol import HttpProtocol
 
 USER_AGENT = f"custom-scheduler/{VERSION}"
 

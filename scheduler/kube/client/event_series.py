@@ -9,8 +9,8 @@ import msgspec
 
 from scheduler.clock import rfc3339_micro
 from scheduler.errors import ApiError
-from scheduler.kube.client.http.request import STRATEGIC_MERGE_PATCH, Request
 from scheduler.kube.client.resources import EVENTS
+from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

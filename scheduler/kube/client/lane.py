@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from scheduler.kube.client.adaptive_limit import AdaptiveLimit
-    from scheduler.kube.client.http.request import Request, Response
     from scheduler.kube.client.requests import Requests
+    from scheduler.kube.http.request import Request, Response
 
     _Ticket = tuple[int, int]
     """(round, number); the number orders requests by arrival."""

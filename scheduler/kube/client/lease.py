@@ -24,11 +24,11 @@ from scheduler.errors import ApiError, NotLeadingError, ObjectError
 from scheduler.kube.client import wire
 from scheduler.kube.client.backoff import Backoff
 from scheduler.kube.client.connection import TIMEOUT
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.leadership import Leadership
 from scheduler.kube.client.lease_record import Claim, Lease, LeaseRecord, released
 from scheduler.kube.client.resources import LEASES
 from scheduler.kube.client.watch import watch
+from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
     from random import Random
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.configuration.types import LeaderElection
     from scheduler.kube.client.connection import ApiConnection
-    from scheduler.kube.client.http.request import Response
     from scheduler.kube.client.wire import WatchEvent
+    from scheduler.kube.http.request import Response
 
 logger = logging.getLogger(__name__)
 

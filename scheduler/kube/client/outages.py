@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from scheduler.errors import ApiError
-from scheduler.kube.client.http.request import Request
+from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import msgspec
 from scheduler.errors import ApiError
 from scheduler.kube.client import wire
 from scheduler.kube.client.connection import CONNECTION_LOST
-from scheduler.kube.client.http.request import JSON, Request
+from scheduler.kube.http.request import JSON, Request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -6,13 +6,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from scheduler.kube.client.http.request import Response
+from scheduler.kube.http.request import Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scheduler.kube.client.connection import ApiConnection
-    from scheduler.kube.client.http.request import Request
+    from scheduler.kube.http.request import Request
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from scheduler.errors import ApiError, SchedulerError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scheduler.kube.client.http.request import Request, Response
     from scheduler.kube.client.requests import Requests
+    from scheduler.kube.http.request import Request, Response
 
 logger = logging.getLogger(__name__)
 

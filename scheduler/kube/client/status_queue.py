@@ -7,9 +7,9 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from scheduler.kube.client.background import JobQueue
-from scheduler.kube.client.http.request import STRATEGIC_MERGE_PATCH, Request
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.client.status_patch import NOMINATED_NODE_NAME, changed_fields, status_patch
+from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -9,8 +9,8 @@ import msgspec
 from scheduler.errors import ApiError
 from scheduler.kube.client import wire
 from scheduler.kube.client.connection import CONNECTION_LOST
-from scheduler.kube.client.http.request import JSON
 from scheduler.kube.client.paging import listed
+from scheduler.kube.http.request import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ import msgspec
 from scheduler.errors import ApiError
 from scheduler.kube.client import wire
 from scheduler.kube.client.connection import CONNECTION_LOST
-from scheduler.kube.client.http.request import Request
+from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

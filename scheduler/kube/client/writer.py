@@ -21,10 +21,10 @@ from scheduler.errors import ApiError
 from scheduler.kube.client.adaptive_limit import AdaptiveLimit
 from scheduler.kube.client.background import BackgroundLane, Job, JobQueue
 from scheduler.kube.client.backoff import Backoff
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.lane import Lane
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.client.status_queue import StatusPatch, StatusQueue
+from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Sized
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from scheduler.clock import Clock
     from scheduler.kube.client.background import WorkObserver
-    from scheduler.kube.client.http.request import Response
     from scheduler.kube.client.requests import Requests
     from scheduler.kube.client.status_queue import Newest
+    from scheduler.kube.http.request import Response
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import PodCondition
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from scheduler.errors import ApiError
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.resources import PODS
+from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
     from scheduler.kube.client.connection import ApiConnection

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.http.endpoint import Endpoint
 from scheduler.kube.client.reflector import Reflector
 from scheduler.kube.client.resources import PODS
+from scheduler.kube.http.endpoint import Endpoint
 from scheduler.objects.decode import decode_pod
 from scheduler.simulator.faults import requests
 from scheduler.simulator.server import ApiServer

@@ -14,9 +14,9 @@ from scheduler.errors import ApiError
 from scheduler.kube.client.connect import connect
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.client.events import EventRecorder
-from scheduler.kube.client.http.endpoint import Endpoint
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.writer import ApiWriter
+from scheduler.kube.http.endpoint import Endpoint
+from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.v1 import PodCondition
 from scheduler.simulator.faults import binds, requests

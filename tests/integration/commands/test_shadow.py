@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from scheduler.kube.client.connect import connect
-from scheduler.kube.client.http.request import Request
+from scheduler.kube.http.request import Request
 from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import free_port, until
 from tests.support.builders import node_object, pod_object

@@ -13,7 +13,7 @@ from scheduler.daemon.app.config_map import ConfigMapKey, ConfigMapSource
 from scheduler.daemon.app.following import _Listener
 from scheduler.daemon.app.rights import Named
 from scheduler.daemon.config_watch.config_map import ConfigMap
-from scheduler.kube.client.http.request import Response
+from scheduler.kube.http.request import Response
 from tests.support.daemon_harness import cluster
 from tests.support.reloads import ABOUT, reloader_of
 from tests.support.virtual_time_test import virtually
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from scheduler.daemon.app.daemon import Daemon
     from scheduler.daemon.app.reloader import Offer
-    from scheduler.kube.client.http.request import Request
+    from scheduler.kube.http.request import Request
     from tests.support.daemon_harness import Cluster
 
 TEXT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"

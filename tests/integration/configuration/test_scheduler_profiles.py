@@ -18,7 +18,7 @@ from scheduler.engine.cycle import time_slices
 from scheduler.engine.runtime import profiles as runtime_profiles
 from scheduler.framework import Needs, ScorePlugin
 from scheduler.kube.client.events import CONTROLLER
-from scheduler.kube.client.http.request import Response
+from scheduler.kube.http.request import Response
 from scheduler.simulator.apimachinery.status import StatusError
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.daemon.app.daemon import Daemon
-    from scheduler.kube.client.http.request import Request
+    from scheduler.kube.http.request import Request
     from tests.support.daemon_harness import Cluster
 
 DEFINITION = yaml.safe_load((MANIFESTS / "crds" / "schedulerprofiles.yaml").read_text())

@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.daemon.app.rights import Right, rights_of_needs
 from scheduler.framework import FilterPlugin, Needs
-from scheduler.kube.client.http.request import Request
+from scheduler.kube.http.request import Request
 from scheduler.simulator.faults import streamed_lists
 from tests.support import daemon_accounts as granted
 from tests.support.builders import node_object, pod_object

@@ -35,7 +35,7 @@ from scheduler.daemon.app.shadow.pages import shadow_application, shadow_explana
 from scheduler.daemon.app.shadow.service import ShadowService
 from scheduler.daemon.server.messages import ServerRequest as Asked
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.http.request import Request
+from scheduler.kube.http.request import Request
 from scheduler.simulator.faults import binds
 from tests.shadow import workload
 from tests.support import virtual_time

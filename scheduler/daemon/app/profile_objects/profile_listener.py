@@ -12,8 +12,8 @@ from scheduler.daemon.config_watch.scheduler_profile import SchedulerProfile
 from scheduler.errors import ApiError, ObjectError
 from scheduler.kube.client import wire
 from scheduler.kube.client.connection import CONNECTION_LOST
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.resources import SCHEDULER_PROFILES
+from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_object
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import msgspec
 from scheduler.clock import rfc3339
 from scheduler.daemon.app.profile_objects.status import status_of
 from scheduler.errors import ApiError
-from scheduler.kube.client.http.request import JSON_PATCH, Request
 from scheduler.kube.client.resources import SCHEDULER_PROFILES
+from scheduler.kube.http.request import JSON_PATCH, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

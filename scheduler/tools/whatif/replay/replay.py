@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.generation import Generation
     from scheduler.daemon.recording.recording_files import Header
     from scheduler.framework import Plugin
-    from scheduler.kube.client.http.request import Request
+    from scheduler.kube.http.request import Request
     from scheduler.tools.whatif.replay.replayed_hooks import Difference
     from scheduler.tools.whatif.replay.script import Script
 

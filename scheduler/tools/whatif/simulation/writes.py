@@ -10,7 +10,7 @@ import msgspec
 
 from scheduler.daemon.app.needs import resource_of
 from scheduler.errors import ApiError
-from scheduler.kube.client.http.request import JSON
+from scheduler.kube.http.request import JSON
 from scheduler.objects.api_types import api_type
 from scheduler.objects.decode import decode_pod
 from scheduler.simulator.apimachinery.status import StatusError

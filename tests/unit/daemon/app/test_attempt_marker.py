@@ -14,7 +14,7 @@ import pytest
 from scheduler.daemon.app.attempt_marker import AttemptMarker, MarkedPod, quarantine
 from scheduler.engine.queue.quarantine import times_in_condition
 from scheduler.errors import ApiError
-from scheduler.kube.client.http.request import Response
+from scheduler.kube.http.request import Response
 from scheduler.objects.decode import decode_pod
 from tests.support.builders import CREATED, pod, pod_object
 from tests.support.full_disks import no_room
@@ -23,7 +23,7 @@ from tests.support.manual_clock import ManualClock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.kube.client.http.request import Request
+    from scheduler.kube.http.request import Request
 
 WEB = pod("web")
 NOTED = MarkedPod(WEB.uid, "default", "web")

@@ -14,14 +14,14 @@ from aiohttp import web
 from scheduler.daemon.server.access import Access, _CachedAnswers, _digest
 from scheduler.daemon.server.http_server import serving
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.http.endpoint import Endpoint
+from scheduler.kube.http.endpoint import Endpoint
 from tests.unit.daemon.server.one_request import some_pages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from scheduler.kube.client.http.request import Request, Response
+    from scheduler.kube.http.request import Request, Response
 
 USERS = {
     "of-prometheus": {

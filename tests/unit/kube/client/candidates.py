@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration.types import LeaderElection
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.http.endpoint import Endpoint
 from scheduler.kube.client.lease import LeaderElector
+from scheduler.kube.http.endpoint import Endpoint
 from scheduler.objects.durations import Duration
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.faults import requests

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.http.endpoint import Endpoint
+from scheduler.kube.http.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,7 +17,7 @@ from aiohttp import web
 from scheduler.errors import ApiError, ConfigurationError
 from scheduler.kube.client import login
 from scheduler.kube.client.connect import REFRESH_SECONDS, Credentials, connect
-from scheduler.kube.client.http.request import Request
+from scheduler.kube.http.request import Request
 from tests.support.virtual_time_test import virtually
 
 PLUGIN_API = "client.authentication.k8s.io/v1"

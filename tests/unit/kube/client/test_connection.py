@@ -7,8 +7,8 @@ import pytest
 
 from scheduler.errors import ApiError
 from scheduler.kube.client.connection import CONNECTION_LOST, NOT_CONNECTED, TIMEOUT, ApiConnection
-from scheduler.kube.client.http.endpoint import Endpoint
-from scheduler.kube.client.http.request import Request
+from scheduler.kube.http.endpoint import Endpoint
+from scheduler.kube.http.request import Request
 from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import Answer, NoAnswer, Stream, failure, scripted_server
 

@@ -7,8 +7,8 @@ import pytest
 from scheduler.errors import ApiError
 from scheduler.kube.client.adaptive_limit import AdaptiveLimit
 from scheduler.kube.client.connection import TIMEOUT
-from scheduler.kube.client.http.request import Request, Response
 from scheduler.kube.client.lane import MAX_TRIES, Lane
+from scheduler.kube.http.request import Request, Response
 from tests.support.virtual_time_test import virtually
 
 DONE = Response(201, b"")

@@ -13,11 +13,11 @@ import pytest
 
 from scheduler.errors import NotLeadingError
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.http.endpoint import Endpoint
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.leadership import Leadership
 from scheduler.kube.client.requests import GuardedRequests
 from scheduler.kube.client.writer import ApiWriter
+from scheduler.kube.http.endpoint import Endpoint
+from scheduler.kube.http.request import Request
 from scheduler.objects.v1 import PodCondition
 from tests.support.builders import pod
 from tests.support.virtual_time import LoopClock

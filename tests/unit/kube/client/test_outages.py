@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.errors import ApiError
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.outages import ASK_SECONDS, SILENCE_SECONDS, Outages
+from scheduler.kube.http.request import Request
 from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import (
     Answer,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.http.endpoint import Endpoint
 from scheduler.kube.client.port_forward import Forwarded, forwarded
+from scheduler.kube.http.endpoint import Endpoint
 from scheduler.simulator.access.users import User
 from scheduler.simulator.server import ApiServer
 

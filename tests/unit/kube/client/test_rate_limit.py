@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import asyncio
 
-from scheduler.kube.client.http.request import Request, Response
 from scheduler.kube.client.requests import RateLimitedRequests
+from scheduler.kube.http.request import Request, Response
 from tests.support import virtual_time
 
 

@@ -13,8 +13,8 @@ from scheduler.kube.client import writer as writer_module
 from scheduler.kube.client.background import NoWorkObserver
 from scheduler.kube.client.connection import CONNECTION_LOST
 from scheduler.kube.client.events import EventRecorder
-from scheduler.kube.client.http.request import Request
 from scheduler.kube.client.writer import ApiWriter
+from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.v1 import PodCondition
 from tests.support.builders import pod, pod_object

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.errors import ApiError
-from scheduler.kube.client.http.request import Request, Response
+from scheduler.kube.http.request import Request, Response
 from scheduler.tools.whatif.admission import admit
 from scheduler.tools.whatif.planned_pods import Planned
 

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import aiohappyeyeballs
 
-from scheduler.kube.client.http.protocol import HttpProtocol
+from scheduler.kube.http.protocol import HttpProtocol
 from scheduler.urls import shown_url
 
 if TYPE_CHECKING:

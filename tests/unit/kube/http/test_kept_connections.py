@@ -9,13 +9,13 @@ import pytest
 
 from scheduler.errors import ApiError, NotLeadingError
 from scheduler.kube.client.connection import CONNECTION_LOST, NOT_CONNECTED, ApiConnection
-from scheduler.kube.client.http.endpoint import Endpoint
-from scheduler.kube.client.http.pool import CONNECT_SECONDS, IDLE_SECONDS
-from scheduler.kube.client.http.protocol import HttpProtocol
-from scheduler.kube.client.http.request import Request
+from scheduler.kube.http.endpoint import Endpoint
+from scheduler.kube.http.pool import CONNECT_SECONDS, IDLE_SECONDS
+from scheduler.kube.http.protocol import HttpProtocol
+from scheduler.kube.http.request import Request
 from tests.support.virtual_time_test import virtually
-from tests.unit.kube.client.http.raw_server import OK, Visit, always_ok, raw_server
 from tests.unit.kube.client.scripted_server import Answer, scripted_server
+from tests.unit.kube.http.raw_server import OK, Visit, always_ok, raw_server
 
 GET = Request("GET", "/a")
 POST = Request("POST", "/a", b"{}")

@@ -12,15 +12,15 @@ import pytest
 
 from scheduler.errors import ApiError
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.http.pool import ConnectionPool
-from scheduler.kube.client.http.request import Request
+from scheduler.kube.http.pool import ConnectionPool
+from scheduler.kube.http.request import Request
 from tests.support.virtual_time_test import virtually
-from tests.unit.kube.client.http.raw_server import OK, Visit, raw_server
+from tests.unit.kube.http.raw_server import OK, Visit, raw_server
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from scheduler.kube.client.http.protocol import HttpProtocol
+    from scheduler.kube.http.protocol import HttpProtocol
 
 WATCH = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 

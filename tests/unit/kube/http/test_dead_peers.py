@@ -8,8 +8,8 @@ import socket
 import pytest
 
 from scheduler.configuration.types import LeaderElection
-from scheduler.kube.client.http.endpoint import Endpoint
-from scheduler.kube.client.http.protocol import UNACKNOWLEDGED_SECONDS, HttpProtocol
+from scheduler.kube.http.endpoint import Endpoint
+from scheduler.kube.http.protocol import UNACKNOWLEDGED_SECONDS, HttpProtocol
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="another system")
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scheduler.kube.client.http.endpoint import Endpoint
+from scheduler.kube.http.endpoint import Endpoint
 
 if TYPE_CHECKING:
     import ssl

@@ -8,9 +8,9 @@ import pytest
 
 from scheduler.errors import ApiError
 from scheduler.kube.client.connection import CONNECTION_LOST, ApiConnection
-from scheduler.kube.client.http.request import Request
+from scheduler.kube.http.request import Request
 from tests.support.virtual_time_test import virtually
-from tests.unit.kube.client.http.raw_server import OK, Visit, raw_server
+from tests.unit.kube.http.raw_server import OK, Visit, raw_server
 
 GET = Request("GET", "/a")
 POST = Request("POST", "/a", b"{}")

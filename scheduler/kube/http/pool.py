@@ -6,10 +6,10 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from scheduler.kube.client.http.protocol import HttpProtocol
+from scheduler.kube.http.protocol import HttpProtocol
 
 if TYPE_CHECKING:
-    from scheduler.kube.client.http.endpoint import Endpoint
+    from scheduler.kube.http.endpoint import Endpoint
 
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 15.0

@@ -19,10 +19,10 @@ from scheduler.errors import ApiError
 from scheduler.kube.certificates.key_pair import load_key_pair
 from scheduler.kube.certificates.made import Issued, issue
 from scheduler.kube.client.connection import NOT_CONNECTED, ApiConnection
-from scheduler.kube.client.http.endpoint import Endpoint
-from scheduler.kube.client.http.protocol import HttpProtocol
-from scheduler.kube.client.http.request import Request
-from tests.unit.kube.client.http.raw_server import always_ok, listening, raw_server
+from scheduler.kube.http.endpoint import Endpoint
+from scheduler.kube.http.protocol import HttpProtocol
+from scheduler.kube.http.request import Request
+from tests.unit.kube.http.raw_server import always_ok, listening, raw_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
