@@ -194,11 +194,10 @@ def _explain_live(
     """Show a daemon's answer about a pod or a group."""
     if pod is None and group is None:
         fail("--server needs --pod NS/NAME or --group NS/NAME")
-    from scheduler.cli.explain_live import GROUPS, ask, show_live  # HTTP and TLS take a while to import
+    from scheduler.cli.explain_live import ask, show_live  # HTTP and TLS take a while to import
 
-    key = _key(pod or group or "")
-    place = key if group is None else f"{GROUPS}/{key}"
-    answer = ask(server, place, token_file=token_file, skip_tls_verify=skip_tls_verify)
+    keys = (None if name is None else _key(name) for name in (pod, group))
+    answer = ask(server, *keys, token_file=token_file, skip_tls_verify=skip_tls_verify)
     if group is not None:
         _show_groups(answer["groups"], output, all_nodes=all_nodes)
     else:

@@ -2,67 +2,50 @@
 
 from __future__ import annotations
 
-import ssl
 import sys
-import urllib.error
-import urllib.request
-from http.client import HTTPException, InvalidURL
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import msgspec
 
-from scheduler.errors import SchedulerError
-from scheduler.urls import shown_text, shown_url
+from scheduler.cli.process import run_in_loop
+from scheduler.daemon.app.leader import NoLeaderError, at_url
+from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_PATIENCE_SECONDS = 10.0
 _OUTSIDE = "outside"
-GROUPS = "groups"
-"""First segment of the path of a group."""
 
 
-class AskingError(SchedulerError):
-    """The daemon does not answer, or does not know the pod."""
-
-
-def ask(server: str, key: str, *, token_file: Path | None, skip_tls_verify: bool) -> dict[str, Any]:
-    """Return a daemon's `/debug/explain` answer about a pod or group.
+def ask(
+    server: str, pod: str | None, group: str | None, *, token_file: Path | None, skip_tls_verify: bool
+) -> dict[str, Any]:
+    """Return a daemon's `/debug/explain` answer about a pod or a group.
 
     Args:
         server: URL of the daemon's HTTP endpoints.
-        key: `namespace/name` of a pod, or `groups/namespace/name`.
+        pod: `namespace/name` of a pod; None for a group.
+        group: `namespace/name` of a group.
         token_file: file with the bearer token; None for none.
         skip_tls_verify: accept any certificate, for example a self-signed one.
 
     Raises:
-        AskingError: no answer, or not a valid one; the message names the URL.
+        NoLeaderError: no answer, not a valid one, or the pod is not known; the message names the server.
     """
-    url = f"{server.rstrip('/')}/debug/explain/{quote(key)}"
-    if not url.startswith(("http://", "https://")):
-        raise AskingError(f"--server must begin with http:// or https://, was {shown_url(server)}")
-    headers = {}
     try:
-        if token_file is not None:
-            headers["Authorization"] = f"Bearer {token_file.read_text().strip()}"
-        context = ssl.create_default_context()
-        if skip_tls_verify:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        request = urllib.request.Request(url, headers=headers)  # noqa: S310 - http or https, see above
-        with urllib.request.urlopen(request, timeout=_PATIENCE_SECONDS, context=context) as answer:  # noqa: S310
-            explanation: dict[str, Any] = msgspec.json.decode(answer.read())
-    except urllib.error.HTTPError as error:
-        said = error.read().decode(errors="replace").strip()
-        raise AskingError(f"GET {shown_url(url)}: {error.code} {error.reason}: {said}") from error
-    except InvalidURL:
-        # Its own words repeat a part of the URL, with a password perhaps.
-        problem = f"--server: {shown_url(server)}: its host or port cannot be part of a URL"
-        raise AskingError(problem) from None
-    except (OSError, HTTPException, msgspec.DecodeError) as error:
-        raise AskingError(f"GET {shown_url(url)}: {shown_text(str(error), url)}") from error
-    return explanation
+        token = "" if token_file is None else token_file.read_text().strip()
+    except OSError as error:
+        raise NoLeaderError(str(error)) from error
+
+    async def explanation() -> dict[str, Any] | None:
+        async with at_url(server, token, verifies=not skip_tls_verify) as daemon:
+            return await (daemon.explain(pod) if pod is not None else daemon.explain_group(group or ""))
+
+    found = run_in_loop(explanation())
+    if found is None:
+        unknown = f"group {group}" if pod is None else f"pod {pod}"
+        raise NoLeaderError(f"{shown_url(server)}: {unknown} is unknown here")
+    return found
 
 
 def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None:

@@ -7,7 +7,6 @@ ensures that the connection reaches the requested pod.
 
 from __future__ import annotations
 
-import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -16,12 +15,15 @@ import msgspec
 
 from scheduler.daemon.app.rights import Named
 from scheduler.errors import ApiError, SchedulerError
+from scheduler.kube.certificates.trust import client_context
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.client.lease_record import Lease
 from scheduler.kube.client.port_forward import forwarded
 from scheduler.kube.client.resources import LEASES, PODS, Resource
+from scheduler.kube.http.client import origin
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.kube.http.request import Request
+from scheduler.proxies import proxy_of
 from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
@@ -96,9 +98,21 @@ class Leader:
 
 
 @asynccontextmanager
-async def at_url(url: str, token: str) -> AsyncIterator[Leader]:
-    """Connect to a daemon with HTTP endpoints at a URL; its certificate is not verified."""
-    endpoint = Endpoint(url.rstrip("/"), _any_certificate() if url.startswith("https:") else None)
+async def at_url(url: str, token: str, *, verifies: bool = False) -> AsyncIterator[Leader]:
+    """Connect to a daemon with HTTP endpoints at a URL.
+
+    Args:
+        url: the URL.
+        token: the token to send; "" for none.
+        verifies: whether the system's authorities must have signed its certificate.
+
+    Raises:
+        NoLeaderError: it is not a URL.
+    """
+    try:
+        endpoint = Endpoint(url.rstrip("/"), client_context(verifies=verifies), proxy=proxy_of(origin(url)))
+    except ValueError as error:
+        raise NoLeaderError(f"{shown_url(url)}: {error}") from error
     async with ApiConnection(endpoint, authorization=Bearer(token) if token else None) as connection:
         yield Leader(shown_url(url), connection)
 
@@ -121,7 +135,7 @@ async def leader(connection: ApiConnection, lease: Named, token: str) -> AsyncIt
     async with (
         forwarded(connection, lease.namespace, name, _port(pod)) as way,
         ApiConnection(
-            Endpoint("https://localhost", _any_certificate(), unix_socket=way.path),
+            Endpoint("https://localhost", client_context(verifies=False), unix_socket=way.path),
             authorization=Bearer(token),
         ) as to_pod,
     ):
@@ -170,9 +184,3 @@ async def _token(connection: ApiConnection, account: Named) -> str:
 def _port(pod: Mapping[str, Any]) -> int:
     ports = [port for container in pod["spec"]["containers"] for port in container.get("ports") or ()]
     return next((int(port["containerPort"]) for port in ports if port.get("name") == _PORT_NAME), _PORT)
-
-
-def _any_certificate() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context

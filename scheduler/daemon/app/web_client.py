@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scheduler.files import read_regular
-from scheduler.kube.certificates.key_pair import as_file
-from scheduler.kube.certificates.trust import believe_as_go
-from scheduler.proxies import is_http, proxy_of
+from scheduler.kube.certificates.trust import client_context
+from scheduler.kube.http.client import HttpClient, HttpError
 from scheduler.replay_hooks import NO_HOOKS
-from scheduler.urls import shown_text, shown_url
+from scheduler.urls import shown_url
 from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import aiohttp
 
     from scheduler.replay_hooks import ReplayHooks
 
@@ -30,11 +27,12 @@ MAX_BYTES = 8 * 2**20
 
 
 class WebClient:
-    """Sends requests to web servers with one pool of connections, opened by the first request."""
+    """Sends requests to web servers; reads tokens and CA files again when they change."""
 
     def __init__(self, hooks: ReplayHooks = NO_HOOKS) -> None:
         self._hooks = hooks
-        self._session: aiohttp.ClientSession | None = None
+        self._clients: dict[str, HttpClient] = {}  # CA file -> client; "" for the system's authorities
+        self._insecure = HttpClient(client_context(verifies=False))
         # CA file -> its modification time, and its content
         self._trust: dict[str, tuple[int, ssl.SSLContext]] = {}
         self._reading: dict[str, asyncio.Task[Any]] = {}  # path -> task that reads it
@@ -61,46 +59,25 @@ class WebClient:
         insecure: bool,
         bearer_token_file: str,
     ) -> bytes:
-        import aiohttp  # half of the start time of `explain`, and few profiles need it
-
-        # A decompressed response may be a thousand times as large as the transferred data.
-        sent = {**headers, "Accept-Encoding": "identity"}
         if bearer_token_file:
             token = await self._read(bearer_token_file, _token, timeout_seconds)
-            sent["Authorization"] = f"Bearer {token}"
-        trust: bool | ssl.SSLContext = not insecure
+            headers = {**headers, "Authorization": f"Bearer {token}"}
+        client = self._insecure if insecure else self._clients.setdefault(ca_file, HttpClient())
         if ca_file and not insecure:
-            trust = await self._read(ca_file, self._trusted, timeout_seconds)
-        if self._session is None:
-            self._session = aiohttp.ClientSession(auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar())
-        timeout, shown = aiohttp.ClientTimeout(total=timeout_seconds), shown_url(url)
-        proxy = _proxy(url, shown)
-        try:
-            async with self._session.get(
-                url, headers=sent, timeout=timeout, ssl=trust, proxy=proxy
-            ) as answer:
-                body = await _body(answer, shown)
-                if not answer.ok:
-                    raise OSError(f"GET {shown}: {answer.status} {answer.reason}: {body[:256]!r}")
-                return body
-        except aiohttp.ClientHttpProxyError as error:
-            raise OSError(
-                f"GET {shown}: the proxy answered {error.status}"
-            ) from None  # its message contains the proxy's URL
-        except (
-            aiohttp.ClientError,
-            TimeoutError,
-            UnicodeError,
-        ) as error:  # UnicodeError: a name that DNS cannot contain
-            message = shown_text(f"{type(error).__name__}: {error}", url)
-            raise OSError(f"GET {shown}: {message}") from error
+            client.tls = await self._read(ca_file, self._trusted, timeout_seconds)
+        answer = await client.send(
+            "GET", url, headers=headers, timeout_seconds=timeout_seconds, most_bytes=MAX_BYTES
+        )
+        if not 200 <= answer.status <= 299:
+            raise HttpError(f"GET {shown_url(url)}: {answer.status}: {answer.body[:256]!r}")
+        return answer.body
 
     async def close(self) -> None:
-        """Close the pool, without waiting for files."""
+        """Close all connections, without waiting for files."""
         for reading in self._reading.values():
             reading.cancel()
-        if self._session is not None:
-            await self._session.close()
+        for client in (self._insecure, *self._clients.values()):
+            await client.close()
 
     async def _read(self, path: str, read: Callable[[str], T], timeout_seconds: float) -> T:
         """Read a file once for all requests that wait for it.
@@ -125,45 +102,11 @@ class WebClient:
         known = self._trust.get(ca_file)
         if known is None or known[0] != written:
             try:
-                with as_file(read_regular(Path(ca_file))) as authority:
-                    context = ssl.create_default_context(cafile=authority)
-                    believe_as_go(context)
+                context = client_context(read_regular(Path(ca_file)))
             except ssl.SSLError as error:
                 raise OSError(f"{ca_file}: not certificates in PEM: {error}") from error
             known = self._trust[ca_file] = (written, context)
         return known[1]
-
-
-def _proxy(url: str, shown: str) -> str | None:
-    """Return the proxy that the environment names for a server; None for none.
-
-    Raises:
-        OSError: it is not an HTTP proxy.
-    """
-    try:
-        proxy = proxy_of(url)
-    except (ValueError, KeyError) as error:  # an invalid port, another scheme
-        raise OSError(f"GET {shown}: not a URL of a web server") from error
-    if proxy and not is_http(proxy):
-        raise OSError(f"GET {shown}: the proxy that the environment names is not an HTTP proxy")
-    return proxy or None
-
-
-async def _body(answer: aiohttp.ClientResponse, url: str) -> bytes:
-    """Read a response to its end.
-
-    Raises:
-        OSError: it is compressed without a request for that, or too large.
-    """
-    packed = answer.headers.get("Content-Encoding", "identity")
-    if packed != "identity":
-        raise OSError(f"GET {url}: the response is compressed with {packed!r}, which was not requested")
-    body = bytearray()
-    async for piece in answer.content.iter_any():
-        body += piece
-        if len(body) > MAX_BYTES:
-            raise OSError(f"GET {url}: the response has more than {MAX_BYTES} bytes")
-    return bytes(body)
 
 
 def _token(path: str) -> str:

@@ -6,7 +6,6 @@ Source:
 
 from __future__ import annotations
 
-import ssl
 import time
 from functools import partial
 from pathlib import Path
@@ -17,19 +16,17 @@ from scheduler.extensions.extenders import wire
 from scheduler.extensions.extenders.health import ExtenderHealth
 from scheduler.extensions.extenders.wire import ExtenderError
 from scheduler.files import read_regular
-from scheduler.kube.certificates.key_pair import as_file, load_key_pair
-from scheduler.kube.certificates.trust import believe_as_go
-from scheduler.proxies import is_http, proxy_of
+from scheduler.kube.certificates.key_pair import load_key_pair
+from scheduler.kube.certificates.trust import client_context
+from scheduler.kube.http.client import HttpClient, HttpError
 from scheduler.replay_hooks import NO_HOOKS
-from scheduler.urls import shown_text, shown_url
+from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping, Sequence
-    from types import SimpleNamespace
 
-    import aiohttp
-
-    from scheduler.configuration.types import Extender, ExtenderTLS
+    from scheduler.configuration.types import Extender
     from scheduler.extensions.extenders.wire import FilterAnswer, MetaVictims
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
@@ -75,16 +72,14 @@ class HttpExtender:
         self.name = shown_url(settings.url_prefix)
         self.ignorable = settings.ignorable
         self.health = ExtenderHealth()
-        self._server_name = (settings.tls_config.server_name if settings.tls_config else "") or None
-        # As kube-scheduler's transport, by the environment at the start of the process.
-        self._proxy = proxy_of(settings.url_prefix) or None
         self._seconds = settings.http_timeout.nanoseconds / 1e9 or _DEFAULT_SECONDS
         try:
-            self._context = _ssl_context(settings)
+            context = _ssl_context(settings)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             problem = f"cannot be used: {getattr(error, 'strerror', None) or error}"
             raise ConfigurationError([FieldError(f"{path}.tlsConfig", problem)]) from error
-        self._session: aiohttp.ClientSession | None = None
+        server_name = settings.tls_config.server_name if settings.tls_config else ""
+        self._client = HttpClient(context, server_name or None)
         self._managed = frozenset(resource.name for resource in settings.managed_resources)
 
     def is_interested(self, pod: PodInfo) -> bool:
@@ -130,9 +125,7 @@ class HttpExtender:
 
     async def close(self) -> None:
         """Close its connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._client.close()
 
     async def _ask(self, verb: str, body: bytes, read: Callable[[bytes], T]) -> T:
         began = time.monotonic()
@@ -148,70 +141,21 @@ class HttpExtender:
         return answer
 
     async def _post(self, url: str, verb: str, body: bytes) -> bytes:
-        import aiohttp  # few profiles have extenders
-
-        shown = shown_url(url)
-        if self._proxy is not None and not is_http(self._proxy):
-            raise ExtenderError(f"POST {shown}: the proxy that the environment names is no HTTP proxy")
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ssl=self._context),
-                # Without compression: the size of decompressed data has no limit that is known beforehand.
-                headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
-                auto_decompress=False,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                trace_configs=[self._checked()],
-                timeout=aiohttp.ClientTimeout(total=self._seconds),
-            )
+        is_bind = verb == self.settings.bind_verb
         try:
-            async with self._session.post(
+            answer = await self._client.send(
+                "POST",
                 url,
-                data=body,
-                server_hostname=self._server_name,
-                proxy=self._proxy,
-                trace_request_ctx=verb,
-            ) as answer:
-                if answer.status != 200:
-                    raise ExtenderError(f"failed {verb} with extender at URL {shown}, code {answer.status}")
-                return await _body(answer, len(body) + _LONGEST_ANSWER_BYTES)
-        except TimeoutError as error:
-            raise ExtenderError(f"POST {shown}: no answer within {self._seconds:g} s") from error
-        except aiohttp.ClientHttpProxyError as error:
-            # Its message contains the proxy's URL, perhaps with a password; events would show it to users.
-            raise ExtenderError(f"POST {shown}: the proxy answered {error.status}") from None
-        except (aiohttp.ClientError, UnicodeError) as error:  # UnicodeError: a name that DNS cannot contain
-            raise ExtenderError(f"POST {shown}: {shown_text(str(error), url)}") from error
-
-    def _checked(self) -> aiohttp.TraceConfig:
-        """Check the right to bind when a connection exists, and immediately before the first byte is written.
-
-        Headers wait for the body; if the body is sent later than the headers, the check runs twice.
-        """
-        import aiohttp
-
-        async def check(_session: object, context: SimpleNamespace, _sent: object) -> None:
-            if context.trace_request_ctx == self.settings.bind_verb:
-                self._check_leading()
-
-        trace = aiohttp.TraceConfig()
-        trace.on_request_headers_sent.append(check)
-        trace.on_request_chunk_sent.append(check)
-        return trace
-
-
-async def _body(answer: aiohttp.ClientResponse, longest: int) -> bytes:
-    """Read a response.
-
-    Raises:
-        ExtenderError: it exceeds the limit.
-    """
-    pieces, length = [], 0
-    async for piece in answer.content.iter_any():
-        length += len(piece)
-        if length > longest:
-            raise ExtenderError(f"answered more than {longest} bytes")
-        pieces.append(piece)
-    return b"".join(pieces)
+                body=body,
+                timeout_seconds=self._seconds,
+                most_bytes=len(body) + _LONGEST_ANSWER_BYTES,
+                check=self._check_leading if is_bind else None,
+            )
+        except HttpError as error:
+            raise ExtenderError(str(error)) from error
+        if answer.status != 200:
+            raise ExtenderError(f"failed {verb} with extender at URL {shown_url(url)}, code {answer.status}")
+        return answer.body
 
 
 def _ssl_context(settings: Extender) -> ssl.SSLContext:
@@ -223,22 +167,15 @@ def _ssl_context(settings: Extender) -> ssl.SSLContext:
     """
     tls = settings.tls_config
     has_authority = tls is not None and bool(tls.ca_file or tls.ca_data)
-    if tls is not None and has_authority:
-        with as_file(tls.ca_data or read_regular(Path(tls.ca_file))) as authority:
-            context = ssl.create_default_context(cafile=authority)
-    else:
-        context = ssl.create_default_context()
-    believe_as_go(context)
-    if (settings.enable_https and not has_authority) or (tls is not None and tls.insecure):
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
+    is_insecure = (settings.enable_https and not has_authority) or (tls is not None and tls.insecure)
+    authority = _content(tls.ca_data, tls.ca_file) if tls is not None and has_authority else None
+    context = client_context(authority, verifies=not is_insecure)
     if tls is not None and (tls.cert_file or tls.cert_data):
-        load_key_pair(context, _key_pair(tls))
+        certificate, key = _content(tls.cert_data, tls.cert_file), _content(tls.key_data, tls.key_file)
+        load_key_pair(context, certificate, key)
     return context
 
 
-def _key_pair(tls: ExtenderTLS) -> bytes:
-    """Return the client's key and certificate; data take precedence over files."""
-    key = tls.key_data or read_regular(Path(tls.key_file))
-    certificate = tls.cert_data or read_regular(Path(tls.cert_file))
-    return key + b"\n" + certificate
+def _content(data: bytes, file: str) -> bytes:
+    """Return PEM text; data take precedence over a file."""
+    return data or read_regular(Path(file))

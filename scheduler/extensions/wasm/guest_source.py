@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
+import threading
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scheduler.files import read_regular
+from scheduler.kube.http.client import HttpClient
 
 if TYPE_CHECKING:
-    from http.client import HTTPResponse
+    from scheduler.kube.http.request import Response
 
-_TIMEOUT_SECONDS = 10.0
-"""How long a server may send nothing."""
 _TOTAL_SECONDS = 60.0
 """How long a server may take in total."""
 MOST_BYTES = 256 * 1024 * 1024
 """The limit of a guest's size."""
-_PART_BYTES = 1024 * 1024
 _FILE = "file://"
 
 
@@ -33,8 +33,8 @@ def read_guest(url: str, folder: Path | None) -> bytes:
     """Read a guest; this takes as long as the network does, so never in a cycle.
 
     Raises:
-        OSError: it does not exist, or the server does not answer in time; the message does not contain the URL.
-        ValueError: a URL with another scheme, or an invalid one.
+        OSError: it does not exist, or the server does not answer in time; the message contains no secrets.
+        ValueError: a URL with another scheme.
 
     Source:
         kube-scheduler-wasm-extension, scheduler/plugin/wasm.go, newWasmFromURL.
@@ -45,42 +45,22 @@ def read_guest(url: str, folder: Path | None) -> bytes:
     scheme = url.partition("://")[0]
     if scheme not in {"http", "https"}:
         raise ValueError(f"unsupported URL scheme: {scheme}")
-    # These imports take a while, and few profiles have guests.
-    import urllib.error
-    import urllib.request
-    from http.client import HTTPException, InvalidURL
+    answers: Future[Response] = Future()
 
-    try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310 - checked above
-            if answer.status != 200:
-                raise OSError(f"received {answer.status} status code")
-            return _not_too_large(_body(answer))
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise OSError(f"received {error.code} status code") from error
-    except urllib.error.URLError as error:
-        raise OSError(str(error.reason)) from error
-    except InvalidURL:
-        # Its message repeats a part of the URL, perhaps with a password, which shown_text cannot recognize as a URL.
-        raise ValueError("its host, port or path cannot be part of a URL") from None
-    except HTTPException as error:
-        raise OSError(f"no answer of HTTP: {type(error).__name__}: {error}") from error
+    async def ask() -> None:
+        client = HttpClient()
+        try:
+            answers.set_result(
+                await client.send("GET", url, timeout_seconds=_TOTAL_SECONDS, most_bytes=MOST_BYTES)
+            )
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
+            answers.set_exception(error)
+        finally:
+            await client.close()
 
-
-def _body(answer: HTTPResponse) -> bytes:
-    """Read a response to its end, or slightly beyond the limit."""
-    end = time.monotonic() + _TOTAL_SECONDS
-    content = bytearray()
-    while len(content) <= MOST_BYTES and (part := answer.read1(_PART_BYTES)):
-        content += part
-        if time.monotonic() > end:
-            raise OSError(f"not read within {_TOTAL_SECONDS:.0f} seconds")
-    if answer.length and len(content) <= MOST_BYTES:
-        raise OSError(f"the answer ends {answer.length} bytes too early")
-    return bytes(content)
-
-
-def _not_too_large(content: bytes) -> bytes:
-    if len(content) > MOST_BYTES:
-        raise OSError(f"more than {MOST_BYTES} bytes")
-    return content
+    # In a thread of its own, because that of the caller may run a loop, which then waits too.
+    threading.Thread(target=asyncio.run, args=(ask(),), daemon=True).start()
+    answer = answers.result()
+    if answer.status != 200:
+        raise OSError(f"received {answer.status} status code")
+    return answer.body

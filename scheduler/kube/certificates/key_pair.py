@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,13 +27,18 @@ def as_file(pem: bytes) -> Iterator[str]:
         os.close(descriptor)
 
 
-def load_key_pair(context: ssl.SSLContext, pem: bytes) -> None:
+def load_key_pair(context: ssl.SSLContext, pem: bytes, key: bytes | None = None) -> None:
     """Load a key pair from memory.
+
+    Args:
+        context: the context to load it into.
+        pem: the certificate, and the key too if it is not given by itself.
+        key: the key.
 
     Raises:
         ssl.SSLError: the PEM text is not a key pair.
         OSError: no file descriptor is left.
     """
-    with as_file(pem) as path:
+    with as_file(pem) as path, nullcontext() if key is None else as_file(key) as key_path:
         # Without a password an encrypted key is an error, instead of a prompt on the terminal.
-        context.load_cert_chain(path, password="")
+        context.load_cert_chain(path, key_path, password="")

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 Identity: TypeAlias = tuple[bytes, ...]
 
+_ADVICE = "set certificate-authority and tls-server-name in the kubeconfig"
+
 REFRESH_SECONDS = 60.0
 """Interval of reading tokens and certificates; an exec plugin is run again five minutes before its credential expires."""
 PLUGIN_REFRESH_SECONDS = 600.0
@@ -170,7 +172,7 @@ class Credentials:
             tls = login.tls() if login.server.startswith("https") else None
         except OSError as error:  # ssl.SSLError is one
             raise self._broken(f"certificates: {error}") from error
-        return Endpoint(login.server, tls, login.server_hostname, self.proxy)
+        return Endpoint(login.server, tls, login.server_hostname, self.proxy, advice=_ADVICE)
 
     def changed(self, identity: Identity | None = None) -> tuple[Identity, Endpoint | None]:
         """Return the identity of new connections, and the endpoint if the identity changed.

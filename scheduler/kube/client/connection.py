@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol, Self
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from scheduler.errors import ApiError
 from scheduler.kube.client.wire import answer_error
-from scheduler.kube.http.pool import ConnectionPool
-from scheduler.kube.http.request import JSON, Request, Response
-from scheduler.version import VERSION
+from scheduler.kube.http.pool import ConnectionPool, NotConnectedError
+from scheduler.kube.http.request import JSON, USER_AGENT, Request, Response, target
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from scheduler.kube.http.endpoint import Endpoint
     from scheduler.kube.http.protocol import HttpProtocol
-
-USER_AGENT = f"custom-scheduler/{VERSION}"
 
 NOT_CONNECTED = "NotConnected"
 """An `ApiError.reason` at status 0: no connection could be opened, so the request was never sent."""
@@ -30,10 +28,7 @@ CONNECTION_LOST = "ConnectionLost"
 TIMEOUT = "Timeout"
 """An `ApiError.reason` at status 0: no answer in time, or no data on a watch."""
 
-_SENT_TWICE = frozenset({"GET", "PUT", "DELETE"})
-"""Methods that may be carried out twice: resent once over another connection if no byte of an answer came."""
 _ACCEPT = f"\r\nAccept: {JSON}\r\n"
-_IN_A_URL = "/?&=%:@!$'()*+,;~[]"
 _LINES_AT_A_TIME = 32  # then other tasks run: about a millisecond of events
 
 
@@ -146,17 +141,20 @@ class ApiConnection:
     ) -> Response:
         """Send as `requests.Requests.send`; with `on_new_connection`, over a new connection.
 
-        `before_sending` is called before a connection is opened, and again right before the request is
-        written, when there is nothing left to wait for. Its exceptions are raised here, and then nothing was
-        sent.
+        `before_sending` is the check of `ConnectionPool.exchange`.
         """
         began = time.perf_counter()
         try:
-            connection = await self._exchange(request, before_sending, on_new_connection=on_new_connection)
-        except ApiError as error:
-            if not error.status:
-                self._observe(request, 0, time.perf_counter() - began, None)
-            raise
+            connection = await self._pool.exchange(
+                request.method,
+                partial(self._encode, request),
+                asyncio.get_running_loop().time() + request.timeout_seconds,
+                check=before_sending,
+                on_new_connection=on_new_connection,
+            )
+        except OSError as error:
+            self._observe(request, 0, time.perf_counter() - began, None)
+            raise _no_answer(request, error) from error
         status, body = connection.status, connection.taken()
         self._pool.give_back(connection)
         self._observe(request, status, time.perf_counter() - began, len(body))
@@ -180,10 +178,15 @@ class ApiConnection:
             ApiError: refused, or, with status 0, cut off or silent for too long (`TIMEOUT`).
         """
         try:
-            connection = await self._exchange(request, None, silence_seconds=silence_seconds)
-        except ApiError:
+            connection = await self._pool.exchange(
+                request.method,
+                partial(self._encode, request),
+                asyncio.get_running_loop().time() + request.timeout_seconds,
+                silence_seconds=silence_seconds,
+            )
+        except OSError as error:
             self._observe_watch(request, 0)
-            raise
+            raise _no_answer(request, error) from error
         self._observe_watch(request, connection.status)
         try:
             if connection.status != 200:
@@ -199,84 +202,16 @@ class ApiConnection:
         finally:
             self._pool.give_back(connection)
 
-    async def _exchange(
-        self,
-        request: Request,
-        check: Callable[[], None] | None,
-        *,
-        silence_seconds: float | None = None,
-        on_new_connection: bool = False,
-    ) -> HttpProtocol:
-        """Send, and return a connection with the whole answer, or, with `silence_seconds`, with its head.
-
-        Raises:
-            ApiError: status 0: no answer came.
-        """
-        deadline = asyncio.get_running_loop().time() + request.timeout_seconds
-        lost: ApiError | None = None
-        may_repeat = request.method in _SENT_TWICE
-        try:
-            while True:
-                try:
-                    kept = None if on_new_connection else self._pool.take()
-                    connection = kept or await self._open(request, deadline, check)
-                    if check is not None:
-                        self._check(check, connection)
-                except Exception:
-                    if lost is not None:  # the first try was sent, and may have been carried out
-                        raise lost from None
-                    raise
-                # No other task has run since the check.
-                try:
-                    if silence_seconds is None:
-                        await connection.begin(self._encode(request), deadline)
-                    else:
-                        await connection.begin_piecewise(self._encode(request), silence_seconds)
-                except OSError as error:
-                    self._pool.give_back(connection)
-                    lost = _no_answer(request, error)
-                    if not may_repeat or connection.has_answered or isinstance(error, TimeoutError):
-                        raise lost from error
-                    may_repeat = False
-                except BaseException:
-                    self._pool.give_back(connection)
-                    raise
-                else:
-                    return connection
-        finally:
-            lost = None  # its traceback refers to this frame, and so to the connection
-
-    async def _open(
-        self, request: Request, deadline: float, check: Callable[[], None] | None
-    ) -> HttpProtocol:
-        if check is not None:
-            check()
-        try:
-            return await self._pool.open(deadline)
-        except OSError as error:
-            message = f"{request}: {NOT_CONNECTED}: {self.endpoint.why_not(error)}"
-            raise ApiError(0, NOT_CONNECTED, message) from error
-
-    def _check(self, check: Callable[[], None], connection: HttpProtocol) -> None:
-        try:
-            check()
-        except BaseException:
-            self._pool.give_back(connection)
-            raise
-
     def _encode(self, request: Request) -> bytes:
         header = None if self._authorization is None else self._authorization.header()
         if self._head is None or header != self._authorized_by:
             self._authorized_by = header
             self._head = self._build_head(header)
         prefix, constant = self._head
-        path = request.path
-        if not path.isascii() or not path.isprintable() or " " in path:
-            path = quote(path, safe=_IN_A_URL)
         query = f"?{urlencode(request.params)}" if request.params else ""
         if request.accept != JSON:
             constant = constant.replace(_ACCEPT, f"\r\nAccept: {request.accept}\r\n", 1)
-        head = f"{request.method} {prefix}{path}{query}{constant}"
+        head = f"{request.method} {prefix}{target(request.path)}{query}{constant}"
         if request.body is None and request.method == "GET":
             return f"{head}\r\n".encode()
         body = request.body or b""
@@ -319,8 +254,11 @@ def _ignore() -> None:
 
 
 def _no_answer(request: Request, error: OSError) -> ApiError:
-    """Return the error of a request without an answer, from an error of the system."""
-    reason = TIMEOUT if isinstance(error, TimeoutError) else CONNECTION_LOST
+    """Return the error of a request without an answer."""
+    is_late = isinstance(error, TimeoutError)
+    reason = (
+        NOT_CONNECTED if isinstance(error, NotConnectedError) else TIMEOUT if is_late else CONNECTION_LOST
+    )
     return ApiError(0, reason, f"{request}: {reason}: {str(error) or type(error).__name__}")
 
 

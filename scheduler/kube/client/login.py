@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import base64
 import os
-import ssl
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -18,11 +16,12 @@ from urllib.parse import urlsplit
 import yaml
 
 from scheduler.files import read_any, read_regular
-from scheduler.kube.certificates.key_pair import as_file
-from scheduler.kube.certificates.trust import believe_as_go
+from scheduler.kube.certificates.key_pair import load_key_pair
+from scheduler.kube.certificates.trust import client_context
 from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterable, Mapping
 
 Pem: TypeAlias = Path | bytes
@@ -84,16 +83,12 @@ class Login:
         Raises:
             OSError: a file is missing, a certificate is invalid, or the key does not match.
         """
-        with ExitStack() as stack:
-            authority, certificate, key = (
-                None if pem is None else stack.enter_context(as_file(content_of(pem)))
-                for pem in (self.authority, self.certificate, self.key)
-            )
-            context = ssl.create_default_context(cafile=authority) if self.verifies else _trusting_anybody()
-            believe_as_go(context)
-            if certificate is not None:
-                # Without a password an encrypted key is an error, instead of a prompt on the terminal.
-                context.load_cert_chain(certificate, key, password="")
+        authority, certificate, key = (
+            None if pem is None else content_of(pem) for pem in (self.authority, self.certificate, self.key)
+        )
+        context = client_context(authority, verifies=self.verifies)
+        if certificate is not None:
+            load_key_pair(context, certificate, key)
         return context
 
     def identity(self) -> tuple[bytes, ...]:
@@ -103,14 +98,6 @@ class Login:
             OSError: a file is missing.
         """
         return tuple(content_of(pem or b"") for pem in (self.authority, self.certificate, self.key))
-
-
-def _trusting_anybody() -> ssl.SSLContext:
-    """Return a context that does not load the system's certificates, which takes longer than the rest of a login."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def login_of_pod() -> Login:

@@ -1,7 +1,8 @@
 """Forwards a port of a pod through the API server and the kubelet, as `kubectl port-forward` does.
 
 The local end is a Unix socket in a folder that only this user can enter, so that no other user of this
-machine can use the connection. Each connection is a WebSocket of its own.
+machine can use the connection. Each connection is a WebSocket of its own, by aiohttp: the own client has no
+WebSockets, and a command that runs for seconds needs none that is faster.
 
 Source:
     Kubernetes v1.36, staging/src/k8s.io/cri-streaming/pkg/streaming/portforward/websocket.go: the first byte
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
+from scheduler.kube.certificates.trust import system_context
 from scheduler.kube.client.resources import PODS
 
 if TYPE_CHECKING:
@@ -80,7 +82,9 @@ class Forwarded:
 
     def _session(self) -> aiohttp.ClientSession:
         socket = str(self._connection.endpoint.unix_socket)
-        return aiohttp.ClientSession(connector=aiohttp.UnixConnector(socket) if socket else None)
+        return aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(socket) if socket else None, cookie_jar=aiohttp.DummyCookieJar()
+        )
 
     async def _open(self, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
         endpoint, authorization = self._connection.endpoint, self._connection.authorization
@@ -88,7 +92,7 @@ class Forwarded:
             self._url,
             protocols=(PROTOCOL,),
             headers={} if authorization is None else {"Authorization": authorization},
-            ssl=endpoint.tls or True,
+            ssl=endpoint.tls or system_context(),
             server_hostname=endpoint.server_hostname,
             proxy=endpoint.proxy or None,
         )

@@ -14,7 +14,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import aiohappyeyeballs
 
+from scheduler.kube.certificates.trust import system_context
 from scheduler.kube.http.protocol import HttpProtocol
+from scheduler.proxies import is_http
 from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class Endpoint:
         server_hostname: name in the server's certificate, if it is not the URL's.
         proxy: URL of an HTTP proxy, `http://user:password@host:port`; "" for none.
         unix_socket: path of the socket the server listens on; "" for TCP.
+        advice: what to do if the server's certificate is not trusted; "" for none.
     """
 
     server: str
@@ -44,6 +47,7 @@ class Endpoint:
     server_hostname: str | None = None
     proxy: str = ""
     unix_socket: str | Path = ""
+    advice: str = ""
 
     @property
     def host(self) -> str:
@@ -62,7 +66,7 @@ class Endpoint:
     @property
     def headers(self) -> str:
         """Header lines of every request over such a connection."""
-        return _authorization(urlsplit(self.proxy)) if self._is_read_by_proxy else ""
+        return _proxy_authorization(urlsplit(self.proxy)) if self._is_read_by_proxy else ""
 
     async def connect(self, protocol_factory: Callable[[], P]) -> P:
         """Open a connection.
@@ -85,9 +89,10 @@ class Endpoint:
         return protocol
 
     def why_not(self, error: OSError) -> str:
-        """Return where a connection failed, and why, with the way to fix it."""
-        proxy = f" by proxy {urlsplit(self.proxy).hostname}" if self.proxy else ""
-        return f"{shown_url(self.server)}{proxy}: {_told(error)}"
+        """Return where a connection failed, and why."""
+        proxy = f" by proxy {urlsplit(self.proxy).hostname}" if is_http(self.proxy) else ""
+        advice = self.advice if isinstance(error, ssl.SSLCertVerificationError) else ""
+        return f"{shown_url(self.server)}{proxy}: {_told(error)}{advice and f'; {advice}'}"
 
     @property
     def _is_read_by_proxy(self) -> bool:
@@ -96,17 +101,17 @@ class Endpoint:
     def _tls(self, url: SplitResult) -> dict[str, Any]:
         if url.scheme != "https":
             return {}
-        context = self.tls or ssl.create_default_context()
+        context = self.tls or system_context()
         return {"ssl": context, "server_hostname": self.server_hostname or url.hostname}
 
     async def _connect_by_proxy(
         self, protocol_factory: Callable[[], P], url: SplitResult, secured: dict[str, Any]
     ) -> P:
         loop = asyncio.get_running_loop()
-        proxy = urlsplit(self.proxy)
-        if proxy.scheme not in _PORTS or not proxy.hostname:
+        if not is_http(self.proxy):
             raise ConnectionError("not the URL of an HTTP proxy")  # the URL may contain a password
-        to_proxy = {"ssl": ssl.create_default_context(), "server_hostname": proxy.hostname}
+        proxy = urlsplit(self.proxy)
+        to_proxy = {"ssl": system_context(), "server_hostname": proxy.hostname}
         options = {**await _where(proxy), **(to_proxy if proxy.scheme == "https" else {})}
         if not secured:
             _, protocol = await loop.create_connection(protocol_factory, **options)
@@ -114,7 +119,7 @@ class Endpoint:
         transport, tunnel = await loop.create_connection(HttpProtocol, **options)
         try:
             authority = self.host if url.port not in {None, 443} else f"{self.host}:443"
-            head = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{_authorization(proxy)}\r\n"
+            head = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{_proxy_authorization(proxy)}\r\n"
             await tunnel.begin_piecewise(head.encode())
             _check_opened(tunnel, proxy)
             protocol = protocol_factory()
@@ -152,8 +157,7 @@ async def _where(url: SplitResult) -> dict[str, Any]:
 
 def _told(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        fix = "set certificate-authority and tls-server-name in the kubeconfig"
-        return f"its certificate is not trusted: {error.verify_message}; {fix}"
+        return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"no TLS: {error.reason or error}"
     if isinstance(error, TimeoutError):
@@ -163,8 +167,14 @@ def _told(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
-def _authorization(proxy: SplitResult) -> str:
-    if proxy.username is None:
+def _proxy_authorization(proxy: SplitResult) -> str:
+    authorization = basic_authorization(proxy)
+    return f"Proxy-Authorization: {authorization}\r\n" if authorization else ""
+
+
+def basic_authorization(url: SplitResult) -> str:
+    """Return the value of the Authorization header for the user of a URL; "" for no user."""
+    if url.username is None:
         return ""
-    user = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-    return f"Proxy-Authorization: Basic {base64.b64encode(user.encode()).decode()}\r\n"
+    user = f"{unquote(url.username)}:{unquote(url.password or '')}"
+    return f"Basic {base64.b64encode(user.encode()).decode()}"

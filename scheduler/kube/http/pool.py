@@ -1,19 +1,29 @@
-"""Reused connections to one endpoint."""
+"""Reused connections to one endpoint, and the exchange of a request for an answer over one of them."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from typing import TYPE_CHECKING
 
 from scheduler.kube.http.protocol import HttpProtocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scheduler.kube.http.endpoint import Endpoint
 
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 15.0
 """How long an idle connection is kept: less than a server, or a load balancer before it, keeps it."""
+
+_RESENT = frozenset({"GET", "PUT", "DELETE"})
+"""Methods that may be carried out twice: resent once over another connection if no byte of an answer came."""
+
+
+class NotConnectedError(ConnectionError):
+    """No connection could be opened, so the request was never sent; the message has the server and the cause."""
 
 
 class ConnectionPool:
@@ -29,6 +39,7 @@ class ConnectionPool:
         self.endpoint = endpoint
         self._idle: deque[HttpProtocol] = deque()  # the most recently used one last
         self._busy: dict[HttpProtocol, Endpoint] = {}
+        self._opening = 0
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -36,6 +47,11 @@ class ConnectionPool:
         """Use another endpoint, or other certificates, for new requests; requests in flight continue."""
         self.endpoint = endpoint
         self.close_idle()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is any connection, or one is being opened."""
+        return bool(self._idle or self._busy or self._opening)
 
     @property
     def silent_since(self) -> float | None:
@@ -55,6 +71,59 @@ class ConnectionPool:
             if connection.is_streaming and connection.heard_at <= silent_since:
                 connection.abort()
 
+    async def exchange(
+        self,
+        method: str,
+        encode: Callable[[], bytes],
+        deadline: float,
+        *,
+        check: Callable[[], None] | None = None,
+        silence_seconds: float | None = None,
+        on_new_connection: bool = False,
+        most_bytes: float = math.inf,
+    ) -> HttpProtocol:
+        """Send a request and return a connection with the answer, to be given back.
+
+        Args:
+            method: the HTTP method.
+            encode: returns the request; called when a connection exists.
+            deadline: the loop's time at which the answer must be complete; for a stream, the connection.
+            check: called before a connection is opened, and again right before the request is written, when there
+                is nothing left to wait for. Its exceptions are raised here, and then nothing was sent.
+            silence_seconds: for a stream, how long the server may send nothing; its head is there on return.
+            on_new_connection: do not reuse a connection.
+            most_bytes: the limit of the answer, head included.
+
+        Raises:
+            NotConnectedError: nothing was sent.
+            OSError: the request was sent, and no answer came, or none in time or within the limit.
+        """
+        lost: BaseException | None = None
+        try:
+            while True:
+                connection = None if on_new_connection else self.take()
+                try:
+                    connection = connection or await self._connected(deadline, check)
+                    if check is not None:
+                        check()
+                    # No other task has run since the check.
+                    if silence_seconds is None:
+                        await connection.begin(encode(), deadline, most_bytes)
+                    else:
+                        await connection.begin_piecewise(encode(), silence_seconds)
+                except BaseException as error:
+                    if connection is not None:
+                        self.give_back(connection)
+                    if lost is not None and isinstance(error, Exception):
+                        raise lost from None  # the first try was sent, and may have been carried out
+                    if connection is None or not _may_be_resent(method, connection, error):
+                        raise
+                    lost = error
+                else:
+                    return connection
+        finally:
+            lost = None  # its traceback refers to this frame, and so to the connection
+
     def take(self) -> HttpProtocol | None:
         """Return an idle connection, if there is one."""
         while self._idle:
@@ -65,30 +134,8 @@ class ConnectionPool:
             connection.abort()
         return None
 
-    async def open(self, deadline: float) -> HttpProtocol:
-        """Return a new connection.
-
-        Args:
-            deadline: time limit on the loop's clock, at most `CONNECT_SECONDS` from now.
-
-        Raises:
-            OSError: the connection failed, or took too long.
-        """
-        self._check_open()
-        endpoint = self.endpoint
-        now = asyncio.get_running_loop().time()
-        async with asyncio.timeout_at(min(deadline, now + CONNECT_SECONDS)):
-            connection = await endpoint.connect(HttpProtocol)
-        try:
-            self._check_open()
-        except ConnectionError:
-            connection.abort()
-            raise
-        self._busy[connection] = endpoint
-        return connection
-
     def give_back(self, connection: HttpProtocol) -> None:
-        """Take back a connection from `take` or `open`; one with a half-read answer is closed."""
+        """Take back a connection from `exchange`; one with a half-read answer is closed."""
         endpoint = self._busy.pop(connection, None)
         if not connection.is_open or endpoint is not self.endpoint:
             connection.abort()
@@ -108,6 +155,26 @@ class ConnectionPool:
             self._sweeper = None
         await asyncio.sleep(0)  # the loop closes their sockets
 
+    async def _connected(self, deadline: float, check: Callable[[], None] | None) -> HttpProtocol:
+        if check is not None:
+            check()
+        endpoint = self.endpoint
+        limit = min(deadline, asyncio.get_running_loop().time() + CONNECT_SECONDS)
+        self._opening += 1
+        try:
+            self._check_open()
+            async with asyncio.timeout_at(limit):
+                connection = await endpoint.connect(HttpProtocol)
+            if self._is_closed:
+                connection.abort()
+            self._check_open()
+            self._busy[connection] = endpoint
+        except OSError as error:
+            raise NotConnectedError(endpoint.why_not(error)) from error
+        finally:
+            self._opening -= 1
+        return connection
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise ConnectionAbortedError("closed on this side")
@@ -121,3 +188,8 @@ class ConnectionPool:
     def _is_fresh(self, connection: HttpProtocol) -> bool:
         seconds = asyncio.get_running_loop().time() - connection.idle_since
         return connection.is_open and seconds < IDLE_SECONDS
+
+
+def _may_be_resent(method: str, connection: HttpProtocol, error: BaseException) -> bool:
+    is_lost = isinstance(error, OSError) and not isinstance(error, TimeoutError)
+    return is_lost and method in _RESENT and not connection.received

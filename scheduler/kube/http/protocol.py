@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from typing import cast
 
@@ -27,6 +28,10 @@ _DEAD_PEERS = {  # not every system has all of them
 """Keepalive options. A peer that vanishes is detected after about ten seconds, also on an idle connection."""
 
 
+class AnswerTooLargeError(ConnectionError):
+    """The answer exceeds the limit of its request; the connection is closed."""
+
+
 def _anew(error: Exception) -> Exception:
     """Return a copy of an error to raise: the traceback of a raised one refers to the connection, which keeps the error."""
     return type(error)(*error.args)
@@ -41,7 +46,7 @@ class HttpProtocol(asyncio.Protocol):
     Attributes:
         status: status of the answer; 0 while there is none.
         headers: headers of the answer, unchanged.
-        has_answered: whether any byte of an answer arrived.
+        received: bytes of the answer so far, head included.
         idle_since: the loop's time at the end of the last request.
         heard_at: the loop's time of the last data received, or else of connecting.
     """
@@ -49,7 +54,7 @@ class HttpProtocol(asyncio.Protocol):
     def __init__(self) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
-        self.has_answered = False
+        self.received = 0
         self.idle_since = 0.0
         self._loop = asyncio.get_running_loop()
         self.heard_at = self._loop.time()
@@ -61,6 +66,7 @@ class HttpProtocol(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._body: list[bytes] = []
         self._is_piecewise = False
+        self._most_bytes = math.inf
         self._ahead_bytes = 0  # unread bytes of a body that is read piecewise
         self._is_paused = False
         self._silence_seconds: float | None = None
@@ -90,18 +96,20 @@ class HttpProtocol(asyncio.Protocol):
                 return value.decode("latin-1")
         return None
 
-    def begin(self, request: bytes, deadline: float) -> asyncio.Future[None]:
+    def begin(self, request: bytes, deadline: float, most_bytes: float = math.inf) -> asyncio.Future[None]:
         """Send head and body of a request; the system has all it accepts at once when this returns.
 
         Args:
             request: head and body.
             deadline: the loop's time at which the answer must be complete.
+            most_bytes: the limit of the answer, head included.
 
         Returns:
-            A future, done when the answer is complete; its error is a TimeoutError, or an OSError if the
-            connection was lost or the answer is not HTTP.
+            A future, done when the answer is complete; its error is a TimeoutError, an AnswerTooLargeError, or
+            an OSError if the connection was lost or the answer is not HTTP.
         """
         self._silence_seconds = None
+        self._most_bytes = most_bytes
         self._is_piecewise = False
         self._watch(deadline)
         return self._write(request)
@@ -117,6 +125,7 @@ class HttpProtocol(asyncio.Protocol):
             A future, done when status and headers are there; errors as of `begin`.
         """
         self._silence_seconds = silence_seconds
+        self._most_bytes = math.inf
         self._is_piecewise = True
         if silence_seconds is not None:
             self._watch(self._loop.time() + silence_seconds)
@@ -160,7 +169,11 @@ class HttpProtocol(asyncio.Protocol):
             # Unsolicited, such as the 408 of a server that closes an idle connection.
             self.abort()
             return
-        self.has_answered = True
+        self.received += len(data)
+        if self.received > self._most_bytes:
+            self._body.clear()  # an owner of the error must not keep it
+            self._fail(AnswerTooLargeError(f"the response has more than {self._most_bytes} bytes"))
+            return
         self.heard_at = self._loop.time()
         if self._silence_seconds is not None:
             self._deadline = self.heard_at + self._silence_seconds
@@ -210,7 +223,7 @@ class HttpProtocol(asyncio.Protocol):
         assert self._transport is not None
         self.status = 0
         self.headers = []
-        self.has_answered = False
+        self.received = 0
         self._body.clear()  # a reader that was cancelled did not read it
         self._ahead_bytes = 0
         self._is_busy = True

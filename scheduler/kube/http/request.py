@@ -1,15 +1,22 @@
-"""A request and its answer, as values."""
+"""A request and its answer, as values, and as text on a connection."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from urllib.parse import quote
 
 import msgspec
+
+from scheduler.version import VERSION
 
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+USER_AGENT = f"custom-scheduler/{VERSION}"
+_IN_A_URL = "/?&=%:@!$'()*+,;~[]"
+_PLAIN = re.compile("[!-~]*").fullmatch
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -44,7 +51,12 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
-    """A 2xx answer."""
+    """A whole answer."""
 
     status: int
     body: bytes
+
+
+def target(path: str) -> str:
+    """Return the path and query of a URL as a request may have them: in ASCII, and without spaces."""
+    return path if _PLAIN(path) else quote(path, safe=_IN_A_URL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import os
 import ssl
 import threading
@@ -87,7 +86,7 @@ async def test_an_unknown_authority_is_believed_only_when_it_is_given_or_none_is
     ca_file = tmp_path / "ca.crt"
     ca_file.write_bytes(issued.authority)
     async with serving(issued) as url:
-        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(OSError, match="certificate is not trusted"):
             await get(url)
         assert await get(url, ca_file=str(ca_file)) == b"nobody"
         assert await get(url, insecure=True) == b"nobody"
@@ -103,27 +102,6 @@ async def test_a_certificate_is_believed_that_is_given_as_its_own_authority(
         assert await get(url, ca_file=str(ca_file)) == b"nobody"
 
 
-def test_cookies_are_not_kept() -> None:
-    seen: list[str | None] = []
-
-    async def answer(request: web.Request) -> web.Response:
-        seen.append(request.headers.get("Cookie"))
-        response = web.Response(text="ok")
-        response.set_cookie("session", "1")
-        return response
-
-    async def ask_twice() -> None:
-        application = web.Application()
-        application.router.add_get("/", answer)
-        async with run_server(application) as url, client() as asking:
-            # By name, because cookies of an IP address are never kept.
-            for _ in range(2):
-                await asking.http_get(url.replace("127.0.0.1", "localhost"))
-
-    asyncio.run(ask_twice())
-    assert seen == [None, None]
-
-
 @virtually
 async def test_the_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     async def answer(request: web.Request) -> web.Response:
@@ -135,7 +113,7 @@ async def test_the_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv("HTTP_PROXY", proxy)
         assert await get("http://nodes.example/load") == b"through the proxy to http://nodes.example/load"
         monkeypatch.setenv("HTTP_PROXY", "socks5://user:secret@proxy")
-        with pytest.raises(OSError, match=r"names is not an HTTP proxy$"):
+        with pytest.raises(OSError, match=r"not the URL of an HTTP proxy$"):
             await get("http://nodes.example/load")
 
 
@@ -144,7 +122,7 @@ async def test_an_authority_that_was_replaced_is_read_again(issued: Issued, tmp_
     ca_file = tmp_path / "ca.crt"
     ca_file.write_bytes(issue("another").authority)
     async with serving(issued) as url, client() as asking:
-        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(OSError, match="certificate is not trusted"):
             await asking.http_get(url, ca_file=str(ca_file))
         newer = tmp_path / "newer.crt"
         newer.write_bytes(issued.authority)
@@ -221,16 +199,17 @@ def test_a_file_that_is_not_read_in_time_fails_each_request_and_is_read_once_for
 @virtually
 async def test_another_status_and_no_answer_are_errors_that_name_the_url() -> None:
     async with serving() as url:
-        with pytest.raises(OSError, match=rf"GET {url}\?status=xxxxx: 503 Service Unavailable: b'nobody'"):
+        with pytest.raises(OSError, match=rf"GET {url}\?status=xxxxx: 503: b'nobody'"):
             await get(f"{url}?status=503")
-    with pytest.raises(OSError, match=f"GET {url}: ClientConnectorError"):
+    with pytest.raises(OSError, match=f"GET {url}: .*Connection refused"):
         await get(url)
 
 
-@pytest.mark.parametrize("host", ["double..dot", f"{'long' * 16}.example", "user:€@127.0.0.1:1"])
-def test_an_address_that_cannot_be_put_on_the_wire_is_an_error_that_names_the_url(host: str) -> None:
-    with pytest.raises(OSError, match=f"GET {shown_url(f'http://{host}/')}: Unicode"):
-        asyncio.run(get(f"http://{host}/"))  # names are resolved in a thread
+@pytest.mark.parametrize("host", ["double..dot", f"{'long' * 16}.example", "user:€@127.0.0.1:x"])
+@virtually
+async def test_an_address_that_cannot_be_sent_is_an_error_that_names_the_url(host: str) -> None:
+    with pytest.raises(OSError, match=f"GET {shown_url(f'http://{host}/')}: its host or port cannot be part"):
+        await get(f"http://{host}/")
 
 
 @asynccontextmanager
@@ -260,21 +239,10 @@ async def saying(answer: bytes, *, ends: bool = True) -> AsyncIterator[str]:
 @virtually
 async def test_an_answer_has_its_most() -> None:
     head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
-    async with saying(head + bytes(MAX_BYTES)) as url:
-        assert len(await get(url)) == MAX_BYTES
-    async with saying(head + bytes(MAX_BYTES + 1)) as url:
+    async with saying(head + bytes(MAX_BYTES - len(head))) as url:
+        assert len(await get(url)) == MAX_BYTES - len(head)
+    async with saying(head + bytes(MAX_BYTES - len(head) + 1)) as url:
         with pytest.raises(OSError, match=f"GET {url}: the response has more than {MAX_BYTES} bytes"):
-            await get(url)
-
-
-@virtually
-async def test_an_answer_that_is_packed_is_refused_for_it_may_be_far_larger_than_it_looks() -> None:
-    packed = gzip.compress(bytes(2**26))
-    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(packed)}\r\n\r\n"
-    async with saying(head.encode() + packed) as url:
-        with pytest.raises(
-            OSError, match=f"GET {url}: the response is compressed with 'gzip', which was not requested"
-        ):
             await get(url)
 
 
@@ -282,7 +250,7 @@ async def test_an_answer_that_is_packed_is_refused_for_it_may_be_far_larger_than
 async def test_an_answer_that_does_not_come_to_its_end_is_given_up_in_time() -> None:
     async with saying(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbeg", ends=False) as url:
         begun = asyncio.get_running_loop().time()
-        with pytest.raises(OSError, match=f"GET {url}: .*Timeout"):
+        with pytest.raises(OSError, match=f"GET {url}: no answer within 2 s"):
             await get(url, timeout_seconds=2)
         assert asyncio.get_running_loop().time() - begun < 3
 

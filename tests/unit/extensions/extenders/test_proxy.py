@@ -99,7 +99,7 @@ async def test_https_goes_through_the_proxy_and_the_extender_is_still_who_must_b
         believed = ExtenderTLS(ca_data=issued.authority)
         assert await ask("https://extender.example", believed) == ["n1"]
         assert heads[0].startswith(b"CONNECT extender.example:443 HTTP/1.1\r\n")
-        with pytest.raises(ExtenderError, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(ExtenderError, match="certificate is not trusted"):
             await ask("https://extender.example")
 
 
@@ -114,7 +114,7 @@ async def test_a_proxy_that_refuses_is_told_of_without_its_password(monkeypatch:
     async with server:
         port = server.sockets[0].getsockname()[1]
         monkeypatch.setenv("HTTPS_PROXY", f"http://us:secret@127.0.0.1:{port}")
-        with pytest.raises(ExtenderError, match="the proxy answered 407") as raised:
+        with pytest.raises(ExtenderError, match=r"proxy 127\.0\.0\.1 answered 407") as raised:
             await ask("https://extender.example")
     assert "secret" not in str(raised.value)
 
@@ -132,7 +132,7 @@ async def test_a_proxy_of_another_kind_is_an_error_of_the_extender(
     monkeypatch: pytest.MonkeyPatch, proxy: str
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", proxy)
-    with pytest.raises(ExtenderError, match="is no HTTP proxy"):
+    with pytest.raises(ExtenderError, match="not the URL of an HTTP proxy"):
         await ask("http://extender.example")
 
 

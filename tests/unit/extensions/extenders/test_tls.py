@@ -69,7 +69,7 @@ async def ask(context: ssl.SSLContext, **settings: Any) -> bytes:
 
 @virtually
 async def test_a_certificate_of_an_unknown_authority_is_not_believed(issued: Issued) -> None:
-    with pytest.raises(ExtenderError, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(ExtenderError, match="certificate is not trusted"):
         await ask(serving(issued))
 
 
@@ -110,7 +110,7 @@ async def test_a_given_certificate_is_believed_whoever_vouches_for_it(issued: Is
 @virtually
 async def test_another_authority_is_not_believed(issued: Issued) -> None:
     tls = ExtenderTLS(ca_data=issue("other", addresses=["127.0.0.1"]).authority)
-    with pytest.raises(ExtenderError, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(ExtenderError, match="certificate is not trusted"):
         await ask(serving(issued), enable_https=True, tls_config=tls)
 
 

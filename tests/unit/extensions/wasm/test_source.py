@@ -68,71 +68,65 @@ def test_a_redirect_is_followed() -> None:
         assert read_guest(url, None) == b"bytes"
 
 
-def test_a_redirect_to_a_file_is_not_followed() -> None:
-    with answering(b"HTTP/1.1 302 Found\r\nLocation: file:///etc/hostname\r\n\r\n") as url:
-        assert refused(url) == "received 302 status code"
-
-
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        pytest.param(
-            OK + b"Content-Length: 50\r\n\r\nbytes", "the answer ends 45 bytes too early", id="cut short"
-        ),
+        pytest.param(OK + b"Content-Length: 50\r\n\r\nbytes", "Server disconnected", id="cut short"),
         pytest.param(
             OK + b"Transfer-Encoding: chunked\r\n\r\n9\r\nbyt",
-            "no answer of HTTP: IncompleteRead",
+            "Server disconnected",
             id="cut in a chunk",
         ),
         pytest.param(b"HTTP/1.1 204 No Content\r\n\r\n", "received 204 status code", id="nothing"),
         pytest.param(b"HTTP/1.1 500 Oh\r\n\r\n", "received 500 status code", id="a fault of the server"),
-        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", "no answer of HTTP: BadStatusLine", id="another protocol"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", "unreadable answer", id="another protocol"),
     ],
 )
 def test_an_odd_answer_is_told(answer: bytes, told: str) -> None:
     with answering(answer) as url:
-        assert refused(url).startswith(told)
+        assert refused(url).removeprefix(f"GET {url}: ").startswith(told)
 
 
 @pytest.mark.parametrize(
-    "url",
+    ("url", "problem"),
     [
-        "http://127.0.0.1:9/guest.wasm?token=s3cret and more",
-        "http://user:s3cret%20word@127.0.0.1/guest.wasm",
-        "http://127.0.0.1:s3cret/guest.wasm",
+        pytest.param(
+            "http://127.0.0.1:1/guest.wasm?token=s3cret and more", "Connection refused", id="a query"
+        ),
+        pytest.param(
+            "http://user:s3cret%20word@127.0.0.1:1/guest.wasm", "Connection refused", id="a password"
+        ),
+        pytest.param(
+            "http://user:s3cret@127.0.0.1:x/guest.wasm",
+            "its host or port cannot be part of a URL",
+            id="no URL",
+        ),
     ],
 )
-def test_a_url_that_cannot_be_asked_for_is_told_without_its_secrets(url: str) -> None:
-    with pytest.raises(ValueError, match=r"^its host, port or path cannot be part of a URL$") as told:
+def test_an_error_has_no_secrets_of_the_url(url: str, problem: str) -> None:
+    with pytest.raises(OSError, match=rf"{problem}$") as told:
         read_guest(url, None)
     assert "s3cret" not in "".join(traceback.format_exception(told.value))
 
 
 def test_https_needs_a_certificate() -> None:
     with answering(OK) as url:
-        assert "SSL" in refused(url.replace("http:", "https:"))
+        assert "no TLS" in refused(url.replace("http:", "https:"))
 
 
 def test_a_server_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest_source, "_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(guest_source, "_TOTAL_SECONDS", 0.1)
 
     with answering(OK + b"Content-Length: 5\r\n\r\nby", silent=True) as url:
-        assert refused(url) == "timed out"
-
-
-def test_a_server_that_goes_on_for_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest_source, "_TOTAL_SECONDS", 0.0)
-
-    with answering(OK + b"Content-Length: 5\r\n\r\nbytes") as url:
-        assert refused(url) == "not read within 0 seconds"
+        assert refused(url) == f"GET {url}: no answer within 0.1 s"
 
 
 def test_what_is_too_large_is_refused_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest_source, "MOST_BYTES", 4)
-    (tmp_path / "four.wasm").write_bytes(b"four")
-    (tmp_path / "five.wasm").write_bytes(b"fives")
+    monkeypatch.setattr(guest_source, "MOST_BYTES", 100)
+    (tmp_path / "small.wasm").write_bytes(b"four")
+    (tmp_path / "large.wasm").write_bytes(bytes(101))
 
-    assert read_guest("four.wasm", tmp_path) == b"four"
-    assert "has more than 4 bytes" in refused("five.wasm", tmp_path)
-    with answering(OK + b"Content-Length: 5\r\n\r\nbytes") as url:
-        assert refused(url) == "more than 4 bytes"
+    assert read_guest("small.wasm", tmp_path) == b"four"
+    assert "has more than 100 bytes" in refused("large.wasm", tmp_path)
+    with answering(OK + b"Content-Length: 100\r\n\r\n" + bytes(100)) as url:
+        assert refused(url) == f"GET {url}: the response has more than 100 bytes"

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import weakref
 from contextlib import aclosing, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -82,14 +82,14 @@ async def test_nothing_is_left_of_a_closed_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: list[weakref.ref[HttpProtocol]] = []
-    open_one = ConnectionPool.open
+    open_one = ConnectionPool._connected
 
-    async def opening(pool: ConnectionPool, deadline: float) -> HttpProtocol:
-        connection = await open_one(pool, deadline)
+    async def opening(pool: ConnectionPool, *arguments: Any) -> HttpProtocol:
+        connection = await open_one(pool, *arguments)
         opened.append(weakref.ref(connection))
         return connection
 
-    monkeypatch.setattr(ConnectionPool, "open", opening)
+    monkeypatch.setattr(ConnectionPool, "_connected", opening)
     with without_looking_for_garbage():
         async with raw_server(serve) as server, ApiConnection(server.endpoint) as connection:
             with suppress(ApiError):

@@ -133,9 +133,9 @@ def test_where_and_why_there_is_no_connection_is_told(
 
     async def scenario() -> None:
         async with raw_server(always_ok, tls=serving(issued)) as server:
-            distrusted, where = await told(server.endpoint), server.endpoint.server
+            distrusted, where = await told(replace(server.endpoint, advice="ask Ann")), server.endpoint.server
             assert distrusted.startswith(f"{where}: its certificate is not trusted: ")
-            assert "set certificate-authority and tls-server-name in the kubeconfig" in distrusted
+            assert distrusted.endswith("; ask Ann")
         assert await told(Endpoint("http://127.0.0.1:1")) == "http://127.0.0.1:1: Connection refused"
         by_proxy = Endpoint("https://api.example", proxy="http://me:secret@127.0.0.1:1")
         assert await told(by_proxy) == "https://api.example by proxy 127.0.0.1: Connection refused"
