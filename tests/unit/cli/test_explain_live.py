@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
+import threading
 import traceback
 
 import pytest
 
 from scheduler.cli.explain_live import ask
 from scheduler.daemon.app.leader import NoLeaderError
+from scheduler.kube.certificates.key_pair import load_key_pair
+from scheduler.kube.certificates.made import issue
 
 
 @pytest.mark.parametrize(
@@ -21,3 +26,27 @@ def test_a_server_that_does_not_answer_is_named_without_its_password(server: str
     with pytest.raises(NoLeaderError, match=rf"^http://xxxxx@127\.0\.0\.1:\w+.*: {problem}") as told:
         ask(server, "default/web", None, token_file=None, skip_tls_verify=False)
     assert "s3cret" not in "".join(traceback.format_exception(told.value))
+
+
+def test_a_certificate_is_verified_unless_the_user_says_otherwise() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_key_pair(context, issue("daemon", addresses=["127.0.0.1"]).serving)
+
+    def serve(listener: socket.socket) -> None:
+        for _ in range(2):
+            accepted, _ = listener.accept()
+            try:
+                with context.wrap_socket(accepted, server_side=True) as connection:
+                    connection.recv(65536)
+                    connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{"a":1}')
+            except ssl.SSLError:
+                continue
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = threading.Thread(target=serve, args=(listener,))
+        serving.start()
+        server = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(NoLeaderError, match="certificate is not trusted"):
+            ask(server, "default/web", None, token_file=None, skip_tls_verify=False)
+        assert ask(server, "default/web", None, token_file=None, skip_tls_verify=True) == {"a": 1}
+        serving.join()
