@@ -80,8 +80,10 @@ SHORT_SEEDS = 500
 _SHORT_STORMS = (15.0, 30.0, 30.0, 60.0)
 _LONG_STORMS = (40.0, 90.0, 180.0)
 _POKE_SECONDS = 90.0
-_LOOK_SHARE = 0.2
+_LOOK_SHARE = 0.1
 """At how many of the moments a second apart daemons look at themselves."""
+_IDLE_SECONDS = 10.0
+"""How often ended daemons are replaced when nothing else has to be looked at."""
 _IDENTITY = re.compile(r'(?<="holderIdentity":")[^"]*')
 """Another every time: no two daemons may ever be called the same."""
 _GENEROUS_SECONDS = 60.0
@@ -372,7 +374,8 @@ def _checking(stage: Stage) -> Iterator[None]:
 
     async def check() -> None:
         while True:
-            await asyncio.sleep(1.0)
+            is_idle = stage.is_calm and not stage.follows_groups
+            await asyncio.sleep(_IDLE_SECONDS if is_idle else 1.0)
             await stage.lives.tend()
             stage.groups.look()
             if not stage.is_calm:

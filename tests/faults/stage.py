@@ -85,6 +85,11 @@ class Stage:
         """Seconds since the beginning."""
         return asyncio.get_running_loop().time()
 
+    @property
+    def follows_groups(self) -> bool:
+        """Whether the campaign is about groups of pods."""
+        return self.plan.kind == "groups"
+
     def random_of(self, name: str) -> Random:
         """Return a source of chance of one's own, so that one actor's draws do not change another's."""
         return Random(f"{self.plan.seed}/{name}")

@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _EVERY_SECONDS: Final = 1.0
+_INACTIVE_SECONDS: Final = 10.0
+"""The interval of checking whether a profile has the plugin now."""
 _SHARE: Final = 0.01
 """The share of time for counting: with many pods it is done less often."""
 _MOST_WRITES: Final = 50
@@ -143,9 +145,12 @@ class ObjectStatuses:
     async def run(self) -> NoReturn:
         """Compare once a second, or less often, until cancelled; write changes until the next comparison."""
         while True:
+            if not any(True for _ in active_plugins(self._parts, self._source.plugin)):
+                await asyncio.sleep(_INACTIVE_SECONDS)
+                continue
             began = self._clock.monotonic()
             news: Sequence[_News] = ()
-            if self._is_leading() and any(True for _ in active_plugins(self._parts, self._source.plugin)):
+            if self._is_leading():
                 news = await self._look()
             now = self._clock.monotonic()
             next_look = now + max(_EVERY_SECONDS, (now - began) / _SHARE)
