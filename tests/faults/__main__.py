@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import sys
 import time
+from collections import Counter
 from functools import partial
 
 import click
@@ -34,7 +35,7 @@ class _Seeds(click.ParamType):
 @click.option("--seeds", type=_Seeds(), help="Play all of these, and tell of those that break a promise.")
 @click.option(
     "--kind",
-    type=click.Choice(["pods", "groups"]),
+    type=click.Choice(["pods", "groups", "plugins"]),
     default="pods",
     show_default=True,
     help="What campaigns are about.",
@@ -61,27 +62,31 @@ def main(
 
 def _soak(seeds: range, kind: str, jobs: int, *, in_parts: bool) -> int:
     began, failed = time.monotonic(), 0
+    acts: Counter[str] = Counter()
     with multiprocessing.Pool(jobs, maxtasksperchild=50) as pool:
         played = pool.imap_unordered(partial(_play, kind, in_parts), seeds)
-        for number, (seed, story) in enumerate(played, start=1):
+        for number, (seed, story, its_acts) in enumerate(played, start=1):
+            acts += its_acts
             if story:
                 failed += 1
                 click.echo(f"seed {seed} failed{story}")
             if sys.stderr.isatty():
                 click.echo(f"\r{number} of {len(seeds)}, {failed} failed", nl=False, err=True)
+    for what, count in sorted(acts.items()):
+        click.echo(f"{count:7} {what}")
     seconds = time.monotonic() - began
     click.echo(f"seeds {seeds[0]}-{seeds[-1]}: {len(seeds)} runs, {failed} failures, {seconds:.0f} s")
     return 1 if failed else 0
 
 
-def _play(kind: str, in_parts: bool, seed: int) -> tuple[int, str]:
-    """Return the seed, and what there is to tell of it: nothing if all was well."""
+def _play(kind: str, in_parts: bool, seed: int) -> tuple[int, str, Counter[str]]:
+    """Return the seed, what there is to tell of it, nothing if all was well, and how often each actor acted."""
     try:
         report = run(seed, kind, is_all_in_parts=in_parts)
     except Exception as error:
         logging.getLogger(__name__).exception("Campaign ended", extra={"seed": seed})
-        return seed, f"\nit did not come to its end: {type(error).__name__}: {error}"
-    return seed, told(report) if report.findings else ""
+        return seed, f"\nit did not come to its end: {type(error).__name__}: {error}", Counter()
+    return seed, told(report) if report.findings else "", report.acts
 
 
 if __name__ == "__main__":

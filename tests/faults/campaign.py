@@ -13,12 +13,14 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from scheduler.simulator.access.users import User
 from scheduler.simulator.server import ApiServer
 from tests.faults.actors.configurations import Configurations
+from tests.faults.actors.coscheduling import CoschedulingGroups
 from tests.faults.actors.deletions import Deletions
-from tests.faults.actors.devices import Devices
+from tests.faults.actors.devices import Devices, SlowClaims
 from tests.faults.actors.extenders import Extenders
-from tests.faults.actors.faulty_api import FaultyApi
+from tests.faults.actors.faulty_api import FaultyApi, Tokens
 from tests.faults.actors.gangs import GATES, Gangs, make_room
 from tests.faults.actors.garbling import Garbling
 from tests.faults.actors.guests import Guests
@@ -27,9 +29,11 @@ from tests.faults.actors.machine import Stalls, WallClocks
 from tests.faults.actors.nodes import Machines, Nodes
 from tests.faults.actors.other_scheduler import Foreigners
 from tests.faults.actors.oversized_objects import Monsters
+from tests.faults.actors.quotas import ElasticQuotas, Queues
+from tests.faults.actors.resizes import Resizes
 from tests.faults.actors.restarts import DaemonRestarts, Restores, ServerRestarts
 from tests.faults.actors.tenants import Tenants
-from tests.faults.actors.volumes import Volumes
+from tests.faults.actors.volumes import VolumeLimits, Volumes
 from tests.faults.actors.workload import Workload
 from tests.faults.checks import check_always, check_drift, check_in_the_end, check_state, check_stopped
 from tests.faults.decision_checker import NAME as WITNESS
@@ -42,6 +46,7 @@ from tests.support import virtual_time
 from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator, Mapping, Sequence
 
     from tests.faults.actors.actor import Actor
@@ -73,6 +78,25 @@ _SOMETIMES_WITH_GROUPS: tuple[tuple[float, type[Actor]], ...] = (
     (0.3, Stalls),
     (0.2, Configurations),
 )
+_SOMETIMES_WITH_PLUGINS: tuple[tuple[float, type[Actor]], ...] = (
+    (0.5, SlowClaims),
+    (0.5, VolumeLimits),
+    (0.6, Resizes),
+    (0.3, Tenants),
+    (0.4, Tokens),
+    (0.4, WallClocks),
+    (0.5, FaultyApi),
+    (0.4, Deletions),
+    (0.2, ServerRestarts),
+    (0.4, DaemonRestarts),
+    (0.2, Stalls),
+)
+_OPTIONAL: dict[str, type[Actor]] = {
+    "Coscheduling": CoschedulingGroups,
+    "FairQueues": Queues,
+    "CapacityScheduling": ElasticQuotas,
+}
+"""A plugin that is off by default -> whoever makes its objects."""
 _DRAWN_LAST: tuple[tuple[float, type[Actor]], ...] = ((0.08, Restores), (0.08, Guests), (0.15, Tenants))
 """So that what else a seed means does not change by them."""
 SHORT_SEEDS = 500
@@ -114,8 +138,9 @@ class Plan:
         guest: the file of a WebAssembly guest; "" for none.
         guest_limit: how long it may take.
         broken: a plugin of the last profile that cannot be built; "" for none.
-        kind: what it is about: "pods" or "groups".
+        kind: what it is about: "pods", "groups" or "plugins".
         quotas: whether namespaces have quotas.
+        optional: a plugin that is off by default; "" for none.
         gates: feature gate -> whether it is on, of those that are named.
         in_parts: what is done in the smallest parts: see `limits`.
     """
@@ -136,14 +161,19 @@ class Plan:
     broken: str = ""
     kind: str = "pods"
     quotas: bool = False
+    optional: str = ""
     gates: Mapping[str, bool] = field(default_factory=dict)
     in_parts: Sequence[str] = ()
 
     @classmethod
     def of(cls, seed: int, kind: str = "pods") -> Plan:
         """Draw a plan."""
-        plan = cls._of_groups(seed) if kind == "groups" else cls._of_pods(seed)
-        return replace(plan, in_parts=drawn(Random(f"{seed}/{kind}/parts")))
+        draws = {"pods": cls._of_pods, "groups": cls._of_groups, "plugins": cls._of_plugins}
+        plan = draws[kind](seed)
+        parts = drawn(Random(f"{seed}/{kind}/parts"))
+        if SlowClaims in plan.actors and "plugins" not in parts:
+            parts = [*parts, "plugins"]  # no search is a long one otherwise
+        return replace(plan, in_parts=parts)
 
     @classmethod
     def _of_pods(cls, seed: int) -> Plan:
@@ -197,20 +227,54 @@ class Plan:
             gates={gate: False for gate in GATES if random.random() < 0.2},
         )
 
+    @classmethod
+    def _of_plugins(cls, seed: int) -> Plan:
+        """Draw a plan with the objects of plugins that few clusters have."""
+        random = Random(f"{seed}/plugins")
+        elects = random.random() < 0.5
+        optional = random.choice(("", *_OPTIONAL, *_OPTIONAL))
+        return cls(
+            seed=seed,
+            n_nodes=random.randint(2, 8),
+            storm_seconds=random.choice(_SHORT_STORMS if seed <= SHORT_SEEDS else _LONG_STORMS),
+            actors=[
+                Nodes,
+                Workload,
+                Kubelets,
+                *([_OPTIONAL[optional]] if optional else []),
+                *(actor for share, actor in _SOMETIMES_WITH_PLUGINS if random.random() < share),
+            ],
+            troubles=(),
+            trouble_rate=0.0,
+            scheduler_names=["custom-scheduler", "second-scheduler"][: random.choice((1, 1, 2))],
+            replicas=random.choice((1, 2)) if elects else 1,
+            elects=elects,
+            flushes=True,
+            kind="plugins",
+            optional=optional,
+        )
+
     @property
     def configuration(self) -> str:
         """The daemon's, as YAML."""
         names = [name for name in self.troubles if name != TroubledBind.name]
         guest = ["guest"] if self.guest else []
-        quotas = ["CapacityScheduling"] if self.quotas else []
+        optional = "CapacityScheduling" if self.quotas else self.optional
+        quotas = [optional] if optional else []
+        sorted_by_groups = (
+            "\n      disabled:\n      - name: PrioritySort" if optional == "Coscheduling" else ""
+        )
         multi_point = "".join(f"\n      - name: {name}" for name in [*names, *guest, *quotas, WITNESS])
         limits = f"{{guestURL: '{self.guest}', timeLimit: {self.guest_limit}, memoryLimit: 1Mi}}"
         arguments = f"\n  pluginConfig:\n  - name: guest\n    args: {limits}" if self.guest else ""
         bind = f"\n    bind:\n      enabled:\n      - name: {TroubledBind.name}"
-        preempting = "\n    postFilter:\n      enabled:\n      - name: CapacityScheduling\n      disabled:\n      - name: '*'"
+        preempting = (
+            f"\n    postFilter:\n      enabled:\n      - name: {optional}\n      disabled:\n      - name: '*'"
+        )
+        preempts = optional not in {"", "Coscheduling"}
         profiles = "".join(
-            f"\n- schedulerName: {name}\n  plugins:\n    multiPoint:\n      enabled:{multi_point}"
-            f"{bind if TroubledBind.name in self.troubles else ''}{preempting if quotas else ''}{arguments}"
+            f"\n- schedulerName: {name}\n  plugins:\n    multiPoint:\n      enabled:{multi_point}{sorted_by_groups}"
+            f"{bind if TroubledBind.name in self.troubles else ''}{preempting if preempts else ''}{arguments}"
             for name in self.scheduler_names
         )
         if self.broken:
@@ -240,7 +304,7 @@ class Plan:
             f"profiles {', '.join(self.scheduler_names)}; "
             f"plugins {', '.join(self.troubles) or 'none'} that go wrong {self.trouble_rate:.0%} of the time; "
             f"{'with' if self.flushes else 'without'} flushes"
-            f"{', with quotas' if self.quotas else ''}{f', gates {dict(self.gates)}' if self.gates else ''}"
+            f"{', with quotas' if self.quotas else ''}{f', with {self.optional}' if self.optional else ''}{f', gates {dict(self.gates)}' if self.gates else ''}"
             f"{', in parts: ' if self.in_parts else ''}{' '.join(self.in_parts)}"
         )
 
@@ -255,6 +319,7 @@ class Report:
         requests: all that the server was asked, one line each.
         story: what happened.
         queue_stories: pod uid -> its moves in the queues, each line with the daemon's name.
+        acts: "actor: act" -> how often.
     """
 
     plan: Plan
@@ -262,6 +327,7 @@ class Report:
     requests: Sequence[str]
     story: Story
     queue_stories: dict[str, list[str]]
+    acts: Counter[str]
 
 
 def run(seed: int, kind: str = "pods", *, is_taped: bool = False, is_all_in_parts: bool = False) -> Report:
@@ -269,7 +335,7 @@ def run(seed: int, kind: str = "pods", *, is_taped: bool = False, is_all_in_part
 
     Args:
         seed: which.
-        kind: what it is about: "pods" or "groups".
+        kind: what it is about: "pods", "groups" or "plugins".
         is_taped: whether each daemon is gone through again afterwards, and must decide as it did.
         is_all_in_parts: whether all work is done in the smallest parts, whatever the seed means.
     """
@@ -294,14 +360,19 @@ def run(seed: int, kind: str = "pods", *, is_taped: bool = False, is_all_in_part
 
 async def _play(plan: Plan, folder: Path, *, is_taped: bool) -> tuple[Report, Stage]:
     server = ApiServer(
-        clock=LoopClock(), socket_path=folder / "api.sock", seed=plan.seed, logged_requests=1_000_000
+        clock=LoopClock(),
+        socket_path=folder / "api.sock",
+        seed=plan.seed,
+        logged_requests=1_000_000,
+        users={"token-0": User("daemon")} if Tokens in plan.actors else None,
     )
     await server.start()
-    stage = Stage(plan, server, is_taped=is_taped)
+    stage = Stage(plan, server, folder, is_taped=is_taped)
     with watching_logs(stage):
         await _storm_and_calm(stage)
     stage.story.close()
-    report = Report(plan, stage.findings, list(_request_lines(stage)), stage.story, _queue_stories(stage))
+    requests, moves = list(_request_lines(stage)), _queue_stories(stage)
+    report = Report(plan, stage.findings, requests, stage.story, moves, stage.acts)
     return report, stage
 
 
@@ -322,7 +393,7 @@ async def _storm_and_calm(stage: Stage) -> None:
         _poke(stage)
         await asyncio.sleep(_CALM_SECONDS - _POKE_SECONDS)
     stage.story.tell("campaign", "all should be well")
-    check_in_the_end(stage)
+    _check_in_the_end(stage, actors)
     await check_drift(stage)
     if stage.plan.kind == "groups":
         make_room(stage)
@@ -343,6 +414,13 @@ async def _storm_and_calm(stage: Stage) -> None:
     assert isinstance(loop, virtual_time.VirtualTimeLoop)
     if loop.longest_turn_seconds > _LONGEST_TURN_SECONDS:
         stage.find(f"one turn of the loop took {loop.longest_turn_seconds:.1f} s of the processor")
+
+
+def _check_in_the_end(stage: Stage, actors: Sequence[Actor]) -> None:
+    check_in_the_end(stage)
+    if stage.lives.leader is not None:
+        for actor in actors:
+            actor.check(stage.lives.leader)
 
 
 def _poke(stage: Stage) -> None:

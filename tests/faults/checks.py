@@ -13,6 +13,7 @@ from scheduler.engine.cycle.scheduling import nominated_others, schedule_pod
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.state.pod_states import PodState
 from scheduler.objects.decode import decode_pod
+from scheduler.objects.pod_group import COSCHEDULING_LABEL, VOLCANO_ANNOTATIONS
 from scheduler.simulator.apimachinery.objects import is_terminating
 from scheduler.simulator.controllers.resource_claims import CLAIMS
 from tests.faults.actors.configurations import Configurations
@@ -268,8 +269,8 @@ def _check_pending(stage: Stage, life: Life) -> None:
             if place is not Place.GATED and not (place is Place.UNSCHEDULABLE and stage.restores):
                 stage.find(f"{_key(pod)} is gated, and {place.value}", uid)
             continue
-        if "schedulingGroup" in pod["spec"]:
-            continue  # waits for others, and is judged with them
+        if _waits_for_others(stage, pod):
+            continue  # and is judged with them
         places = _PLACES_IN_THE_END if judge.cache.table.n_nodes else _PLACES_WITHOUT_NODES
         if place not in places:
             stage.find(f"{_key(pod)} is pending, and {place.value}", uid)
@@ -310,6 +311,16 @@ def _lacks_device_claims(stage: Stage, pod: Object) -> bool:
     used = [each.get("resourceClaimName") or names.get(each["name"]) for each in asked]
     found = [name and stage.store.find(CLAIMS, name, pod["metadata"]["namespace"]) for name in used]
     return any(not claim or is_terminating(claim) for claim in found)
+
+
+def _waits_for_others(stage: Stage, pod: Object) -> bool:
+    """Whether a pod is in a group that its profile places as a whole."""
+    metadata = pod["metadata"]
+    labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})
+    is_in_older_group = COSCHEDULING_LABEL in labels or any(
+        each in annotations for each in VOLCANO_ANNOTATIONS
+    )
+    return "schedulingGroup" in pod["spec"] or (stage.plan.optional == "Coscheduling" and is_in_older_group)
 
 
 def _says_the_same(stage: Stage, told: str, message: str) -> bool:

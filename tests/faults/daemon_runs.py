@@ -8,16 +8,16 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from plugins.registry import IN_TREE
-from scheduler.configuration.load import parse
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.engine.queue.pod_places import Place
 from scheduler.errors import LeadershipLostError
+from scheduler.kube.client.connect import Credentials, _keep_fresh
 from scheduler.kube.client.resources import NODES, PODS
 from scheduler.kube.http.endpoint import Endpoint
 from tests.faults.decision_checker import NAME as WITNESS
 from tests.faults.decision_checker import Ledger, Witness
 from tests.faults.faulty_plugins import TROUBLES, BrokenFromTheStart, Mood
-from tests.faults.limits import at_once
+from tests.faults.limits import at_once, parsed
 from tests.faults.wire import Wire
 from tests.recording.memory_recording import Taped
 from tests.support.virtual_time import LoopClock
@@ -78,7 +78,8 @@ class Life:
         self.clock = LifeClock()
         self.going: dict[str, float] = {}
         endpoint = Endpoint("http://localhost", unix_socket=stage.server.socket_path)
-        self.connection = Wire(endpoint, stage, self.name)
+        self._credentials = None if stage.kubeconfig is None else Credentials(str(stage.kubeconfig))
+        self.connection = Wire(endpoint, stage, self.name, self._credentials)
         self.taped = Taped(self.clock, flushes=stage.plan.flushes) if stage.is_taped else None
         self.daemon = self._build(stage.random_of(self.name), self._plugins(), self.taped)
         stage.groups.follow(self)
@@ -92,7 +93,23 @@ class Life:
             return self._build(Random(0), self._plugins())
 
     def begin(self) -> None:
-        self._task = asyncio.create_task(self.daemon.run(self._stop), name=self.name)
+        self._task = asyncio.create_task(self._run(), name=self.name)
+
+    async def _run(self) -> None:
+        """Run it, with credentials that are read again as by the daemon's command."""
+        if self._credentials is None:
+            await self.daemon.run(self._stop)
+            return
+        await self._credentials.load()
+        identity, _ = self._credentials.changed()
+        refreshing = asyncio.create_task(
+            _keep_fresh(self._credentials, self.connection, identity), name=f"credentials of {self.name}"
+        )
+        try:
+            await self.daemon.run(self._stop)
+        finally:
+            refreshing.cancel()
+            await asyncio.gather(refreshing, return_exceptions=True)
 
     @property
     def has_ended(self) -> bool:
@@ -170,7 +187,7 @@ class Life:
     ) -> Daemon:
         daemon = Daemon(
             self.connection,
-            parse(self._stage.plan.configuration),
+            parsed(self._stage.plan.configuration),
             clock=self.clock,
             random=random,
             in_tree={**IN_TREE, **plugins},
@@ -197,7 +214,9 @@ class Lives:
         self.past: list[Life] = []
         self._stage = stage
         self._random = stage.random_of("lives")
-        self._renew_deadline = parse(stage.plan.configuration).settings.leader_election.renew_deadline.seconds
+        self._renew_deadline = parsed(
+            stage.plan.configuration
+        ).settings.leader_election.renew_deadline.seconds
         self._count = 0
         self._missing: list[float] = []  # when another is to begin, in place of one that ended by itself
 

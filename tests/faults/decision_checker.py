@@ -41,6 +41,7 @@ class Ledger:
         self._stage = stage
         self._life = life
         self._chosen: dict[str, list[tuple[float, str]]] = {}  # uid -> (seconds, node) of every choice
+        self._as_chosen: dict[str, PodInfo] = {}  # uid -> the pod at its last choice
         self._decoded: dict[tuple[str, str], PodInfo] = {}  # (uid, resourceVersion) -> pod
 
     def reserved(self, pod: PodInfo, node_name: str) -> None:
@@ -59,6 +60,7 @@ class Ledger:
         if is_to_be_judged and (pod.group is not None or not self._life.is_waiting_for_extender):
             self._judge(pod, node_name)
         self._chosen.setdefault(pod.uid, []).append((self._stage.now, node_name))
+        self._as_chosen[pod.uid] = pod
         self._stage.reached("assumed", pod)
 
     def released(self, pod: PodInfo) -> None:
@@ -104,6 +106,10 @@ class Ledger:
         for problem in problems(pod, node, others.values()):
             there = ", ".join(f"{other.key} {other.uid[:8]}" for other in others.values())
             self._stage.find(f"{pod.key} goes to {node_name}: {problem}; there: {there}", pod.uid)
+        if self._stage.judges:
+            there_by_node = {name: self.there(name) for name in self._life.nodes}
+            for judge in self._stage.judges:
+                judge(self._life, pod, node_name, there_by_node)
 
     def _there(self, node_name: str) -> Iterator[PodInfo]:
         known = self._life.pods
@@ -118,8 +124,11 @@ class Ledger:
             if seen is not None and not (seen.is_terminating or seen.node_name):
                 yield pod
         for pod in self._bound_by_us(node_name):
-            if not (self._stage.is_odd(pod) and pod.uid not in by_uid):
-                yield pod
+            if self._stage.is_odd(pod) and pod.uid not in by_uid:
+                continue
+            # It may have been resized since: the daemon knows it as its watch shows it on the node, or as it was chosen.
+            seen = by_uid.get(pod.uid)
+            yield seen if seen is not None and seen.node_name else self._as_chosen.get(pod.uid, pod)
 
     def _was_undone(self, uid: str, node_name: str) -> bool:
         """Whether a choice was carried out, and a server that was restored has forgotten it."""

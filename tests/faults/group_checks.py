@@ -170,7 +170,7 @@ class Groups:
         placed = [name for pod, name in on.values() if pod.group == group.key and not pod.is_terminal]
         needed = max(1, group.min_count - len(placed))
         domain = group.topology_key
-        if not _fit(members, needed, life.nodes, there, domain, placed):
+        if not fit(members, needed, life.nodes, there, domain, placed):
             self._stage.find(
                 f"{sorted(pod.name for pod in victims)} have to leave, and {group.key.key} does not fit then"
             )
@@ -310,7 +310,7 @@ class Groups:
         if len({pod.scheduler_name for pod in waiting}) > 1:
             return False
         least = group["spec"]["schedulingPolicy"].get("gang", {}).get("minCount", 1)
-        return bool(waiting) and _fit(
+        return bool(waiting) and fit(
             waiting, max(1, least - len(placed)), nodes, there, self._topology_key(group), placed
         )
 
@@ -364,7 +364,7 @@ class Groups:
             yield group, by_group.get(key, [])
 
 
-def _fit(
+def fit(
     members: Sequence[PodInfo],
     needed: int,
     nodes: Any,

@@ -6,11 +6,13 @@ In virtual time no work takes any time, so with the limits as they are no attemp
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
 from plugins.preemption import candidates
+from scheduler.configuration.load import parse
 from scheduler.daemon.app import assembly, daemon
 from scheduler.daemon.app.capabilities import LoopTimeSlice
 from scheduler.engine.cycle import freeze, group_pauses, long_attempts, time_slices
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from scheduler.clock import Clock
+    from scheduler.configuration.load import Configuration
     from scheduler.replay_hooks import ReplayHooks
 
 
@@ -51,6 +54,12 @@ def drawn(random: Random) -> Sequence[str]:
     if random.random() < 0.6:
         return ()
     return [name for name in _LIMITS if random.random() < 0.6]
+
+
+@cache
+def parsed(text: str) -> Configuration:
+    """Read a configuration, of which a campaign has few."""
+    return parse(text)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +16,8 @@ from tests.faults.pod_facts import has_ended
 from tests.support.daemon_harness import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from scheduler.objects.pod import PodInfo
     from scheduler.simulator.api.request_info import RequestInfo
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from scheduler.simulator.registry.store import Store
     from scheduler.simulator.server import ApiServer
     from tests.faults.campaign import Plan
+    from tests.faults.daemon_runs import Life
+
+    Judge = Callable[[Life, PodInfo, str, Mapping[str, Mapping[str, PodInfo]]], None]
 
 ODD_POD_CPU, ODD_NODE_CPU = "1337m", "7777m"
 """What odd objects ask for and offer: the texts that may arrive as something nobody can read."""
@@ -47,6 +52,8 @@ class Stage:
         plan: what the seed means.
         server: the API server.
         store: its objects.
+        folder: for files.
+        kubeconfig: with the token of daemons; None where they need none.
         cluster: helps to create them.
         story: what happened.
         lives: the daemons.
@@ -59,9 +66,14 @@ class Stage:
         server_is_away: held by whoever has stopped the server.
         restores: when it went back to an older state, in seconds.
         findings: what must not be and was.
+        acts: "actor: act" -> how often.
+        judges: judge each choice of a node for a pod that is in no group: daemon, pod, node, and the pods that the daemon
+            has to know to be on nodes: node name -> uid -> pod.
     """
 
-    def __init__(self, plan: Plan, server: ApiServer, *, is_taped: bool = False) -> None:
+    def __init__(self, plan: Plan, server: ApiServer, folder: Path, *, is_taped: bool = False) -> None:
+        self.folder = folder
+        self.kubeconfig: Path | None = None
         self.is_taped = is_taped
         self.plan = plan
         self.server = server
@@ -74,6 +86,8 @@ class Stage:
         self.server_is_away = asyncio.Lock()
         self.restores: list[float] = []
         self.findings: list[Finding] = []
+        self.acts: Counter[str] = Counter()
+        self.judges: list[Judge] = []
         self.story = Story(self.store)
         self.lives = Lives(self)
         self.groups = Groups(self)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from scheduler.configuration.load import parse
+from tests.faults.limits import parsed
 from tests.support.daemon_harness import GarblingConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from scheduler.kube.client.connect import Credentials
     from scheduler.kube.http.endpoint import Endpoint
     from scheduler.kube.http.request import Request, Response
     from tests.faults.stage import Stage
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
 class Wire(GarblingConnection):
     """One daemon's. No Binding may leave once the daemon's own lease has run out, however late it learns of it."""
 
-    def __init__(self, endpoint: Endpoint, stage: Stage, name: str) -> None:
-        super().__init__(endpoint)
+    def __init__(
+        self, endpoint: Endpoint, stage: Stage, name: str, authorization: Credentials | None = None
+    ) -> None:
+        super().__init__(endpoint, authorization=authorization)
         self.garbled = stage.garbled
         self.user_agent = name
         self._stage = stage
         self._random = stage.random_of(f"wire of {name}")
-        self._renew_deadline = parse(stage.plan.configuration).settings.leader_election.renew_deadline.seconds
+        self._renew_deadline = parsed(
+            stage.plan.configuration
+        ).settings.leader_election.renew_deadline.seconds
         self._lease_written_at = 0.0
         self._leads_until = float("-inf")
 

@@ -205,7 +205,7 @@ class Api:
 
     def _get(self, kind: Kind, request: Request) -> Answer:
         info = request.info
-        if info.subresource not in {"", "status", "scale"}:
+        if info.subresource not in {"", "status", "scale", "resize"}:
             raise method_not_allowed()
         entry = self._registry.get(info.place(kind))
         if info.subresource == "scale":

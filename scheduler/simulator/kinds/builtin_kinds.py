@@ -84,7 +84,7 @@ def builtin_kinds() -> Kinds:
     plain, generic = Strategy(), Generic()
     # fmt: off
     return Kinds([
-        Kind("", "v1", "pods", "Pod", True, PodStrategy(), ("po",), _ALL, ("status", "binding", "eviction"), _POD_FIELDS),
+        Kind("", "v1", "pods", "Pod", True, PodStrategy(), ("po",), _ALL, ("status", "binding", "eviction", "resize"), _POD_FIELDS),
         Kind("", "v1", "nodes", "Node", False, NodeStrategy(), ("no",), (), _STATUS, _NODE_FIELDS),
         Kind("", "v1", "namespaces", "Namespace", False, NamespaceStrategy(), ("ns",), (), ("status", "finalize"), selectable("status.phase"), None, _NAMESPACE_VERBS),
         Kind("", "v1", "events", "Event", True, CoreEventStrategy(), ("ev",), (), (), _CORE_EVENT_FIELDS),

@@ -71,6 +71,9 @@ class PodStrategy(Strategy):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
     def prepare_part_update(self, subresource: str, obj: Object, old: Object, cluster: Cluster) -> None:
+        if subresource == "resize":
+            _keep_all_but_resources(obj, old)
+            return
         super().prepare_part_update(subresource, obj, old, cluster)
         if "qosClass" in old["status"]:
             obj["status"].setdefault("qosClass", old["status"]["qosClass"])
@@ -92,6 +95,24 @@ class PodStrategy(Strategy):
             return 0
         period = spec.get("terminationGracePeriodSeconds", 0) if requested is None else requested
         return 1 if period < 0 else int(period)
+
+
+def _keep_all_but_resources(obj: Object, old: Object) -> None:
+    """Restore all fields of a pod but the resources of its containers.
+
+    Source:
+        kube-apiserver v1.36, pkg/registry/core/pod/strategy.go, dropNonResizeUpdates.
+    """
+    resources = {each["name"]: each.get("resources", {}) for each in obj["spec"]["containers"]}
+    containers = [
+        {**each, "resources": resources.get(each["name"], each.get("resources", {}))}
+        for each in old["spec"]["containers"]
+    ]
+    for field in {*obj, *old} - {"spec", "metadata"}:
+        obj[field] = old[field]
+    obj["spec"] = {**old["spec"], "containers": containers}
+    if obj["spec"] != old["spec"]:
+        obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
 def topology_labels(node_name: str, cluster: Cluster) -> dict[str, str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.faults.daemon_runs import Life
     from tests.faults.stage import Stage
 
 
@@ -39,6 +41,9 @@ class Actor(ABC):
     def calm(self) -> None:
         """The storm is over: mend what would not mend itself."""
 
+    def check(self, life: Life) -> None:
+        """Check what must hold of its objects in the end, by what the leader knows and what the server says."""
+
     def end(self) -> None:
         """The campaign is over: leave nothing running."""
 
@@ -53,6 +58,8 @@ class Actor(ABC):
 
     def tell(self, what: str) -> None:
         """Note in the story what is done."""
+        act = sys._getframe(1).f_code.co_name.strip("_")
+        self.stage.acts[f"{self.name}: {act}"] += 1
         self.stage.story.tell(self.name, what)
 
     def weighted(self, *choices: tuple[int, Callable[[], None]]) -> Callable[[], None]:

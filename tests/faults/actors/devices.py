@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DRIVER = "gpu.example.com"
 _CLASS, _TEMPLATE = "gpu", "one-gpu"
+_SLOW_DRIVER, _ANY, _SLOW_DEVICES = "slow.example.com", "any", 6
 _MOST_CLAIMS = 40
 
 
@@ -141,3 +142,119 @@ class Devices(Actor):
             self.stage.find(f"{pod.key} is on {pod.node_name}, its devices are on {elsewhere}", pod.uid)
         if pod.uid not in {each["uid"] for each in status.get("reservedFor", ())}:
             self.stage.find(f"{pod.key} is bound, its claim {name} is not reserved for it", pod.uid)
+
+
+class SlowClaims(Devices):
+    """The same, with claims whose search takes long: none of the many combinations of devices may satisfy them."""
+
+    name = "slow claims"
+
+    async def act(self) -> None:
+        self.weighted(
+            (4, self._deploy),
+            (6, self._deploy_slow),
+            (3, self._change_slice),
+            (2, self._delete_claim),
+            (3, self._allocate),
+            (3, self._deallocate),
+        )()
+
+    def _publish(self, node_name: str) -> None:
+        """Publish devices of another driver as well, each with a mark of its own, or with that of its neighbour."""
+        super()._publish(node_name)
+        name = f"slow-{node_name}"
+        is_paired = self.random.random() < 0.5
+        devices = [
+            {
+                "name": f"slow-{number}",
+                "attributes": {"mark": {"string": f"mark-{number // 3 if is_paired else number}"}},
+            }
+            for number in range(_SLOW_DEVICES)
+        ]
+        pool = {"name": node_name, "generation": self._generations[node_name], "resourceSliceCount": 1}
+        spec = {"driver": _SLOW_DRIVER, "nodeName": node_name, "pool": pool, "devices": devices}
+        self.stage.store.create(SLICES, {"metadata": {"name": name}, "spec": spec})
+
+    def _withdraw(self, node_name: str) -> None:
+        super()._withdraw(node_name)
+        if self.stage.store.find(SLICES, f"slow-{node_name}") is not None:
+            self.stage.store.delete(SLICES, f"slow-{node_name}")
+
+    def _deploy_slow(self) -> None:
+        """Create a claim of several devices with the same mark, and pods with it."""
+        self._count += 1
+        if len(self.stage.store.list(CLAIMS)) >= _MOST_CLAIMS:
+            return
+        name = f"slow-{self._count}"
+        selector = {"cel": {"expression": f"device.driver == '{_SLOW_DRIVER}'"}}
+        requests = [
+            {
+                "name": f"r{number}",
+                "exactly": {"deviceClassName": _ANY, "selectors": [selector], "count": 1},
+            }
+            for number in range(self.random.choice((2, 3)))
+        ]
+        constraint = {
+            "requests": [each["name"] for each in requests],
+            "matchAttribute": f"{_SLOW_DRIVER}/mark",
+        }
+        spec = {"devices": {"requests": requests, "constraints": [constraint]}}
+        self.stage.store.create(CLAIMS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+        for turn in range(self.random.choice((1, 1, 2))):
+            self._create_pod(f"{name}-{turn}", {"resourceClaimName": name})
+
+    def begin(self) -> None:
+        self.stage.store.create("deviceclasses.resource.k8s.io", {"metadata": {"name": _ANY}, "spec": {}})
+        super().begin()
+
+    def _passing(self, step: str, pod: PodInfo) -> None:
+        """Change a claim that is being searched for, or whose allocation is being written."""
+        super()._passing(step, pod)
+        if step == "assumed" and pod.pod.spec.resource_claims and self.random.random() < 0.3:
+            act = self.random.choice(
+                (self._delete_claim, self._allocate, self._deallocate, self._change_slice)
+            )
+            self.stage.soon(self.random.randint(0, 40), act)
+
+    def _allocate(self) -> None:
+        """Allocate a claim as another scheduler does, with a device that no slice shows."""
+        claims = [
+            claim
+            for claim in self.stage.store.list(CLAIMS)
+            if "allocation" not in claim.get("status", {}) and "deletionTimestamp" not in claim["metadata"]
+        ]
+        claim, node = self.one_of(claims), self.one_of(self.stage.store.list("nodes"))
+        if claim is None or node is None:
+            return
+        self._count += 1
+        node_name, name = node["metadata"]["name"], claim["metadata"]["name"]
+        request = claim["spec"]["devices"]["requests"][0]["name"]
+        result = {
+            "request": request,
+            "driver": "other.example.com",
+            "pool": node_name,
+            "device": f"o{self._count}",
+        }
+        field = {"key": "metadata.name", "operator": "In", "values": [node_name]}
+        allocation = {
+            "devices": {"results": [result]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        }
+        self.tell(f"allocate {name} on {node_name}")
+        self._write(claim, {"allocation": allocation})
+
+    def _deallocate(self) -> None:
+        """Take the devices from a claim that no pod uses."""
+        claims = [
+            claim
+            for claim in self.stage.store.list(CLAIMS)
+            if "allocation" in claim.get("status", {}) and not claim["status"].get("reservedFor")
+        ]
+        claim = self.one_of(claims)
+        if claim is not None:
+            self.tell(f"deallocate {claim['metadata']['name']}")
+            self._write(claim, {"allocation": None})
+
+    def _write(self, claim: Object, status: dict[str, Any]) -> None:
+        patch = {"status": status}
+        self.stage.store.patch(CLAIMS, claim["metadata"]["name"], patch, "default", subresource="status")

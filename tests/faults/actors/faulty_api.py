@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, ClassVar
 
+from scheduler.simulator.access.users import MASTERS, User
 from scheduler.simulator.faults import any_request, binds, requests
 from tests.faults.actors.actor import Actor
 
@@ -134,3 +136,42 @@ class FaultyApi(Actor):
 
     def _probability(self) -> float:
         return self.random.choice((0.3, 0.7, 1.0))
+
+
+class Tokens(Actor):
+    """Tokens expire: the server refuses the old one at once, and the file has another then, or a while later."""
+
+    name = "tokens"
+    pause_seconds: ClassVar[tuple[float, float]] = (3.0, 25.0)
+
+    def begin(self) -> None:
+        self._count = 0
+        self._file = self.stage.folder / "token"
+        kubeconfig = {
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": "http://localhost"}}],
+            "users": [{"name": "u", "user": {"tokenFile": str(self._file)}}],
+        }
+        self.stage.kubeconfig = self.stage.folder / "kubeconfig"
+        self.stage.kubeconfig.write_text(json.dumps(kubeconfig))
+        self._expire()
+        self._write(1)
+
+    async def act(self) -> None:
+        seconds = self.random.choice((0.0, 0.0, 1.0, 8.0))
+        self._expire()
+        self.tell(f"expire: the file has token {self._count} in {seconds} s")
+        self.stage.later(seconds, self._write, self._count)
+
+    def calm(self) -> None:
+        self._write(self._count)
+
+    def _expire(self) -> None:
+        self._count += 1
+        accepted = self.stage.server._security._tokens._static
+        accepted.clear()
+        accepted[f"token-{self._count}".encode()] = User("daemon", groups=(MASTERS,)).authenticated()
+
+    def _write(self, count: int) -> None:
+        self._file.write_text(f"token-{count}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.controllers.attachments import Attachments
 from scheduler.simulator.controllers.storage_protection import StorageProtection
 from scheduler.simulator.controllers.volumes import VolumeController
 from scheduler.simulator.drivers.provisioner import Provisioner, ProvisionerOptions
@@ -14,12 +15,17 @@ from tests.faults.actors.nodes import HOSTNAME
 from tests.support.builders import pod_object
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scheduler.objects.pod import PodInfo
     from scheduler.simulator.apimachinery.objects import Object
+    from tests.faults.daemon_runs import Life
 
 _CLAIMS, _VOLUMES = "persistentvolumeclaims", "persistentvolumes"
+_CSI_NODES, _ATTACHMENTS = "csinodes.storage.k8s.io", "volumeattachments.storage.k8s.io"
+_DRIVER = "csi.example.com"
 _LOCAL, _PROVISIONED = "local", "provisioned"
-_PROVISIONERS = {_LOCAL: "kubernetes.io/no-provisioner", _PROVISIONED: "csi.example.com"}
+_PROVISIONERS = {_LOCAL: "kubernetes.io/no-provisioner", _PROVISIONED: _DRIVER}
 _SIZES = ("1Gi", "2Gi", "5Gi")
 _MOST_CLAIMS = 40
 
@@ -184,3 +190,107 @@ def _hosts(volume: Object) -> list[str] | None:
                 hosts: list[str] = expression["values"]
                 return hosts
     return None
+
+
+class VolumeLimits(Volumes):
+    """The same, with limits of how many volumes a node can have attached, which come late and change."""
+
+    name = "volume limits"
+
+    def begin(self) -> None:
+        super().begin()
+        self._attachments = Attachments(self.stage.store)
+        self._attachments.start()
+        for node in self.stage.store.list("nodes"):
+            self._limit(node["metadata"]["name"])
+        self.stage.judges.append(self._judge)
+
+    async def act(self) -> None:
+        if self.random.random() < 0.5:
+            await super().act()
+        else:
+            self.weighted((4, self._change_limit), (2, self._attach), (2, self._detach))()
+
+    def end(self) -> None:
+        self._attachments.stop()
+        super().end()
+
+    def _change_limit(self) -> None:
+        node = self.one_of(self.stage.store.list("nodes"))
+        if node is None:
+            return
+        name = node["metadata"]["name"]
+        if self.stage.store.find(_CSI_NODES, name) is not None:
+            self.tell(f"remove the limit of {name}")
+            self.stage.store.delete(_CSI_NODES, name)
+        self.stage.later(self.random.choice((0.0, 0.0, 2.0)), self._limit, name)
+
+    def _limit(self, node_name: str) -> None:
+        if self.stage.store.find(_CSI_NODES, node_name) is None:
+            count = self.random.choice((0, 1, 2, 4))
+            self.tell(f"limit {node_name} to {count} volumes")
+            driver = {"name": _DRIVER, "nodeID": node_name, "allocatable": {"count": count}}
+            self.stage.store.create(
+                _CSI_NODES, {"metadata": {"name": node_name}, "spec": {"drivers": [driver]}}
+            )
+
+    def _attach(self) -> None:
+        """Attach a volume without a pod, as one that is being detached from a node stays attached for a while."""
+        volumes = [each for each in self.stage.store.list(_VOLUMES) if "csi" in each["spec"]]
+        volume, node = self.one_of(volumes), self.one_of(self.stage.store.list("nodes"))
+        if volume is None or node is None:
+            return
+        self._count += 1
+        volume_name, node_name = volume["metadata"]["name"], node["metadata"]["name"]
+        spec = {"attacher": _DRIVER, "nodeName": node_name, "source": {"persistentVolumeName": volume_name}}
+        self.tell(f"attach {volume_name} to {node_name}")
+        self.stage.store.create(_ATTACHMENTS, {"metadata": {"name": f"own-{self._count}"}, "spec": spec})
+
+    def _detach(self) -> None:
+        own = [
+            each
+            for each in self.stage.store.list(_ATTACHMENTS)
+            if each["metadata"]["name"].startswith("own-")
+        ]
+        attachment = self.one_of(own)
+        if attachment is not None:
+            self.tell(f"detach {attachment['spec']['source']['persistentVolumeName']}")
+            self.stage.store.delete(_ATTACHMENTS, attachment["metadata"]["name"])
+
+    def _judge(
+        self, life: Life, pod: PodInfo, node_name: str, there: Mapping[str, Mapping[str, PodInfo]]
+    ) -> None:
+        """No choice exceeds the limit of a node, by what the daemon's watches have shown."""
+
+        def objects(kind: str) -> Mapping[str, Any]:
+            return life.daemon.parts.cache.table.objects(f"{kind}") or {}
+
+        csi_node = objects("storage.k8s.io/v1/csinodes").get(node_name)
+        claims, volumes = objects("v1/persistentvolumeclaims"), objects("v1/persistentvolumes")
+
+        def handle(claim_name: str, namespace: str) -> str:
+            """Return what is attached for a claim: its volume, or, before that is there, itself; "" where nothing is."""
+            claim = claims.get(f"{namespace}/{claim_name}")
+            if claim is None or claim["spec"].get("storageClassName") != _PROVISIONED:
+                return ""
+            volume = volumes.get(claim["spec"].get("volumeName", ""))
+            return f"{namespace}/{claim_name}" if volume is None else str(volume["metadata"]["name"])
+
+        def handles(each: PodInfo) -> set[str]:
+            return {handle(claim.name, each.namespace) for claim in each.claims} - {""}
+
+        others = [each for uid, each in there.get(node_name, {}).items() if uid != pod.uid]
+        before: set[str] = set().union(*(handles(each) for each in others))
+        before |= {
+            each["spec"]["source"]["persistentVolumeName"]
+            for each in objects("storage.k8s.io/v1/volumeattachments").values()
+            if each["spec"]["nodeName"] == node_name and each["spec"]["attacher"] == _DRIVER
+        }
+        new = handles(pod) - before
+        if csi_node is None or not new:
+            return
+        most = csi_node["spec"]["drivers"][0]["allocatable"]["count"]
+        if len(before) + len(new) > most:
+            self.stage.find(
+                f"{pod.key} goes to {node_name}: {sorted(before)} + {sorted(new)} > {most}", pod.uid
+            )

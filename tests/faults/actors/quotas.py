@@ -1,0 +1,320 @@
+"""Quotas: FairQueues' Queues that change parents, also in cycles, and ElasticQuotas that change by the hundred."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import yaml
+
+from tests.faults.actors.actor import Actor
+from tests.faults.pod_facts import has_ended, is_pending, taken_milli
+from tests.support.builders import pod_object
+from tests.support.manifests import MANIFESTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scheduler.objects.pod import PodInfo
+    from scheduler.simulator.apimachinery.objects import Object
+    from tests.faults.daemon_runs import Life
+
+CRDS = "customresourcedefinitions.apiextensions.k8s.io"
+QUEUES, QUOTAS = "queues.custom-scheduler.io", "elasticquotas.scheduling.x-k8s.io"
+_KINDS = {QUEUES: "custom-scheduler.io/v1alpha1/queues", QUOTAS: "scheduling.x-k8s.io/v1alpha1/elasticquotas"}
+_QUEUE_NAME = "custom-scheduler.io/queue-name"
+_CPU = ("100m", "500m", "1", "2")
+_N_QUEUES, _N_QUOTAS = 8, 100
+_MOST_PODS = 50
+
+
+class Queues(Actor):
+    """Whoever divides the cluster among teams: queue qN has namespace qN if it has no children."""
+
+    name = "queues"
+    pause_seconds: ClassVar[tuple[float, float]] = (0.5, 4.0)
+
+    def begin(self) -> None:
+        self._count = 0
+        store = self.stage.store
+        store.create(CRDS, yaml.safe_load((MANIFESTS / "crds" / "queues.yaml").read_text()))
+        self._names = [f"q{number}" for number in range(_N_QUEUES)]
+        for name in self._names:
+            store.create("namespaces", {"metadata": {"name": name}})
+        self.stage.later(0.5, self._create_all)
+        self.stage.judges.append(self._judge)
+
+    async def act(self) -> None:
+        self.weighted(
+            (5, self._deploy),
+            (4, self._reparent),
+            (2, self._change),
+            (2, self._toggle),
+            (2, self._relabel),
+            (2, self._delete_pod),
+        )()
+
+    def _create_all(self) -> None:
+        """Make chains, which end at a root."""
+        for number, name in enumerate(self._names):
+            self._create(name, self.random.choice(("", *self._names[:number])))
+
+    def _create(self, name: str, parent: str) -> None:
+        spec: dict[str, Any] = {"namespaces": [name], "weight": self.random.choice((1, 2, 5)), **self._max()}
+        if parent:
+            spec["parent"] = parent
+        if spec["max"] is None:
+            del spec["max"]
+        self.stage.store.create(
+            QUEUES,
+            {
+                "apiVersion": "custom-scheduler.io/v1alpha1",
+                "kind": "Queue",
+                "metadata": {"name": name},
+                "spec": spec,
+            },
+        )
+
+    def _max(self) -> dict[str, Any]:
+        return {"max": self.random.choice((None, {"cpu": self.random.choice((1, 2, 4, 8))}))}
+
+    def _reparent(self) -> None:
+        """Give a queue any parent: a descendant of it too, which makes a cycle, or one that does not exist."""
+        queue = self.one_of(self.stage.store.list(QUEUES))
+        if queue is None:
+            return
+        name = queue["metadata"]["name"]
+        parent = self.random.choice([None, None, "nowhere", *(each for each in self._names if each != name)])
+        self.tell(f"reparent {name} to {parent}")
+        self.stage.store.patch(QUEUES, name, {"spec": {"parent": parent}})
+
+    def calm(self) -> None:
+        for queue in self.stage.store.list(QUEUES):
+            self.tell(f"{queue['metadata']['name']} is {queue['spec']}")
+
+    def _change(self) -> None:
+        queue = self.one_of(self.stage.store.list(QUEUES))
+        if queue is not None:
+            spec = {"weight": self.random.choice((1, 3, 9)), **self._max()}
+            self.tell(f"change {queue['metadata']['name']} to {spec}")
+            self.stage.store.patch(QUEUES, queue["metadata"]["name"], {"spec": spec})
+
+    def _toggle(self) -> None:
+        name = self.random.choice(self._names)
+        if self.stage.store.find(QUEUES, name) is None:
+            self.tell(f"add {name} again")
+            self._create(name, self.random.choice(("", *(each for each in self._names if each != name))))
+        else:
+            self.tell(f"remove {name}")
+            self.stage.store.delete(QUEUES, name)
+
+    def _deploy(self) -> None:
+        namespace = self.random.choice(self._names)
+        for _ in range(self.random.choice((1, 2, 4))):
+            if len(_pods_of(self, "queued-")) >= _MOST_PODS:
+                return
+            self._count += 1
+            self.tell(f"create queued-{self._count} in {namespace}")
+            _create_pod(self, f"queued-{self._count}", namespace)
+
+    def _relabel(self) -> None:
+        """Let a pod name a queue, which has to admit its namespace, or none."""
+        pod = self.one_of(_pods_of(self, "queued-"))
+        if pod is not None:
+            metadata = pod["metadata"]
+            queue = self.random.choice((None, metadata["namespace"], *self._names))
+            self.tell(f"relabel {metadata['name']} for {queue}")
+            patch = {"metadata": {"labels": {_QUEUE_NAME: queue}}}
+            self.stage.store.patch("pods", metadata["name"], patch, metadata["namespace"])
+
+    def _delete_pod(self) -> None:
+        _delete(self, self.one_of(_pods_of(self, "queued-")))
+
+    def _judge(
+        self, life: Life, pod: PodInfo, node_name: str, there: Mapping[str, Mapping[str, PodInfo]]
+    ) -> None:
+        """No choice exceeds the max of a queue, or of one above it."""
+        known = life.daemon.parts.cache.table.objects(_KINDS[QUEUES]) or {}
+        queues = {obj["metadata"]["name"]: obj["spec"] for obj in known.values()}
+        for name in _chain(pod.namespace, queues):
+            most = (queues[name].get("max") or {}).get("cpu")
+            pods = _placed(there, pod)
+            used = sum(_cpu(each) for each in pods if name in _chain(each.namespace, queues))
+            if most is not None and used > 1000 * int(most) and _cpu(pod):
+                self.stage.find(
+                    f"{pod.key} goes to {node_name}: {name} has {used} milliCPU of {most}", pod.uid
+                )
+
+    def check(self, life: Life) -> None:
+        """What the server says of each queue is true."""
+        queues = {each["metadata"]["name"]: each for each in self.stage.store.list(QUEUES)}
+        specs = {name: each["spec"] for name, each in queues.items()}
+        used = dict.fromkeys(queues, 0)
+        for pod in self.stage.store.list("pods"):
+            if pod["spec"].get("nodeName") in life.nodes and not has_ended(pod):
+                for name in _chain(pod["metadata"]["namespace"], specs):
+                    used[name] += taken_milli(pod)
+        for name, queue in queues.items():
+            status = queue.get("status", {})
+            condition = next(
+                (each for each in status.get("conditions", ()) if each["type"] == "Accepted"), {}
+            )
+            is_leaf = not any(
+                spec.get("parent") == name and _is_active(each, specs) for each, spec in specs.items()
+            )
+            is_valid = _is_active(name, specs) and is_leaf
+            if condition.get("status") != str(is_valid):
+                self.stage.find(
+                    f"queue {name} {specs[name]} is {'valid' if is_valid else 'not valid'}: {condition}"
+                )
+            if _is_active(name, specs):
+                said = _milli_of(status.get("used", {}).get("cpu", "0"))
+                if said != used[name]:
+                    self.stage.find(f"queue {name} uses {used[name]} milliCPU, its status says {said}")
+
+
+class ElasticQuotas(Actor):
+    """Whoever gives a hundred namespaces a quota each, and changes all at once."""
+
+    name = "quotas"
+    pause_seconds: ClassVar[tuple[float, float]] = (1.0, 6.0)
+
+    def begin(self) -> None:
+        self._count = 0
+        store = self.stage.store
+        store.create(CRDS, yaml.safe_load((MANIFESTS / "crds" / "elasticquotas.yaml").read_text()))
+        self._names = [f"t{number}" for number in range(_N_QUOTAS)]
+        for name in self._names:
+            store.create("namespaces", {"metadata": {"name": name}})
+        self.stage.later(0.5, self._create_all)
+        self.stage.judges.append(self._judge)
+
+    async def act(self) -> None:
+        self.weighted(
+            (6, self._deploy), (2, self._change_all), (1, self._recreate_all), (2, self._delete_pod)
+        )()
+
+    def _create_all(self) -> None:
+        for name in self._names:
+            if self.stage.store.find(QUOTAS, name, name) is None:
+                made = {
+                    "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+                    "kind": "ElasticQuota",
+                    "spec": self._limits(),
+                }
+                self.stage.store.create(QUOTAS, {**made, "metadata": {"name": name, "namespace": name}})
+
+    def _limits(self) -> dict[str, Any]:
+        least = self.random.choice((0, 1, 2))
+        return {"min": {"cpu": least}, "max": {"cpu": least + self.random.choice((0, 1, 4))}}
+
+    def _change_all(self) -> None:
+        quotas = self.stage.store.list(QUOTAS)
+        self.tell(f"change {len(quotas)} quotas")
+        for quota in quotas:
+            self.stage.store.patch(
+                QUOTAS, quota["metadata"]["name"], {"spec": self._limits()}, quota["metadata"]["namespace"]
+            )
+
+    def _recreate_all(self) -> None:
+        quotas = self.stage.store.list(QUOTAS)
+        self.tell(f"recreate {len(quotas)} quotas")
+        for quota in quotas:
+            self.stage.store.delete(QUOTAS, quota["metadata"]["name"], quota["metadata"]["namespace"])
+        self.stage.later(self.random.choice((0.0, 1.0)), self._create_all)
+
+    def _deploy(self) -> None:
+        namespace = self.random.choice(self._names[:5])
+        for _ in range(self.random.choice((1, 2, 4))):
+            if len(_pods_of(self, "limited-")) >= _MOST_PODS:
+                return
+            self._count += 1
+            self.tell(f"create limited-{self._count} in {namespace}")
+            _create_pod(self, f"limited-{self._count}", namespace)
+
+    def _delete_pod(self) -> None:
+        _delete(self, self.one_of(_pods_of(self, "limited-")))
+
+    def _judge(
+        self, life: Life, pod: PodInfo, node_name: str, there: Mapping[str, Mapping[str, PodInfo]]
+    ) -> None:
+        """No choice exceeds the max of its namespace's quota."""
+        known = life.daemon.parts.cache.table.objects(_KINDS[QUOTAS]) or {}
+        quota = known.get(f"{pod.namespace}/{pod.namespace}")
+        if quota is None:
+            return
+        used = sum(_cpu(each) for each in _placed(there, pod) if each.namespace == pod.namespace)
+        most = 1000 * int(quota["spec"]["max"]["cpu"])
+        if used > most and _cpu(pod):
+            self.stage.find(f"{pod.key} goes to {node_name}: {used} milliCPU of {most} are used", pod.uid)
+
+    def check(self, life: Life) -> None:
+        """What the server says of each quota is true."""
+        used: dict[str, int] = {}
+        for pod in self.stage.store.list("pods"):
+            if pod["status"].get("phase") == "Running":
+                namespace = pod["metadata"]["namespace"]
+                used[namespace] = used.get(namespace, 0) + _asked_milli(pod)
+        for quota in self.stage.store.list(QUOTAS):
+            name = quota["metadata"]["namespace"]
+            said = quota.get("status", {}).get("used", {}).get("cpu")
+            if said is None or _milli_of(said) != used.get(name, 0):
+                self.stage.find(
+                    f"the quota of {name} has {used.get(name, 0)} milliCPU, its status says {said}"
+                )
+
+
+def _chain(namespace: str, queues: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the queue of a namespace's pods and those above it; none if that is not active, or has children."""
+    if not _is_active(namespace, queues):
+        return []
+    if any(spec.get("parent") == namespace and _is_active(name, queues) for name, spec in queues.items()):
+        return []
+    chain = [namespace]
+    while queues[chain[-1]].get("parent"):
+        chain.append(queues[chain[-1]]["parent"])
+    return chain
+
+
+def _is_active(name: str, queues: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a queue's parents lead to a root."""
+    passed: set[str] = set()
+    while name:
+        if name in passed or name not in queues:
+            return False
+        passed.add(name)
+        name = queues[name].get("parent") or ""
+    return bool(passed)
+
+
+def _placed(there: Mapping[str, Mapping[str, PodInfo]], pod: PodInfo) -> Iterable[PodInfo]:
+    return {**{uid: each for pods in there.values() for uid, each in pods.items()}, pod.uid: pod}.values()
+
+
+def _cpu(pod: PodInfo) -> int:
+    return pod.resources.requests.get("cpu", 0)
+
+
+def _asked_milli(pod: Object) -> int:
+    return taken_milli({**pod, "status": {}})
+
+
+def _milli_of(text: Any) -> int:
+    return int(text[:-1]) if str(text).endswith("m") else 1000 * int(text)
+
+
+def _pods_of(actor: Actor, prefix: str) -> list[Object]:
+    return [pod for pod in actor.stage.our_pods() if pod["metadata"]["name"].startswith(prefix)]
+
+
+def _create_pod(actor: Actor, name: str, namespace: str) -> None:
+    draw = actor.random
+    fields = {"cpu": draw.choice(_CPU), "priority": draw.choice((0, 0, 10))}
+    scheduler = draw.choice(actor.stage.plan.scheduler_names)
+    actor.stage.cluster.add_pods(pod_object(name, namespace=namespace, scheduler_name=scheduler, **fields))
+
+
+def _delete(actor: Actor, pod: Object | None) -> None:
+    if pod is not None:
+        metadata = pod["metadata"]
+        actor.tell(f"delete {'pending' if is_pending(pod) else 'placed'} {metadata['name']}")
+        actor.stage.store.delete("pods", metadata["name"], metadata["namespace"], grace_period_seconds=0)
