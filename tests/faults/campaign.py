@@ -100,7 +100,7 @@ _OPTIONAL: dict[str, type[Actor]] = {
 _DRAWN_LAST: tuple[tuple[float, type[Actor]], ...] = ((0.08, Restores), (0.08, Guests), (0.15, Tenants))
 """So that what else a seed means does not change by them."""
 SHORT_SEEDS = 500
-"""Up to this seed storms are short: these are the seeds that are played whenever the tests are run."""
+"""Up to this seed storms are short: the tests play some of these seeds."""
 _SHORT_STORMS = (15.0, 30.0, 30.0, 60.0)
 _LONG_STORMS = (40.0, 90.0, 180.0)
 _POKE_SECONDS = 90.0

@@ -45,6 +45,7 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
         "preempted",
         "is not bound, because too few members can be bound",
         "failed to get podGroup",  # which was deleted meanwhile
+        "all pods in a single pod group should have the same .spec.schedulerName",  # since one changed groups
         "cannot determine domain for already scheduled pods",  # it is gone, or was made another
         # A guest that goes wrong.
         "wasm: ",

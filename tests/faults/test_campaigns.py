@@ -7,12 +7,13 @@ import gc
 
 import pytest
 
-from tests.faults.campaign import SHORT_SEEDS, run
+from tests.faults.campaign import run
 from tests.faults.text_report import told
 from tests.support import virtual_time
 
-SEEDS = range(1, SHORT_SEEDS + 1)
+SEEDS = range(1, 281)
 SEEDS_OF_GROUPS = range(1, 21)
+SEEDS_OF_PLUGINS = range(1, 41)
 IN_PARTS = (("groups", 40285),)
 """Seeds that found something once."""
 
@@ -27,6 +28,13 @@ def test_a_storm_breaks_no_promise(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS_OF_GROUPS)
 def test_a_storm_breaks_no_promise_to_groups(seed: int) -> None:
     report = run(seed, "groups")
+
+    assert not report.findings, told(report)
+
+
+@pytest.mark.parametrize("seed", SEEDS_OF_PLUGINS)
+def test_a_storm_breaks_no_promise_to_users_of_optional_plugins(seed: int) -> None:
+    report = run(seed, "plugins")
 
     assert not report.findings, told(report)
 

@@ -399,3 +399,22 @@ def test_a_template_of_pods_names_a_group_by_the_same_rules():
         AStore().create("deployments.apps", deployment("d", 1, schedulingGroup={}))
 
     assert "spec.template.spec.schedulingGroup.podGroupName: Invalid value: null" in caught.value.message
+
+
+def test_a_resize_changes_the_resources_of_containers_and_nothing_else():
+    store = AStore()
+    created = store.create("pods", pod("a"))
+    [container] = created["spec"]["containers"]
+    changed = {**container, "image": "other", "resources": {"requests": {"cpu": "3"}}}
+
+    resized = store.patch(
+        "pods",
+        "a",
+        {"metadata": {}, "spec": {"containers": [changed], "nodeName": "n"}, "status": {"phase": "Running"}},
+        subresource="resize",
+    )
+
+    assert resized["spec"]["containers"] == [{**container, "resources": {"requests": {"cpu": "3"}}}]
+    assert "nodeName" not in resized["spec"]
+    assert resized["status"] == created["status"]
+    assert resized["metadata"]["generation"] == 2
