@@ -10,6 +10,7 @@ from scheduler.snapshot.change_log import ChangeLog
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.interning import Interned
 from scheduler.snapshot.node_tally import NodeTally, WeighedTerms
+from scheduler.snapshot.nominated_pods import NominatedOthers, NominatedPods
 from scheduler.snapshot.object_store import Index, Objects, ObjectStore, object_key, resource_version
 from scheduler.snapshot.pod_counts import PodQuery, PodsIn
 from scheduler.snapshot.pod_tally import NamespaceLabels, TalliedTerm, Tally, TallyTerms
@@ -40,6 +41,8 @@ __all__ = [
     "NamespaceLabels",
     "NodeInfo",
     "NodeTally",
+    "NominatedOthers",
+    "NominatedPods",
     "ObjectStore",
     "Objects",
     "PodQuery",

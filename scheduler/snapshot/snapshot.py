@@ -1,8 +1,8 @@
 """A read-only snapshot of the cluster for a scheduling cycle.
 
 Nothing changes during a synchronous cycle, so a snapshot is a set of views of the table's columns and costs nothing.
-Two derived kinds represent hypothetical clusters without changing the table: `take` keeps some rows, `overlay` adds
-and removes pods. Both create a column when it is first read.
+Three derived kinds represent hypothetical clusters without changing the table: `take` keeps some rows, `overlay` adds
+and removes pods, `with_nominated` adds nominated pods. All create a column when it is first read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from scheduler.snapshot.images import ImageState
+from scheduler.snapshot.nominated_pods import WithNominatedPods
 from scheduler.snapshot.other_pods import OtherPods
 from scheduler.snapshot.taken_rows import TakenRows
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from scheduler.snapshot.images import ImagesOnNodes
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.node_tally import NodeTally, WeighedTerms
+    from scheduler.snapshot.nominated_pods import NominatedPods
     from scheduler.snapshot.object_store import Objects
     from scheduler.snapshot.pod_counts import PodQuery
     from scheduler.snapshot.pod_tally import Tally, TallyTerms
@@ -262,6 +264,10 @@ class Snapshot:
         overlay.remove(remove)
         overlay.add(add)
         return overlay
+
+    def with_nominated(self, nominated: NominatedPods) -> Snapshot:
+        """Return this snapshot with nominated pods on their nodes; the rows stay the same."""
+        return Snapshot(WithNominatedPods(self._source, nominated))
 
 
 class NodeInfo:

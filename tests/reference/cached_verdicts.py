@@ -18,10 +18,11 @@ from scheduler.configuration.load import parse
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.needs import needs_of, trimmed
 from scheduler.engine.cycle.explanation import explain
-from scheduler.engine.cycle.scheduling import schedule_pod
+from scheduler.engine.cycle.scheduling import nominated_others, schedule_pod
 from scheduler.engine.runtime.profiles import build_frameworks
 from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
+from scheduler.engine.state.nominator import Nominator
 from scheduler.snapshot import ClusterTable
 from tests.support.builders import node, pod
 from tests.support.offline_capabilities import OFFLINE
@@ -129,7 +130,7 @@ class Story:
             self.cache.table.watch_kind(kind)
         self._nodes: dict[str, dict[str, Any]] = {}  # name -> fields
         self._pods: dict[str, dict[str, Any]] = {}  # name of a pod on a node -> fields
-        self._nominated: dict[str, tuple[str, PodInfo]] = {}  # name of a pod -> the node, and the pod
+        self.nominator = Nominator()
         self._serial = 0
         self._happened: deque[str] = deque(maxlen=12)
         self.decided = {"schedulable": 0, "unschedulable": 0, "error": 0}
@@ -272,11 +273,27 @@ class Story:
             expected = self._pod(self.random.choice(list(KINDS)))
             name = self.random.choice(sorted(self._nodes))
             self._note(f"nominate {expected.name} to {name}")
-            self._nominated[expected.name] = (name, expected)
+            self.nominator.add(expected, name)
+
+    def _nominate_elsewhere(self) -> None:
+        if self._nodes and (expected := self._some_nominated()):
+            name = self.random.choice(sorted(self._nodes))
+            self._note(f"nominate {expected.name} to {name} instead")
+            self.nominator.add(expected, name)
+
+    def _end_nomination(self) -> None:
+        if expected := self._some_nominated():
+            self._note(f"end the nomination of {expected.name}")
+            self.nominator.delete(expected.uid)
 
     def _end_nominations(self) -> None:
         self._note("no nominations")
-        self._nominated.clear()
+        for expected in list(self.nominator.pods()):
+            self.nominator.delete(expected.uid)
+
+    def _some_nominated(self) -> PodInfo | None:
+        pods = list(self.nominator.pods())
+        return self.random.choice(pods) if pods else None
 
     # Deciding.
 
@@ -292,7 +309,7 @@ class Story:
         return table.snapshot()
 
     def _decide(self, kind: str, made_anew: Snapshot) -> None:
-        pending = self._pod(kind)
+        pending = (self.random.random() < 0.2 and self._some_nominated()) or self._pod(kind)
         snapshot = self.cache.snapshot()
         names = snapshot.names
         share = self.random.choice((0, 0, 0, 0.3))
@@ -319,20 +336,27 @@ class Story:
         exhaustive: bool,
         avoided: Mapping[int, str],
     ) -> Decision:
-        nominated: dict[int, list[PodInfo]] = {}
-        for name, other in self._nominated.values():
-            row = snapshot.row_of(name)
-            if row is not None and other.priority >= pending.priority:
-                nominated.setdefault(row, []).append(other)
         return schedule_pod(
             framework,
             pending,
             snapshot,
-            nominated=nominated,
+            nominated=nominated_others(self.nominator, pending, snapshot)
+            if framework is self.kept
+            else self._read_anew(pending, snapshot),
             random=Random(1),
             exhaustive=exhaustive,
             avoided=avoided,
         )
+
+    def _read_anew(self, pending: PodInfo, snapshot: Snapshot) -> Mapping[int, Sequence[PodInfo]]:
+        """Return the nominations that concern a pod, read without the columns of the nominator."""
+        nominated: dict[int, list[PodInfo]] = {}
+        for name in self.nominator.nominated_nodes:
+            row = snapshot.row_of(name)
+            for other in () if row is None else self.nominator.nominated_pods_for_node(name):
+                if other.priority >= pending.priority and other.uid != pending.uid:
+                    nominated.setdefault(row, []).append(other)
+        return nominated
 
     def _pod(self, kind: str) -> PodInfo:
         self._serial += 1
@@ -370,8 +394,10 @@ _WEIGHTED: Sequence[tuple[Callable[[Story], None], int]] = (
     (Story._delete, 14),
     (Story._change_pod, 4),
     (Story._forget, 3),
-    (Story._nominate, 3),
-    (Story._end_nominations, 2),
+    (Story._nominate, 12),
+    (Story._nominate_elsewhere, 3),
+    (Story._end_nomination, 5),
+    (Story._end_nominations, 1),
 )
 _HAPPENS = [happens for happens, _ in _WEIGHTED]
 _WEIGHTS = [weight for _, weight in _WEIGHTED]

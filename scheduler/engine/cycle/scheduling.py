@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NONE: Mapping[int, str] = MappingProxyType({})
+_NOBODY: Mapping[int, Sequence[PodInfo]] = MappingProxyType({})
 _NOWHERE: Rows = np.empty(0, dtype=np.intp)
 
 
@@ -192,19 +193,7 @@ def nominated_others(
 
     Pods of the group of the attempt are left out, because they are decided together with the pod.
     """
-    by_row: dict[int, Sequence[PodInfo]] = {}
-    for name in nominator.nominated_nodes:
-        row = snapshot.row_of(name)
-        others = [
-            other
-            for other in nominator.nominated_pods_for_node(name)
-            if other.uid != pod.uid
-            and other.priority >= pod.priority
-            and (own_group is None or other.group != own_group.key)
-        ]
-        if row is not None and others:
-            by_row[row] = others
-    return by_row
+    return nominator.others(pod, snapshot, None if own_group is None else own_group.key) or _NOBODY
 
 
 @dataclass(slots=True)

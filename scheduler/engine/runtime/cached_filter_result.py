@@ -20,14 +20,17 @@ if TYPE_CHECKING:
     from scheduler.engine.runtime.cached_verdicts import CachedOutcomes
     from scheduler.engine.runtime.calls import PluginCalls
     from scheduler.framework.cycle_state import CycleState
+    from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.outcomes import Outcome
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Rows, Snapshot, UInt16s
+    from scheduler.snapshot import Bools, Rows, Snapshot, UInt16s
     from scheduler.snapshot.change_log import ChangeLog
 
 
 class CachedFilterResult:
     """The feasible nodes of a class, and the first rejecting filter of every other node.
+
+    Rows that `follow` leaves out count as feasible.
 
     Attributes:
         rejected_by: int16 (n_nodes,), the position in `plugins` of the first rejecting filter, or FEASIBLE.
@@ -61,26 +64,34 @@ class CachedFilterResult:
                 self._tables[place] = tuple(cached.table)
         return self._tables
 
-    def follow(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
+    def follow(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        changes: ChangeLog,
+        evaluated: Bools | None = None,
+    ) -> None:
         """Evaluate the nodes that changed since the last pod of the class.
 
         Args:
             state: the state of the pod, with the data of PreFilter.
             pod: any pod of the class.
             snapshot: the cluster.
+            changes: the log of changed rows, including rows whose place in `evaluated` changed.
+            evaluated: bool (n_nodes,), the rows to evaluate; None means all rows.
 
         Raises:
             PluginError: a plugin raised or returned an invalid value; the next call evaluates all nodes.
         """
-        n_nodes, changes = snapshot.n_nodes, snapshot.changes
-        assert changes is not None, "results of a hypothetical cluster are not cached"
+        n_nodes = snapshot.n_nodes
         again = self._changed(changes, snapshot)
         if len(self.rejected_by) != n_nodes:
             self.rejected_by, self.index = resized(self.rejected_by, n_nodes), resized(self.index, n_nodes)
             self.feasible = np.flatnonzero(self.rejected_by == FEASIBLE)
         if again is None or again:
             self._log = None  # stays None after an exception
-            self._filter_again(again, state, pod, snapshot)
+            self._filter_again(again, evaluated, state, pod, snapshot)
             self._note_tables()
             self.failed = {
                 row
@@ -89,6 +100,18 @@ class CachedFilterResult:
                 if row < n_nodes and self.rejected_by[row] == place
             }
         self._log, self._seen = changes, changes.end
+
+    def reject(self, diagnosis: Diagnosis, rows: Rows) -> Rows:
+        """Record the rejections of some rows in a diagnosis, and return the feasible ones of these rows."""
+        rejected_by = self.rejected_by[rows]
+        if (rejected_by == FEASIBLE).all():
+            return rows
+        for place, plugin in enumerate(self.plugins):
+            rejected = rows[rejected_by == place]
+            if rejected.size:
+                diagnosis.reject(plugin, self.tables[place], self.index[rejected], rejected)
+        feasible: Rows = rows[rejected_by == FEASIBLE]
+        return feasible
 
     def _note_tables(self) -> None:
         for place, (_, cached) in enumerate(self._filters):
@@ -110,21 +133,31 @@ class CachedFilterResult:
         return again
 
     def _filter_again(
-        self, again: set[int] | None, state: CycleState, pod: PodInfo, snapshot: Snapshot
+        self,
+        again: set[int] | None,
+        evaluated: Bools | None,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
     ) -> None:
         if again is None:
             self.rejected_by[:] = FEASIBLE
-            self.feasible = self._filter_rows(snapshot.all_rows, state, pod, snapshot)
+            rows = snapshot.all_rows if evaluated is None else np.flatnonzero(evaluated)
+            self.feasible = self._filter_rows(rows, state, pod, snapshot)
+            if evaluated is not None:
+                self.feasible = np.flatnonzero(self.rejected_by == FEASIBLE)
             self.unranked = None
             return
         was_feasible = [row for row in again if self.rejected_by[row] == FEASIBLE]
         if len(again) > FEW_ROWS:
             rows = np.array(sorted(again), dtype=np.intp)
             self.rejected_by[rows] = FEASIBLE
-            self._filter_rows(rows, state, pod, snapshot)
+            self._filter_rows(rows if evaluated is None else rows[evaluated[rows]], state, pod, snapshot)
         else:
             for row in again:
-                self._filter_row(row, state, pod, snapshot)
+                self.rejected_by[row] = FEASIBLE
+                if evaluated is None or evaluated[row]:
+                    self._filter_row(row, state, pod, snapshot)
         if was_feasible != [row for row in again if self.rejected_by[row] == FEASIBLE]:
             self.feasible = np.flatnonzero(self.rejected_by == FEASIBLE)
         if self.unranked is not None:
@@ -157,7 +190,6 @@ class CachedFilterResult:
         return rows
 
     def _filter_row(self, row: int, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> None:
-        self.rejected_by[row] = FEASIBLE
         for place, (adapter, cached) in enumerate(self._filters):
             if cached.misses and not cached.known[row]:
                 outcome = self._call.raising(

@@ -10,6 +10,7 @@ import numpy as np
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.framework.status import Status
+from scheduler.snapshot import NominatedOthers, NominatedPods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -87,7 +88,9 @@ def _try(
     limit: VictimLimit | None,
 ) -> Generator[None, None, Found]:
     gone = _pairs(removable)
-    expected = {row: nominated[row] for row in removable if row in nominated}
+    expected = NominatedOthers(
+        NominatedPods.of({row: nominated[row] for row in removable if row in nominated}, snapshot.n_nodes)
+    )
     what_if = snapshot.overlay()
     for start in range(0, len(gone), _PODS_A_STEP):
         some = gone[start : start + _PODS_A_STEP]

@@ -69,6 +69,8 @@ class EquivalenceClass:
         pre_filter: the results of PreFilter; None if a plugin rejects or narrows, which it repeats for each pod.
         pre_score: the results of PreScore; None until it ran.
         filter_result: plugins skipped at Filter -> the filter results of each node.
+        nominated_result: plugins skipped at Filter -> the filter results of the nodes with nominated pods, with these
+            pods on their nodes.
         rankings: plugins skipped at Filter -> the scores of each node.
     """
 
@@ -80,6 +82,7 @@ class EquivalenceClass:
     pre_filter: Prepared | None = None
     pre_score: Prepared | None = None
     filter_result: dict[frozenset[str], CachedFilterResult] = field(default_factory=dict)
+    nominated_result: dict[frozenset[str], CachedFilterResult] = field(default_factory=dict)
     rankings: dict[frozenset[str], CachedScores] = field(default_factory=dict)
 
     def new_state(self) -> CycleState:

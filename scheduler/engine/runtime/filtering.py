@@ -18,12 +18,13 @@ from scheduler.engine.runtime.equivalence_classes import (
     set_filter_result,
     signature_in,
 )
-from scheduler.engine.runtime.plugin_points import keeps_rows_apart
+from scheduler.engine.runtime.plugin_points import keeps_rows_apart, overrides
 from scheduler.engine.runtime.post_filters import ask_post_filters
 from scheduler.engine.runtime.return_values import is_pre_filter
-from scheduler.framework.interface import PreFilterResult
+from scheduler.framework.interface import PreFilterPlugin, PreFilterResult
 from scheduler.framework.points import ExtensionPoint
 from scheduler.framework.status import SUCCESS, Code, Status
+from scheduler.snapshot import NominatedOthers, NominatedPods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.interface import (
         FilterPlugin,
+        Plugin,
         PostFilterPlugin,
         PostFilterResult,
-        PreFilterPlugin,
     )
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Rows, Snapshot
+
+_NOWHERE: Rows = np.empty(0, dtype=np.intp)
 
 
 class Filtering:
@@ -62,6 +65,10 @@ class Filtering:
         self._filter = [FilterAdapter(plugin, calls) for plugin in filters]
         self._post_filter = post_filter
         self._classes = classes
+        # The plugins whose state follows added pods.
+        self._counting = {
+            plugin.name for plugin in pre_filter if overrides(plugin, PreFilterPlugin, "add_pods")
+        }
         self._caches = {
             plugin.name: CacheBySignature(CachedOutcomes) for plugin in filters if gives_signatures(plugin)
         }
@@ -282,7 +289,8 @@ class Filtering:
             filter_result = pod_class.filter_result[state.skipped_filters] = CachedFilterResult(
                 self._call, [(adapter, self._cache_for(pod_class, adapter)) for adapter in own]
             )
-        filter_result.follow(state, pod, snapshot)
+        assert snapshot.changes is not None, "results of a hypothetical cluster are not cached"
+        filter_result.follow(state, pod, snapshot, snapshot.changes)
         set_filter_result(state, filter_result)
         diagnosis.take_over(
             filter_result.plugins,
@@ -357,50 +365,125 @@ class Filtering:
         Raises:
             PluginError: a plugin raised or returned an invalid value.
         """
-        crowded = np.intersect1d(list(nominated), rows).tolist() if nominated else []
         pod_class = class_in(state)
-        if (
+        if not (
             pod_class is not None
             and pod_class.pre_filter
             and snapshot.changes
             and len(rows) == snapshot.n_nodes
         ):
-            passing = self._use_filter_result(pod_class, state, pod, snapshot, diagnosis)
-            refused = self._refused_when_crowded(state, pod, snapshot, diagnosis, crowded, nominated)
-            return passing[~np.isin(passing, refused)] if refused.size else passing
-        refused = self._refused_when_crowded(state, pod, snapshot, diagnosis, crowded, nominated)
-        left = rows[~np.isin(rows, refused)] if refused.size else rows
-        return self.run_filters(state, pod, snapshot, left, diagnosis)
+            pod_class = None
+        left = rows
+        if pod_class is not None:
+            left = self._use_filter_result(pod_class, state, pod, snapshot, diagnosis)
+        if nominated:
+            refused = self._refused_with_nominated(
+                pod_class, state, pod, snapshot, diagnosis, rows, nominated
+            )
+            if refused.size:
+                left = left[~np.isin(left, refused)]
+        return left if pod_class is not None else self.run_filters(state, pod, snapshot, left, diagnosis)
 
-    def _refused_when_crowded(
+    def _refused_with_nominated(
         self,
+        pod_class: EquivalenceClass | None,
         state: CycleState,
         pod: PodInfo,
         snapshot: Snapshot,
         diagnosis: Diagnosis,
-        crowded: Sequence[int],
+        rows: Rows,
         nominated: Mapping[int, Sequence[PodInfo]],
     ) -> Rows:
         """Return the rows that fail with the pods nominated to them; the diagnosis records the reasons."""
-        refused: list[int] = []
-        # Each node is evaluated with its own nominated pods only.
-        for together in self.apart(state, pod, crowded):
-            added = [(row, other) for row in together for other in nominated[row]]
-            what_if = snapshot.overlay(add=added)
+        alone: set[int] = set()
+        if isinstance(nominated, NominatedOthers):
+            shared, pods, own_row = nominated.shared(rows), nominated.pods, nominated.own_row
+            if own_row is not None and own_row in nominated and own_row in rows:
+                alone.add(own_row)
+        else:
+            pods = NominatedPods.of(nominated, snapshot.n_nodes)
+            shared = rows[pods.has_pods[rows]]
+        evaluated = np.array([*shared.tolist(), *alone], dtype=np.intp)
+        passing: list[Rows] = []
+        if self._keeps_apart(state, pod):
+            passing.append(self._passing_with(pod_class, state, pod, snapshot, diagnosis, shared, pods))
+        else:
+            alone.update(shared.tolist())
+        # Each of the other nodes is evaluated with its own nominated pods only.
+        for row in sorted(alone):
+            only = NominatedPods.of({row: nominated[row]}, snapshot.n_nodes)
+            asked = np.array([row], dtype=np.intp)
+            passing.append(self._passing_with(None, state, pod, snapshot, diagnosis, asked, only))
+        return np.setdiff1d(evaluated, np.concatenate([_NOWHERE, *passing]), assume_unique=True)
+
+    def _passing_with(
+        self,
+        pod_class: EquivalenceClass | None,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        diagnosis: Diagnosis,
+        rows: Rows,
+        nominated: NominatedPods,
+    ) -> Rows:
+        """Return the rows that pass with the pods nominated to them; results are cached only for a class."""
+        what_if = snapshot.with_nominated(nominated)
+        filters = self._active(state)
+        if pod_class is not None:
+            cached = self._nominated_result(pod_class, state, filters)
+            cached.follow(state, pod, what_if, nominated.changes, nominated.has_pods)
+            filters = filters[len(cached.plugins) :]
+            rows = cached.reject(diagnosis, rows)
+        if not rows.size:
+            return rows
+        its_state = state
+        if any(self._counts_pods(plugin, state) for plugin in self._pre_filter):
+            added = [(row, other) for row in rows.tolist() for other in nominated.by_row[row].values()]
             its_state = state.clone()
             self.run_add_pods(its_state, pod, added, what_if)
-            asked = np.array(sorted(together), dtype=np.intp)
-            passing = self.run_filters(its_state, pod, what_if, asked, diagnosis)
-            refused.extend(np.setdiff1d(asked, passing, assume_unique=True).tolist())
-        return np.array(refused, dtype=np.intp)
+        return self._run(filters, its_state, pod, what_if, rows, diagnosis)
+
+    def _nominated_result(
+        self, pod_class: EquivalenceClass, state: CycleState, active: Sequence[FilterAdapter]
+    ) -> CachedFilterResult:
+        result = pod_class.nominated_result.get(state.skipped_filters)
+        if result is None:
+            own = takewhile(
+                lambda each: (
+                    each.plugin.name in pod_class.signatures and not self._counts_pods(each.plugin, state)
+                ),
+                active,
+            )
+            versions = pod_class.versions
+            result = pod_class.nominated_result[state.skipped_filters] = CachedFilterResult(
+                self._call,
+                [
+                    (
+                        adapter,
+                        CachedOutcomes(versions.get(adapter.plugin.name, 0))
+                        if adapter.plugin.reads_pods
+                        else self._cache_for(pod_class, adapter),
+                    )
+                    for adapter in own
+                ],
+            )
+        return result
+
+    def _counts_pods(self, plugin: Plugin, state: CycleState) -> bool:
+        """Return whether the state of a plugin depends on the pods of nodes."""
+        return plugin.name in self._counting and plugin.name not in state.skipped_filters
+
+    def _keeps_apart(self, state: CycleState, pod: PodInfo) -> bool:
+        """Return whether each active plugin evaluates a row by the row's own pods, also if pods are added to several rows."""
+        plugins = [*self._pre_filter, *(each.plugin for each in self._filter)]
+        return keeps_rows_apart(plugins, pod, state.skipped_filters, self._call.signature)
 
     def apart(self, state: CycleState, pod: PodInfo, rows: Sequence[int]) -> Sequence[Sequence[int]]:
         """Return the groups of rows that may be evaluated together when pods are added or removed.
 
         All rows form one group if each active plugin evaluates a row by its own pods; otherwise each row is a group.
         """
-        plugins = [*self._pre_filter, *(each.plugin for each in self._filter)]
-        if not rows or keeps_rows_apart(plugins, pod, state.skipped_filters, self._call.signature):
+        if not rows or self._keeps_apart(state, pod):
             return [rows] if rows else []
         return [[row] for row in rows]
 

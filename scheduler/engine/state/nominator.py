@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import OrderedDict
 from typing import TYPE_CHECKING
+
+from scheduler.snapshot import NominatedOthers, NominatedPods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.pod_group import GroupKey
+    from scheduler.snapshot import ChangeLog, Snapshot
+
+_MOST_VIEWS = 16
+"""Maximum number of stored views; the least recently used view is dropped first."""
+_MOST_CHANGED = 1024
+"""Maximum number of changed nodes that a view has not applied; a view with more changed nodes is dropped."""
 
 
 class Nominator:
@@ -27,6 +38,9 @@ class Nominator:
         self.generation = 0
         self._nodes: dict[str, str] = {}  # pod uid -> node name
         self._pods: dict[str, dict[str, PodInfo]] = {}  # node name -> pod uid -> pod
+        self._priorities: list[int] = []  # of all nominated pods, ascending
+        self._groups: dict[GroupKey, int] = {}  # group -> number of its nominated pods
+        self._views: OrderedDict[tuple[int, GroupKey | None], _View] = OrderedDict()
 
     def add(self, pod: PodInfo, node_name: str | None = None) -> None:
         """Nominate a pod, replacing an earlier nomination.
@@ -43,7 +57,10 @@ class Nominator:
         if node_name:
             self._nodes[pod.uid] = node_name
             self._pods.setdefault(node_name, {})[pod.uid] = pod
-            self.generation += 1
+            insort(self._priorities, pod.priority)
+            if pod.group is not None:
+                self._groups[pod.group] = self._groups.get(pod.group, 0) + 1
+            self._changed(pod, node_name)
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
         """Store a pod's new version.
@@ -60,10 +77,53 @@ class Nominator:
         if node_name is None:
             return
         pods = self._pods[node_name]
-        del pods[uid]
+        pod = pods.pop(uid)
         if not pods:
             del self._pods[node_name]
+        del self._priorities[bisect_left(self._priorities, pod.priority)]
+        if pod.group is not None:
+            self._groups[pod.group] -= 1
+            if not self._groups[pod.group]:
+                del self._groups[pod.group]
+        self._changed(pod, node_name)
+
+    def _changed(self, pod: PodInfo, node_name: str) -> None:
         self.generation += 1
+        for key, view in list(self._views.items()):
+            if pod.priority >= view.priority:
+                view.changed.add(node_name)
+                if len(view.changed) > _MOST_CHANGED:
+                    del self._views[key]
+
+    def others(
+        self, pod: PodInfo, snapshot: Snapshot, own_group: GroupKey | None = None
+    ) -> NominatedOthers | None:
+        """Return the other pods of at least a pod's priority that are nominated to nodes of the snapshot; None if none.
+
+        The cost is linear in the changes since the last call for this priority, or in the nominations at the first call.
+
+        Args:
+            pod: the pod to place.
+            snapshot: the cluster, or some of its rows.
+            own_group: the pods of this group are left out.
+        """
+        place = bisect_left(self._priorities, pod.priority)
+        if place == len(self._priorities):
+            return None
+        # All pods between two priorities of nominated pods have the same view.
+        key = self._priorities[place], own_group if own_group in self._groups else None
+        if snapshot.changes is None:
+            view = _View(self, *key)
+            view.read_all(snapshot)
+        else:
+            view = self._views.get(key) or self._views.setdefault(key, _View(self, *key))
+            self._views.move_to_end(key)
+            if len(self._views) > _MOST_VIEWS:
+                self._views.popitem(last=False)
+            view.follow(snapshot, snapshot.changes)
+        row = snapshot.row_of(self._nodes.get(pod.uid, ""))
+        is_counted = row is not None and pod.uid in view.pods.by_row.get(row, {})
+        return NominatedOthers(view.pods, row if is_counted else None, pod.uid)
 
     def node_of(self, uid: str) -> str:
         """Return the node that a pod is nominated to; "" if none."""
@@ -91,5 +151,65 @@ class Nominator:
         by_node = {uid: node for node, pods in self._pods.items() for uid in pods}
         assert by_node == self._nodes, f"{by_node} by node, {self._nodes} by pod"
         assert all(self._pods.values()), "a node is kept without nominated pods"
+        priorities = sorted(pod.priority for pod in self.pods())
+        assert priorities == self._priorities, f"{priorities} of the pods, {self._priorities} are kept"
         astray = [uid for pods in self._pods.values() for uid, pod in pods.items() if pod.uid != uid]
         assert not astray, f"pods {astray} are kept under another's uid"
+
+
+class _View:
+    """The nominated pods of at least one priority, by row of the cluster, without the pods of one group.
+
+    Attributes:
+        priority: the lowest priority.
+        changed: the names of the nodes whose nominations changed since the last `follow`.
+        pods: the nominated pods at the last `follow`.
+    """
+
+    def __init__(self, nominator: Nominator, priority: int, group: GroupKey | None) -> None:
+        self.priority = priority
+        self.changed: set[str] = set()
+        self.pods = NominatedPods(0)
+        self._nominator, self._group = nominator, group
+        self._log: ChangeLog | None = None
+        self._seen = 0
+
+    def follow(self, snapshot: Snapshot, changes: ChangeLog) -> None:
+        """Apply the changes of nominations and of nodes since the last call; `changes` is the log of the snapshot."""
+        is_same = self._log is changes
+        if (
+            is_same
+            and self._seen == changes.end
+            and not self.changed
+            and self.pods.n_nodes == snapshot.n_nodes
+        ):
+            return
+        rows = changes.since(self._seen) if is_same else None
+        self._log, self._seen = changes, changes.end
+        if rows is None:
+            self.read_all(snapshot)
+            return
+        if self.pods.n_nodes != snapshot.n_nodes:
+            self.pods.resize(snapshot.n_nodes)
+        nominated = (snapshot.row_of(name) for name in self.changed)
+        for row in {*rows, *(row for row in nominated if row is not None)}:
+            if row < snapshot.n_nodes:
+                self.pods.set(row, self._pods_for(snapshot.name_of(row)))
+                self.pods.note(row)
+        self.changed.clear()
+
+    def read_all(self, snapshot: Snapshot) -> None:
+        """Read all nominations."""
+        self.pods = NominatedPods(snapshot.n_nodes)
+        for name in self._nominator.nominated_nodes:
+            row = snapshot.row_of(name)
+            if row is not None:
+                self.pods.set(row, self._pods_for(name))
+        self.changed.clear()
+
+    def _pods_for(self, node_name: str) -> dict[str, PodInfo]:
+        return {
+            pod.uid: pod
+            for pod in self._nominator.nominated_pods_for_node(node_name)
+            if pod.priority >= self.priority and (self._group is None or pod.group != self._group)
+        }

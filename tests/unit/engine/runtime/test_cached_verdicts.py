@@ -12,6 +12,7 @@ import pytest
 from scheduler.engine.runtime import cached_verdicts, equivalence_classes
 from scheduler.engine.runtime.cached_verdicts import CachedOutcomes
 from scheduler.engine.runtime.calls import PluginError
+from scheduler.engine.state.nominator import Nominator
 from scheduler.framework import Code, CycleState, Diagnosis, Outcomes, Status
 from scheduler.framework.pod_groups import PodGroup
 from scheduler.objects.pod_group import GroupKey
@@ -702,3 +703,45 @@ def test_a_pod_that_prefilter_rejects_is_asked_about_once_and_leaves_what_the_pl
         assert status.message == "never"
         assert rejects.asked == times
         assert ("Before" in state, "After" in state) == (True, False)
+
+
+class TestNominatedPods:
+    def decide(self, plugin: Any, cache: Cache, nominator: Nominator, name: str) -> list[str]:
+        """Decide a pod of the class; return the feasible nodes."""
+        snapshot, web, diagnosis = cache.snapshot(), of_class(name), Diagnosis.blank(4)
+        state = CycleState()
+        self.framework = getattr(self, "framework", None) or framework_of(plugin)
+        self.framework.filtering.run_pre_filter(state, web, snapshot, diagnosis)
+        rows = self.framework.filtering.find_feasible(
+            state,
+            web,
+            snapshot,
+            diagnosis,
+            rows=snapshot.all_rows,
+            nominated=nominator.others(web, snapshot) or {},
+        )
+        return [snapshot.name_of(row) for row in rows.tolist()]
+
+    def test_only_changed_nodes_are_evaluated_again_with_nominated_pods(self):
+        def fits(_state: Any, _pod: Any, node: Any) -> Status | None:
+            return Status.unschedulable("full") if len(node.pods) > 1 else None
+
+        cache, nominator = cache_of(["n0", "n1", "n2", "n3"]), Nominator()
+        plugin = KeptFilter("A", fits)
+        for number in range(3):
+            nominator.add(pod(f"p{number}"), f"n{number}")
+            nominator.add(pod(f"q{number}"), f"n{number}")
+        for number in range(3):
+            assert self.decide(plugin, cache, nominator, f"web-{number}") == ["n3"]
+        plugin.calls.clear()
+
+        assert self.decide(plugin, cache, nominator, "web-3") == ["n3"]
+        assert asked(plugin) == []
+
+        nominator.delete(pod("p1").uid)
+        assert self.decide(plugin, cache, nominator, "web-4") == ["n1", "n3"]
+        assert asked(plugin) == ["n1"]
+
+        cache.add_pod(pod("bound", node="n1"))
+        assert self.decide(plugin, cache, nominator, "web-5") == ["n3"]
+        assert asked(plugin) == ["n1", "n1"]
