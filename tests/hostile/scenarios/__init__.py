@@ -12,6 +12,7 @@ SUBJECTS = (
     "queues",
     "volumes",
     "pods",
+    "nominations",
     "nodes",
     "profiles",
     "leases",
