@@ -709,7 +709,7 @@ class TestNominatedPods:
     def decide(self, plugin: Any, cache: Cache, nominator: Nominator, name: str) -> list[str]:
         """Decide a pod of the class; return the feasible nodes."""
         snapshot, web, diagnosis = cache.snapshot(), of_class(name), Diagnosis.blank(4)
-        state = CycleState()
+        state, self.diagnosis = CycleState(), diagnosis
         self.framework = getattr(self, "framework", None) or framework_of(plugin)
         self.framework.filtering.run_pre_filter(state, web, snapshot, diagnosis)
         rows = self.framework.filtering.find_feasible(
@@ -737,6 +737,7 @@ class TestNominatedPods:
 
         assert self.decide(plugin, cache, nominator, "web-3") == ["n3"]
         assert asked(plugin) == []
+        assert self.diagnosis.message() == "0/4 nodes are available: 3 full."
 
         nominator.delete(pod("p1").uid)
         assert self.decide(plugin, cache, nominator, "web-4") == ["n1", "n3"]
@@ -745,3 +746,17 @@ class TestNominatedPods:
         cache.add_pod(pod("bound", node="n1"))
         assert self.decide(plugin, cache, nominator, "web-5") == ["n3"]
         assert asked(plugin) == ["n1", "n1"]
+
+    def test_a_nominated_pod_is_evaluated_with_the_others_on_its_node(self):
+        def fits(_state: Any, _pod: Any, node: Any) -> Status | None:
+            return Status.unschedulable("full") if len(node.pods) > 1 else None
+
+        cache, nominator = cache_of(["n0", "n1", "n2", "n3"]), Nominator()
+        plugin = KeptFilter("A", fits)
+        for name, where in (("web", "n0"), ("p", "n0"), ("q", "n1"), ("r", "n1")):
+            nominator.add(of_class(name), where)
+        for _ in range(3):
+            assert self.decide(plugin, cache, nominator, "web") == ["n0", "n2", "n3"]
+        nominator.add(of_class("s"), "n0")
+
+        assert self.decide(plugin, cache, nominator, "web") == ["n2", "n3"]
