@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache, total_ordering
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _MAX_INT64 = 2**63 - 1
 _MIN_INT64 = -(2**63)
@@ -23,6 +26,8 @@ _CACHED_LENGTH = 100
 
 _MILLI = -3
 _NANO = -9
+# Half of the largest MilliValue() of int64, in billionths: below it, upstream's form does not matter.
+_FORMLESS_NANOS = _MAX_INT64 * 10 ** (_MILLI - _NANO) // 2
 # Value() and MilliValue() of a decimal follow from its sign and its value modulo this.
 _MODULUS = 2**64 * 10**-_NANO
 
@@ -258,6 +263,32 @@ class Quantity:
             return (whole if narrow >= 0 else -whole) + (1 if rest else 0)
         whole, rest = divmod(unscaled, divisor)
         return _wrap(_wrap(whole) + (1 if rest else 0))
+
+
+def as_integers(quantities: Sequence[Quantity]) -> tuple[list[int], int] | None:
+    """Return quantities as multiples of one power of ten, and its exponent, for fast arithmetic.
+
+    Returns:
+        None if the result of adding some of them may depend on upstream's form: if one is negative or has more than 100
+        digits, or if the sum of all is above half of what MilliValue() can return; an overhead may be added later.
+    """
+    exponents = {quantity.exponent for quantity in quantities}
+    exponent, greatest = min(exponents), max(exponents)
+    if exponent < _NANO or greatest > _INT64_DIGITS or any([each._held for each in quantities]):
+        return None
+    if exponent == greatest:
+        numbers = [quantity.unscaled for quantity in quantities]
+    else:
+        powers = {each: _power(each - exponent) for each in exponents}
+        numbers = [quantity.unscaled * powers[quantity.exponent] for quantity in quantities]
+    if min(numbers) < 0 or sum(numbers) * _power(exponent - _NANO) > _FORMLESS_NANOS:
+        return None
+    return numbers, exponent
+
+
+def from_integer(number: int, exponent: int) -> Quantity:
+    """Return one of the numbers of `as_integers`, or a sum of them, as a quantity."""
+    return Quantity(number, exponent, is_int64=_fits_int64(number))
 
 
 def parse_quantity(text: str | float) -> Quantity:

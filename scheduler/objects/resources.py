@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from scheduler.errors import ObjectError
-from scheduler.objects.pod_requests import asks_as_a_whole, parsed, pod_requests, resize_is_infeasible
+from scheduler.objects.pod_requests import (
+    ContainerRequests,
+    asks_as_a_whole,
+    parsed,
+    pod_requests,
+    resize_is_infeasible,
+)
 from scheduler.objects.quantity import Quantity, parse_quantity
 from scheduler.objects.remembered import Remembered
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar_resource_name
@@ -107,8 +113,9 @@ def node_allocatable(node: Node) -> Mapping[str, int]:
 
 
 def _compute(pod: Pod) -> PodResources:
-    requests = pod_requests(pod)
-    fit = pod_requests(pod, pod_level=False, non_missing=_NON_MISSING)
+    containers = ContainerRequests(pod)  # parsed once: a pod may have thousands
+    requests = pod_requests(pod, containers=containers)
+    fit = pod_requests(pod, pod_level=False, non_missing=_NON_MISSING, containers=containers)
 
     whole = asks_as_a_whole(pod)
     settled = pod_requests(pod, use_status=True) if _has_resized(pod) else requests

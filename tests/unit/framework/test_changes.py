@@ -14,6 +14,7 @@ from scheduler.framework.changes import (
     pod_changes,
 )
 from tests.support.builders import node, pod
+from tests.support.call_counts import count_calls
 
 if TYPE_CHECKING:
     from scheduler.framework import ClusterEvent
@@ -222,3 +223,10 @@ def test_our_own_events_have_the_labels_of_kube_scheduler():
 def test_the_timeout_and_activation_wake_everybody():
     assert UNSCHEDULABLE_TIMEOUT.is_wildcard
     assert FORCE_ACTIVATE.is_wildcard
+
+
+def test_equal_requests_of_very_many_containers_are_not_computed_again():
+    sidecars = [{**init(f"{number}m"), "restartPolicy": "Always"} for number in range(5000)]
+    old, new = (pod("p", initContainers=sidecars, status={"reason": reason}) for reason in "ab")
+    assert old.resources is not new.resources, "too long to be kept"
+    assert count_calls(lambda: pod_changes(old, new)) < 100

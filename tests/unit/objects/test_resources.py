@@ -7,12 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.errors import ObjectError
+from scheduler.objects import pod_requests as pod_requests_module
+from scheduler.objects import resources as resources_module
 from scheduler.objects.quantity import Quantity
 from scheduler.objects.resources import pod_requests, pod_resources
 from scheduler.objects.v1 import Container, Pod, PodSpec, ResourceRequirements
 from tests.reference import pod_requests as judge
 from tests.reference.quantity import MILLI, integer
 from tests.support.builders import node, pod
+from tests.support.call_counts import count_calls
 
 MEBI = 2**20
 DEFAULT_MEMORY = 200 * MEBI
@@ -441,6 +444,28 @@ def test_a_bad_quantity_of_a_node_is_named():
 def test_requests_are_summed_exactly():
     found = pod_requests(pod("p", containers=[container(cpu="500u"), container(cpu="1n")]).pod)
     assert found == {"cpu": Quantity(500001, -9)}
+
+
+def many(kind: str, cpu: str) -> dict[str, Any]:
+    """Return a pod's spec with 1000 containers of a kind."""
+    made = [
+        container(f"c{number}", sidecar=kind == "sidecars", cpu=cpu, memory="1Mi") for number in range(1000)
+    ]
+    return {"containers": made} if kind == "containers" else {"initContainers": made}
+
+
+@pytest.mark.parametrize("kind", ["containers", "init containers", "sidecars"])
+def test_a_container_costs_few_calls(kind: str):
+    made = pod("p", **many(kind, "1m")).pod
+    resources_module._KNOWN.clear()
+    assert count_calls(lambda: pod_resources(made)) < 8 * 1000  # its two quantities are parsed once
+
+
+def test_requests_are_the_same_in_integers_and_in_quantities(monkeypatch: pytest.MonkeyPatch):
+    found = pod("p", **many("sidecars", "3m")).resources
+    monkeypatch.setattr(pod_requests_module, "as_integers", lambda _: None)
+    resources_module._KNOWN.clear()
+    assert pod("p", **many("sidecars", "3m")).resources == found
 
 
 QUANTITIES = st.sampled_from(["0", "1", "100m", "1500u", "1.5Gi", "64Mi", "3k", "0.1n", "2e3", "5Ti"])
