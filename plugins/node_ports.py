@@ -19,7 +19,7 @@ from scheduler.framework import (
     PreFilterPlugin,
     QueueingHint,
 )
-from scheduler.objects.host_ports import HostPort, any_conflict
+from scheduler.objects.host_ports import HostPort, conflicts_with
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -50,7 +50,7 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
     def _after_pod_deleted(self, pod: PodInfo, old: PodInfo, new: None) -> QueueingHint:
         """Requeue a pod that needs a port of the deleted pod, on any node."""
         was_placed = old.node_name or old.pod.status.nominated_node_name
-        helps = was_placed and any_conflict(pod.host_ports, old.host_ports)
+        helps = was_placed and conflicts_with(pod.host_ports)(old.host_ports)
         return QueueingHint.QUEUE if helps else QueueingHint.SKIP
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
@@ -62,7 +62,7 @@ class NodePorts(FilterPlugin, PreFilterPlugin):
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         wanted: tuple[HostPort, ...] = state.read(_PRE_FILTER, tuple)
-        refused = snapshot.used_ports.judge(lambda used: any_conflict(wanted, used))
+        refused = snapshot.used_ports.judge(conflicts_with(wanted))
         return Outcomes.refuse(refused, REASON)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from scheduler.objects.v1 import Pod
 
@@ -24,18 +24,6 @@ class HostPort(NamedTuple):
     ip: str
     protocol: str
     port: int
-
-    def conflicts(self, other: HostPort) -> bool:
-        """Return whether two pods on one node cannot use these two ports at once.
-
-        Source:
-            kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/framework/types.go, HostPortInfo.CheckConflict.
-        """
-        return (
-            self.port == other.port
-            and self.protocol == other.protocol
-            and (self.ip == other.ip or ALL_ADDRESSES in {self.ip, other.ip})
-        )
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
@@ -61,7 +49,24 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     )
 
 
-def any_conflict(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
-    """Return whether a wanted port conflicts with a used one."""
-    used = tuple(used)
-    return any(port.conflicts(other) for port in wanted for other in used)
+def conflicts_with(wanted: Iterable[HostPort]) -> Callable[[Iterable[HostPort]], bool]:
+    """Return a function that returns whether one of the wanted ports conflicts with one of the used ports.
+
+    Two ports conflict if two pods on one node cannot use both. A pod may have thousands of ports, so the wanted ones are
+    looked up and not compared.
+
+    Source:
+        kube-scheduler v1.36, staging/src/k8s.io/kube-scheduler/framework/types.go, HostPortInfo.CheckConflict.
+    """
+    addresses: dict[tuple[int, str], set[str]] = {}  # (port, protocol) -> the wanted addresses
+    for ip, protocol, port in wanted:
+        addresses.setdefault((port, protocol), set()).add(ip)
+
+    def conflict(used: Iterable[HostPort]) -> bool:
+        for ip, protocol, port in used:
+            its = addresses.get((port, protocol))
+            if its is not None and (ip == ALL_ADDRESSES or ip in its or ALL_ADDRESSES in its):
+                return True
+        return False
+
+    return conflict

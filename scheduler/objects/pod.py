@@ -144,6 +144,12 @@ class PodInfo:
         return frozenset(claim.key for claim in self.claims)
 
     @cached_property
+    def resource_claim_keys(self) -> frozenset[str]:
+        """`namespace/name` of its ResourceClaims, as far as its spec or status names them."""
+        named = (*self.pod.spec.resource_claims, *self.pod.status.resource_claim_statuses)
+        return frozenset(f"{self.namespace}/{each.resource_claim_name}" for each in named)
+
+    @cached_property
     def storage_uses(self) -> frozenset[StorageUse]:
         """The storage it attaches, with the keys of the snapshot's `storage`."""
         return storage_uses(self.pod)

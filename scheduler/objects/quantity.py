@@ -274,7 +274,9 @@ def as_integers(quantities: Sequence[Quantity]) -> tuple[list[int], int] | None:
     """
     exponents = {quantity.exponent for quantity in quantities}
     exponent, greatest = min(exponents), max(exponents)
-    if exponent < _NANO or greatest > _INT64_DIGITS or any([each._held for each in quantities]):
+    if exponent < _NANO or greatest > _INT64_DIGITS:
+        return None
+    if any(each.is_long for each in quantities if not each.is_int64):
         return None
     if exponent == greatest:
         numbers = [quantity.unscaled for quantity in quantities]

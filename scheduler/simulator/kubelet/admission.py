@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from scheduler.objects.host_ports import any_conflict
+from scheduler.objects.host_ports import conflicts_with
 from scheduler.objects.resource_names import PODS, is_extended_resource_name
 from scheduler.objects.selectors import required_node_affinity
 
@@ -59,7 +59,7 @@ def refusal(
     affinity = required_node_affinity(pod.pod.spec.node_selector, pod.node_affinity)
     if not affinity.matches(node.name, node.labels):
         return _failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
-    if pod.host_ports and any_conflict(pod.host_ports, [port for one in others for port in one.host_ports]):
+    if pod.host_ports and conflicts_with(pod.host_ports)(port for one in others for port in one.host_ports):
         return _failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
     return None
 

@@ -14,7 +14,7 @@ from scheduler.framework.changes import (
     pod_changes,
 )
 from tests.support.builders import node, pod
-from tests.support.call_counts import count_calls
+from tests.support.counted_labels import lines_run
 
 if TYPE_CHECKING:
     from scheduler.framework import ClusterEvent
@@ -229,4 +229,4 @@ def test_equal_requests_of_very_many_containers_are_not_computed_again():
     sidecars = [{**init(f"{number}m"), "restartPolicy": "Always"} for number in range(5000)]
     old, new = (pod("p", initContainers=sidecars, status={"reason": reason}) for reason in "ab")
     assert old.resources is not new.resources, "too long to be kept"
-    assert count_calls(lambda: pod_changes(old, new)) < 100
+    assert lines_run(lambda: pod_changes(old, new)) < 200

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.objects.host_ports import HostPort, any_conflict
+from scheduler.objects.host_ports import HostPort, conflicts_with
 from tests.support.builders import pod
 
 ANY = "0.0.0.0"  # noqa: S104 - what a pod means that names no address
@@ -46,4 +46,23 @@ def test_ports_of_containers_alone_ask_nothing_of_the_node():
     ],
 )
 def test_conflicts(wanted: tuple[str, str, int], used: tuple[str, str, int], conflict: bool):
-    assert any_conflict([HostPort(*wanted)], [HostPort(*used)]) is conflict
+    assert conflicts_with([HostPort(*wanted)])([HostPort(*used)]) is conflict
+
+
+def test_each_used_port_is_looked_up_once():
+    looked_up = 0
+
+    class Counted(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            nonlocal looked_up
+            looked_up += 1
+            return super().__hash__()
+
+        __eq__ = str.__eq__
+
+    wanted = [HostPort("0.0.0.0", "TCP", port) for port in range(1, 1001)]  # noqa: S104
+    used = [HostPort("0.0.0.0", Counted("TCP"), port) for port in range(2001, 3001)]  # noqa: S104
+    assert not conflicts_with(wanted)(used)
+    assert looked_up == len(used)

@@ -166,6 +166,39 @@ def test_devices_given_back_do_not_wake_a_pod_whose_own_claims_are_missing():
     assert hint(plugin, EventResource.RESOURCE_CLAIM, WEB, old, new) is QueueingHint.SKIP
 
 
+MANY = [f"claim-{number}" for number in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "helps"),
+    [
+        pytest.param(resource_claim("two"), resource_claim("two", allocated=GIVEN), False, id="another was allocated"),
+        pytest.param(resource_claim(MANY[-1]), resource_claim(MANY[-1], finalizers=["x"]), False, id="its status is as before"),
+        pytest.param(resource_claim(MANY[-1]), resource_claim(MANY[-1], allocated=GIVEN), True, id="one was allocated"),
+        pytest.param(resource_claim("two", allocated=GIVEN), resource_claim("two"), True, id="devices became free"),
+    ],
+)  # fmt: skip
+def test_a_change_of_a_claim_costs_as_much_for_a_pod_with_1000_claims(old: Any, new: Any, helps: bool):
+    kit, many = Kit(*map(resource_claim, MANY)), pod("web", resourceClaims=claims_of(*MANY))
+    assert len(many.resource_claim_keys) == len(MANY), "read once for each version of the pod"
+    answers: list[QueueingHint] = []
+
+    lines = lines_run(lambda: answers.append(hint(kit.plugin, EventResource.RESOURCE_CLAIM, many, old, new)))
+
+    assert answers == [QueueingHint.QUEUE if helps else QueueingHint.SKIP]
+    assert lines < 500
+
+
+def test_a_deleted_pod_with_1000_claims_requeues_pods_without_reading_them():
+    kit, gone = Kit(*map(resource_claim, MANY)), pod("gone", resourceClaims=claims_of(*MANY))
+    answers: list[QueueingHint] = []
+
+    lines = lines_run(lambda: answers.append(hint(kit.plugin, EventResource.ASSIGNED_POD, WEB, gone, None)))
+
+    assert answers == [QueueingHint.QUEUE]
+    assert lines < 500
+
+
 @pytest.mark.parametrize(
     ("new", "helps"),
     [
