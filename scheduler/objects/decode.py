@@ -6,7 +6,9 @@ in the middle of a scheduling cycle.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T", Pod, Node)
 _S = TypeVar("_S", bound=msgspec.Struct)
+
+_SHARED_BYTES: Final = 2048
+"""The size of the parts that equal pods share."""
+_SHARED: WeakValueDictionary[tuple[type, bytes], Any] = WeakValueDictionary()  # by type and digest
+_ENCODER = msgspec.msgpack.Encoder()
 
 _POD = msgspec.json.Decoder(Pod)
 _NODE = msgspec.json.Decoder(Node)
@@ -45,6 +52,8 @@ def decode_pod(raw: bytes) -> PodInfo:
         missing = "uid" if metadata.name else "name"
         key = f"{metadata.namespace or '?'}/{metadata.name or '?'}"
         raise ObjectError("Pod", key, f"metadata.{missing}", "expected text, found none")
+    if len(raw) > _SHARED_BYTES:
+        pod = _sharing_large_parts(pod)
     info = PodInfo(pod, _without_managed_fields(raw))
     try:
         _ = info.resources  # computed now: it may raise
@@ -104,6 +113,27 @@ def decode_object(raw: bytes, struct: type[msgspec.Struct] | None = None) -> dic
     if struct is not None:
         typed_object(found, struct)
     return found
+
+
+def _sharing_large_parts(pod: Pod) -> Pod:
+    """Return a pod that shares large parts with equal pods, as those of one Deployment or group are."""
+    spec = pod.spec
+    if spec.affinity is None and not spec.topology_spread_constraints:
+        return pod
+    shared = msgspec.structs.replace(
+        spec,
+        affinity=spec.affinity and _shared(spec.affinity),
+        topology_spread_constraints=tuple(map(_shared, spec.topology_spread_constraints)),
+    )
+    return msgspec.structs.replace(pod, spec=shared)
+
+
+def _shared(part: _S) -> _S:
+    """Return an equal part of another pod while one exists."""
+    content = _ENCODER.encode(part)
+    if len(content) < _SHARED_BYTES:
+        return part
+    return cast("_S", _SHARED.setdefault((type(part), sha256(content).digest()), part))
 
 
 def _without_managed_fields(raw: bytes) -> bytes:

@@ -11,7 +11,7 @@ HONOR = "Honor"
 IGNORE = "Ignore"
 
 
-class TopologySpreadConstraint(ApiStruct, frozen=True):
+class TopologySpreadConstraint(ApiStruct, frozen=True, gc=True, weakref=True):
     """v1.TopologySpreadConstraint; None for an absent pointer of the API."""
 
     max_skew: int = 0

@@ -66,7 +66,7 @@ class PodSchedulingGate(ApiStruct, frozen=True):
     name: str = ""
 
 
-class Affinity(ApiStruct, frozen=True):
+class Affinity(ApiStruct, frozen=True, gc=True, weakref=True):
     """v1.Affinity, with the fields that scheduling reads."""
 
     node_affinity: NodeAffinity | None = None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any, Literal
 
@@ -7,6 +8,7 @@ import msgspec
 import pytest
 
 from scheduler.errors import ObjectError
+from scheduler.objects import decode as decode_module
 from scheduler.objects.decode import decode_node, decode_object, decode_pod, typed_object
 from tests.support.builders import node_object, pod_object
 
@@ -263,3 +265,30 @@ def test_text_in_an_error_that_looks_like_a_place_is_no_place():
         typed_object({"metadata": {"name": "n"}, "spec": odd}, Kind)
     assert told.value.path == "spec"
     assert odd in str(told.value)
+
+
+def _with_many_requirements(name: str, count: int = 200) -> bytes:
+    requirements = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(count)]
+    selector = {"matchExpressions": requirements}
+    term = {"labelSelector": selector, "topologyKey": "zone"}
+    spread = {"maxSkew": 1, "topologyKey": "zone", "labelSelector": selector}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return encoded(pod_object(name, affinity=affinity, topologySpreadConstraints=[spread]))
+
+
+def test_pods_share_equal_large_parts_while_one_of_them_exists():
+    one, two = (decode_pod(_with_many_requirements(name)) for name in ("one", "two"))
+
+    assert one.pod.spec.affinity is two.pod.spec.affinity
+    (spread,), other = one.pod.spec.topology_spread_constraints, two.pod.spec.topology_spread_constraints
+    assert spread is other[0]
+
+    del one, two, spread, other
+    gc.collect()
+    assert not decode_module._SHARED
+
+
+def test_pods_do_not_share_large_parts_that_differ():
+    one, two = (decode_pod(_with_many_requirements("one", count)) for count in (200, 201))
+    assert one.pod.spec.affinity != two.pod.spec.affinity
+    assert one.pod.spec.topology_spread_constraints != two.pod.spec.topology_spread_constraints
