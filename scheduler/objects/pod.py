@@ -146,8 +146,9 @@ class PodInfo:
     @cached_property
     def resource_claim_keys(self) -> frozenset[str]:
         """`namespace/name` of its ResourceClaims, as far as its spec or status names them."""
-        named = (*self.pod.spec.resource_claims, *self.pod.status.resource_claim_statuses)
-        return frozenset(f"{self.namespace}/{each.resource_claim_name}" for each in named)
+        names = [each.resource_claim_name for each in self.pod.spec.resource_claims]
+        names += [each.resource_claim_name for each in self.pod.status.resource_claim_statuses]
+        return frozenset(f"{self.namespace}/{name}" for name in names if name is not None)
 
     @cached_property
     def storage_uses(self) -> frozenset[StorageUse]:

@@ -81,9 +81,9 @@ class AllViews:
         self, snapshot: Snapshot, names: Iterable[str], view_of: Callable[[InventoryNode], Pools]
     ) -> bool:
         """Update the views of nodes that changed and of the named nodes; return False if all nodes have to be read."""
-        log, nodes, n_nodes = self._log, snapshot.nodes, len(self.by_row)
-        if snapshot.node_changes is not log or snapshot.n_nodes != n_nodes:
+        if not self.has_rows_of(snapshot):
             return False
+        log, nodes, n_nodes = self._log, snapshot.nodes, len(self.by_row)
         changed = log.since(self._seen)
         self._seen = log.end
         if changed is None:
@@ -91,12 +91,19 @@ class AllViews:
         # Rows beyond the last belong to nodes that were added and deleted since.
         rows = {row for row in (*changed, *map(snapshot.row_of, names)) if row is not None and row < n_nodes}
         for row in rows:
-            view = view_of(nodes[row])
-            if view != self.by_row[row]:
-                self.by_row[row] = view
-                self.changes += 1
-                self._changed.append(row)
+            self.put(row, view_of(nodes[row]))
         return True
+
+    def has_rows_of(self, snapshot: Snapshot) -> bool:
+        """Return whether the rows of a snapshot are those of the views."""
+        return snapshot.node_changes is self._log and snapshot.n_nodes == len(self.by_row)
+
+    def put(self, row: int, view: Pools) -> None:
+        """Update the view of one node."""
+        if view != self.by_row[row]:
+            self.by_row[row] = view
+            self.changes += 1
+            self._changed.append(row)
 
     def changed_since(self, changes: int) -> set[int] | None:
         """Return the rows of nodes whose view changed since that count; None if the log does not reach back that far."""
@@ -223,17 +230,20 @@ class Inventory:
 
     def looks(self, snapshot: Snapshot, rows: Rows) -> Generator[None, None, None]:
         """Build the missing views of nodes, so that `views` and `views_of_all` return quickly."""
-        nodes = snapshot.nodes
-        if self._all is not None:
+        nodes, known = snapshot.nodes, self._all
+        if known is not None:
             changed = (snapshot.row_of(name) for name in self._all_but if name not in self._views)
-            unseen = [nodes[row] for row in changed if row is not None]
+            unseen = [row for row in changed if row is not None]
         elif self._choices:
-            unseen = [nodes[row] for row in rows.tolist() if nodes[row].name not in self._views]
+            unseen = [row for row in rows.tolist() if nodes[row].name not in self._views]
         else:
             found = map(snapshot.row_of, self._local.keys() - self._views.keys())
-            unseen = [nodes[row] for row in found if row is not None]
-        for number, node in enumerate(unseen):
-            self.view_of(node)
+            unseen = [row for row in found if row is not None]
+        is_live = known is not None and known.has_rows_of(snapshot)
+        for number, row in enumerate(unseen):
+            view = self.view_of(nodes[row])
+            if known is not None and is_live:
+                known.put(row, view)  # in steps too: freeing the devices before takes as long
             if number % _NODES_OF_A_STEP == 0:
                 yield
                 if not self.is_current:

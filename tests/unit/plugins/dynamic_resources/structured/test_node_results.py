@@ -279,3 +279,21 @@ def test_what_is_said_of_nodes_follows_all_changes_as_if_it_were_found_out_for_t
             change()
         fresh = searching(*objects.values(), *taken.values())
         assert search.judge(cache.snapshot()) == fresh.judge(cache.snapshot())
+
+
+def test_devices_before_are_freed_in_the_steps_that_build_views():
+    many = [node(f"n{number}") for number in range(100)]
+    search, snapshot = searching(*(resource_slice(each.name) for each in many)), cache_of(many).snapshot()
+    search.inventory.refresh()
+    views = search.inventory.views_of_all(snapshot)
+    assert views is not None
+    assert all(views.by_row)
+    for each in many:
+        search.add(resource_slice(each.name, 2))
+    search.inventory.refresh()
+    assert all(pool.is_gone for view in views.by_row for pool in view)
+
+    for _ in search.inventory.looks(snapshot, snapshot.all_rows):
+        pass
+
+    assert not any(pool.is_gone for view in views.by_row for pool in view)
