@@ -210,8 +210,11 @@ class Evictions:
             return bool(numbers) and self._breaks_few(pod.namespace, numbers, found.limits)
         allowed = found.allowed.cells
         used = self._used.get(pod.namespace)
-        if used is None:
-            used = self._used[pod.namespace] = np.zeros(len(allowed), dtype=np.int64)
+        if used is None or len(used) < len(allowed):  # budgets may have been added since the last pod
+            known = np.zeros(0, dtype=np.int64) if used is None else used
+            used = np.zeros(len(allowed), dtype=np.int64)
+            used[: len(known)] = known
+            self._used[pod.namespace] = used
         used[numbers] += 1
         return bool((used[numbers] > allowed[numbers]).any())
 

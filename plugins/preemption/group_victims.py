@@ -14,11 +14,11 @@ from plugins.preemption.disruption_budgets import Evictions
 from scheduler.framework import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
     from plugins.preemption.disruption_budgets import DisruptionBudgets
     from plugins.preemption.units import Unit
-    from scheduler.framework import FitsWithout, SlicedWork
+    from scheduler.framework import GroupDryRuns
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -27,6 +27,8 @@ STILL_UNSCHEDULABLE: Final = "pod group is unschedulable"
 
 _FEW: Final = 256
 """Up to this number units of all nodes are considered; above it, those on the nodes where they do the least harm."""
+_UNITS_A_STEP: Final = 512
+_NODES_A_STEP: Final = 32
 _MOST_DECISIONS: Final = 20_000
 """After this number of decisions about members, units on the members' nodes that are not reprieved become victims."""
 
@@ -34,32 +36,28 @@ _MOST_DECISIONS: Final = 20_000
 async def choose_victims(
     units: Sequence[Unit],
     members: Sequence[PodInfo],
-    snapshot: Snapshot,
     budgets: DisruptionBudgets,
-    fits_without: FitsWithout,
-    work: SlicedWork,
+    dry_runs: GroupDryRuns,
 ) -> Sequence[PodInfo] | Status:
     """Return the victims, or why preemption would not help.
 
     Args:
         units: the possible victims, the most important first.
         members: the members of the group.
-        snapshot: the cluster.
         budgets: the disruption budgets; units that violate none leave first.
-        fits_without: returns whether the group fits without some pods.
-        work: runs slow steps.
+        dry_runs: the cluster, and whether the group fits without some pods.
     """
     if not units:
         return Status.unschedulable(NO_VICTIMS, resolvable=False)
     leaving = [pod for unit in units if unit.is_leaving for pod in unit.pods]
     staying = [unit for unit in units if not unit.is_leaving]
-    widening = list(_widening(staying, members, snapshot))
-    if leaving and await fits_without(leaving) is not None:
+    widening = await dry_runs.done(_widening(staying, members, dry_runs.snapshot()))
+    if leaving and await dry_runs.fits_without(leaving) is not None:
         return leaving  # terminating pods free enough capacity
     for chosen in widening:
-        if await fits_without([*leaving, *_pods(chosen)]) is not None:
-            search = _Search(leaving, fits_without, max(1, _MOST_DECISIONS // len(members)))
-            violating, others = await work.done(_split(chosen, budgets))
+        if await dry_runs.fits_without([*leaving, *_pods(chosen)]) is not None:
+            search = _Search(leaving, dry_runs, max(1, _MOST_DECISIONS // len(members)))
+            violating, others = await dry_runs.done(_split(chosen, budgets))
             return [*leaving, *_pods(await search.needed([*violating, *others]))]
     return Status.unschedulable(STILL_UNSCHEDULABLE)
 
@@ -67,9 +65,9 @@ async def choose_victims(
 class _Search:
     """Reprieves units as long as the group fits beside them."""
 
-    def __init__(self, leaving: Sequence[PodInfo], fits_without: FitsWithout, most_trials: int) -> None:
+    def __init__(self, leaving: Sequence[PodInfo], dry_runs: GroupDryRuns, most_trials: int) -> None:
         self._leaving = leaving
-        self._fits_without = fits_without
+        self._fits_without = dry_runs.fits_without
         self._victims: list[Unit] = []
         self._most_trials = most_trials
         self._trials = 0
@@ -126,25 +124,28 @@ def _split(
 
 def _widening(
     units: Sequence[Unit], members: Sequence[PodInfo], snapshot: Snapshot
-) -> Iterator[Sequence[Unit]]:
-    """Yield growing sets of units, all of them in the end: first those on the nodes where preemption costs least.
+) -> Generator[None, None, Sequence[Sequence[Unit]]]:
+    """Return growing sets of units, all of them in the end: first those on the nodes where preemption costs least.
+
+    Only the first step reads the snapshot.
 
     A node costs as much as its most important unit. The first set would hold the group twice, the next one is twice as
     large, and so on.
     """
     if len(units) <= _FEW:
-        yield units
-        return
-    by_node: dict[str, list[int]] = {}  # name -> places in `units`
-    for place, unit in enumerate(units):
-        for pod in unit.pods:
-            by_node.setdefault(pod.node_name, []).append(place)
-    nodes = sorted(by_node, key=lambda name: -by_node[name][0])
+        return [units]
     demand = _sum(members)
-    rows = {name: row for name in nodes if (row := snapshot.row_of(name)) is not None}
+    rows = {snapshot.name_of(row): row for row in range(snapshot.n_nodes)}
+    free = {name: snapshot.allocatable[name] - snapshot.requested[name] for name in demand}
+    found: list[Sequence[Unit]] = []
+    yield
+    by_node = yield from _places(units)
+    nodes = sorted(by_node, key=lambda name: -by_node[name][0])
     end, wanted, room = 0, 2.0, dict.fromkeys(demand, 0)
     while end < len(nodes):
         while end < len(nodes) and any(room[name] < wanted * demand[name] for name in demand):
+            if end % _NODES_A_STEP == 0:
+                yield
             name = nodes[end]
             row = rows.get(name)
             if row is not None:
@@ -152,14 +153,25 @@ def _widening(
                     [pod for place in by_node[name] for pod in units[place].pods if pod.node_name == name]
                 )
                 for resource in demand:
-                    free = snapshot.allocatable[resource][row] - snapshot.requested[resource][row]
-                    room[resource] += int(free) + freed.get(resource, 0)
+                    room[resource] += int(free[resource][row]) + freed.get(resource, 0)
             end += 1
         wanted *= 2
         if end < len(nodes):
             places = sorted({place for name in nodes[:end] for place in by_node[name]})
-            yield [units[place] for place in places]
-    yield units
+            found.append([units[place] for place in places])
+            yield
+    return [*found, units]
+
+
+def _places(units: Sequence[Unit]) -> Generator[None, None, dict[str, list[int]]]:
+    """Return name of a node -> the places of its units in `units`."""
+    found: dict[str, list[int]] = {}
+    for place, unit in enumerate(units):
+        if place % _UNITS_A_STEP == 0:
+            yield
+        for pod in unit.pods:
+            found.setdefault(pod.node_name, []).append(place)
+    return found
 
 
 def _sum(pods: Sequence[PodInfo]) -> dict[str, int]:

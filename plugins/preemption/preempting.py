@@ -10,6 +10,8 @@ Source:
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -36,14 +38,16 @@ if TYPE_CHECKING:
 
     from plugins.preemption.candidates import Choice, VictimSearch
     from plugins.preemption.units import Unit, VictimUnits
-    from scheduler.framework import CycleState, Diagnosis, FitsWithout, PodGroup, SlicedWork
+    from scheduler.framework import CycleState, Diagnosis, GroupDryRuns, PodGroup, SlicedWork
     from scheduler.framework.preemption import PreemptionDryRun, Preemptions, VictimLimit, VictimReview
     from scheduler.objects.pod import PodInfo
-    from scheduler.snapshot import Snapshot
+    from scheduler.snapshot import Objects, Snapshot
 
 NEEDS: Final = Needs(kinds=frozenset({BUDGETS}), rights=frozenset({"delete v1/pods"}))
 """What preemption needs."""
 
+_BUDGETS_A_STEP: Final = 8
+_UNITS_A_STEP: Final = 256
 _WAITING = "waiting for the preemption for this pod to be finished"
 _GROUP_WAITING = "waiting for the preemption for this pod group to be finished"
 _AS_ONE = "not eligible due to workload aware preemption enabled"
@@ -143,7 +147,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
     def removable(
         self, units: Iterable[Unit], group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
     ) -> Generator[None, None, Sequence[Unit]]:
-        """Return the units that may be victims for a group, all of them together if needed; one unit a step."""
+        """Return the units that may be victims for a group, all of them together if needed, in steps."""
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if self._preemptions.is_running(pod.uid):
@@ -152,29 +156,22 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
         return None
 
     async def post_filter_group(
-        self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot, fits_without: FitsWithout
+        self, group: PodGroup, members: Sequence[PodInfo], dry_runs: GroupDryRuns
     ) -> Sequence[PodInfo] | Status:
         self._preemptions.attempted()
         if any(pod.pod.spec.preemption_policy == "Never" for pod in members):
             return Status.unschedulable(NEVER)
-        await self._work.done(self._budgets.reading(snapshot.objects(BUDGETS)))
-        units = await self._work.done(self._least_important_last(group, members, snapshot))
-        return await choose_victims(units, members, snapshot, self._budgets, fits_without, self._work)
+        await dry_runs.done(self._read_budgets(dry_runs.snapshot().objects(BUDGETS)))
+        units = await dry_runs.done(self._units.of(dry_runs.snapshot()))
+        # Quotas read their usage in every step, so the cluster must not change meanwhile.
+        removable = await self._work.done(self.removable(units, group, members, dry_runs.snapshot()))
+        ranked = await dry_runs.done(_by_importance(removable))
+        return await choose_victims(ranked, members, self._budgets, dry_runs)
 
-    def _least_important_last(
-        self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot
-    ) -> Generator[None, None, Sequence[Unit]]:
-        """Return the possible victims for a group, the most important first."""
-        units = []
-        for unit in self._units.of(snapshot):
+    def _read_budgets(self, objects: Objects) -> Generator[None, None, None]:
+        """Read the budgets, which may change between two steps."""
+        while not self._budgets.read(objects, partial(next, chain(repeat(True, _BUDGETS_A_STEP), (False,)))):
             yield
-            units.append(unit)
-        removable = yield from self.removable(units, group, members, snapshot)
-        ranked = []
-        for place, unit in enumerate(removable):
-            yield
-            ranked.append((unit.importance, place, unit))
-        return [unit for _, _, unit in sorted(ranked, key=itemgetter(0, 1))]
 
     async def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
@@ -256,6 +253,17 @@ def _in_group(state: CycleState) -> str:
     if state.group.preempts_as_one:
         return _AS_ONE
     return _IN_ONE_DOMAIN if state.group.topology_key else ""
+
+
+def _by_importance(units: Sequence[Unit]) -> Generator[None, None, Sequence[Unit]]:
+    """Return units with the most important first; equal ones keep their order."""
+    ranked: list[tuple[tuple[float, ...], Unit]] = []
+    for begin in range(0, len(units), _UNITS_A_STEP):
+        some = [(unit.importance, unit) for unit in units[begin : begin + _UNITS_A_STEP]]
+        ranked += sorted(some, key=itemgetter(0))
+        yield
+    ranked.sort(key=itemgetter(0))  # merges the sorted parts
+    return [unit for _, unit in ranked]
 
 
 def _nothing(reason: str, *, nominated_node_name: str | None = None) -> PostFilterResult:

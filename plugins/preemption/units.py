@@ -7,18 +7,21 @@ Source:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from plugins.preemption.ranking import started
 from scheduler.objects.pod_group import POD_GROUPS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from scheduler.framework import PodGroup, PodGroupMembers, PodGroupObjects
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
     from scheduler.snapshot import Snapshot
+
+
+_PODS_A_STEP: Final = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,22 +59,28 @@ class VictimUnits:
         self._members = members
         self._groups = groups
 
-    def of(self, snapshot: Snapshot) -> Iterator[Unit]:
-        """Yield the units of all pods on nodes."""
+    def of(self, snapshot: Snapshot) -> Generator[None, None, Sequence[Unit]]:
+        """Return the units of all pods on nodes, in steps; only the first step reads the snapshot."""
+        there = [pod for row in range(snapshot.n_nodes) for pod in snapshot.pods_on(row)]
         whole: dict[GroupKey, PodGroup | None] = {}
-        for row in range(snapshot.n_nodes):  # single pods, whatever their node
-            for pod in snapshot.pods_on(row):
-                key = pod.group
-                if key is None:
-                    yield Unit((pod,), pod.priority)
-                    continue
-                if key not in whole:
-                    whole[key] = self._leaving_whole(key)
-                    if whole[key] is not None:
-                        pods = tuple(self._members.placed(key))
-                        yield Unit(pods, priority_of(whole[key], pods), is_group=True)
-                if whole[key] is None:
-                    yield Unit((pod,), pod.priority)
+        units: list[Unit] = []
+        for number, pod in enumerate(there):
+            if number % _PODS_A_STEP == 0:
+                yield
+            key = pod.group
+            if key is None:
+                units.append(Unit((pod,), pod.priority))
+                continue
+            if key not in whole:
+                whole[key] = self._leaving_whole(key)
+                if whole[key] is not None:
+                    pods = tuple(self._members.placed(key)) or (
+                        pod,
+                    )  # they may have ended since the first step
+                    units.append(Unit(pods, priority_of(whole[key], pods), is_group=True))
+            if whole[key] is None:
+                units.append(Unit((pod,), pod.priority))
+        return units
 
     def together(self, pods: Iterable[PodInfo]) -> Iterator[Sequence[PodInfo]]:
         """Yield pods in their order, each with all pods that leave with it, on any node; no pod twice."""

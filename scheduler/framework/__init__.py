@@ -57,7 +57,7 @@ from scheduler.framework.interface import (
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.placements import Placement, PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.pod_groups import (
-    FitsWithout,
+    GroupDryRuns,
     PodGroup,
     PodGroupMembers,
     PodGroupObjects,
@@ -90,7 +90,7 @@ __all__ = [
     "EventResource",
     "EventWithHint",
     "FilterPlugin",
-    "FitsWithout",
+    "GroupDryRuns",
     "HttpGet",
     "KeyedLock",
     "Needs",

@@ -10,11 +10,10 @@ from scheduler.framework.interface import Plugin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduler.framework.pod_groups import FitsWithout, PodGroup
+    from scheduler.framework.pod_groups import GroupDryRuns, PodGroup
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
-    from scheduler.snapshot import Snapshot
 
 
 class PodGroupPostFilterPlugin(Plugin):
@@ -27,15 +26,14 @@ class PodGroupPostFilterPlugin(Plugin):
 
     @abstractmethod
     async def post_filter_group(
-        self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot, fits_without: FitsWithout
+        self, group: PodGroup, members: Sequence[PodInfo], dry_runs: GroupDryRuns
     ) -> Sequence[PodInfo] | Status:
         """Return the pods to evict so that the group fits, or why that is impossible; evicts no pod itself.
 
         Args:
             group: the preempting group.
             members: those of its pods that were tried.
-            snapshot: the cluster; valid until the plugin awaits.
-            fits_without: returns whether the group fits without some pods.
+            dry_runs: the cluster, and whether the group fits without some pods.
         """
 
 

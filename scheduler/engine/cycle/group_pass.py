@@ -6,9 +6,10 @@ Source:
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from scheduler.engine.cycle.binding import message_of_one_node
 from scheduler.framework.pod_groups import UNSCHEDULABLE
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from scheduler.snapshot import Rows, Snapshot
 
 WAITING: Final = "pod group is waiting for preemption to complete"
+_TRIES: Final = 2
+"""Number of tries for each member on average, after which a dry run does not pause any more."""
 _UNSCHEDULABLE: Final = Status.unschedulable(UNSCHEDULABLE)
 _ASKED_TO_WAIT: Final = "one or more plugins asked to wait and no plugin rejected pod"
 
@@ -188,6 +191,18 @@ class Pass:
         return Status.unschedulable(*reasons), "waiting_on_preemption" if room.is_success else "unschedulable"
 
 
+class AbsentPods(Protocol):
+    """Pods that the cache does not count during a dry run."""
+
+    async def count(self) -> None:
+        """Count the pods that still exist."""
+        ...
+
+    async def leave_out(self) -> None:
+        """Stop counting the pods that still exist."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PassOptions:
     """Options of a pass over the members of a group.
@@ -199,6 +214,7 @@ class PassOptions:
         is_trial: whether this is a dry run without extenders and PostFilter, because the snapshot lacks some pods.
         remembers_rows: whether the caller identifies nodes by their rows.
         gives_up: whether the pass ends when too few members are left for the group.
+        absent: the pods that the snapshot lacks in a dry run; without them it does not pause.
     """
 
     within: Rows | None = None
@@ -207,6 +223,7 @@ class PassOptions:
     is_trial: bool = False
     remembers_rows: bool = False
     gives_up: bool = False
+    absent: AbsentPods | None = None
 
 
 EVERYWHERE: Final = PassOptions()
@@ -269,22 +286,65 @@ class GroupPasses:
         """
         tried = Pass(group, plugin)
         needed = max(1, group.min_count - len(self._cache.groups.placed(group.key)))
-        n_kept, is_bound = 0, options.remembers_rows or options.within is not None
+        is_bound = options.remembers_rows or options.within is not None
+        left, tries_left, n_kept = deque(attempts), _TRIES * len(attempts), 0
 
         async def yield_to_loop() -> None:
+            nonlocal n_kept
             await self.yield_to_loop()
             self._pauses.check()
-            if not options.is_trial:  # a dry run leaves pods out, and other pods would get their capacity
+            if not options.is_trial:
                 await self._pauses.pause_within(self._kept, is_bound_to_nodes=is_bound)
+            elif options.absent is not None and tries_left > len(left) and self._pauses.is_due_in_dry_run():
+                left.extendleft(reversed(await self._pause_dry_run(tried, options.absent, is_bound)))
+                n_kept = len(tried.kept)
 
-        for place, attempt in enumerate(attempts):
-            if options.gives_up and n_kept + len(attempts) - place < needed:
+        while left:
+            if options.gives_up and n_kept + len(left) < needed:
                 break
+            attempt, tries_left = left.popleft(), tries_left - 1
             await yield_to_loop()
             if not await self._try(tried, attempt, yield_to_loop, options):
                 break
             n_kept += tried.members[-1].assumed is not None
         return tried
+
+    async def _pause_dry_run(self, tried: Pass, absent: AbsentPods, is_bound: bool) -> Sequence[Attempt]:
+        """Pause within a dry run; return the attempts at members that must be tried again, because their nodes changed."""
+        again: list[Attempt] = []
+
+        async def restore() -> None:
+            for assumed in reversed(tried.assumed):
+                await self.yield_to_loop()
+                self.take_back_one(assumed)
+            await absent.count()
+
+        async def repeat(changed: frozenset[str] | None) -> None:
+            await absent.leave_out()
+            members, tried.members = tried.members, []
+            for member in members:
+                if member.assumed is not None:
+                    await self.yield_to_loop()
+                    if not self._keeps_again(member, changed):
+                        again.append(member.attempt)
+                        continue
+                tried.members.append(member)
+
+        await self._pauses.pause_dry_run(restore, repeat, is_bound_to_nodes=is_bound)
+        return again
+
+    def _keeps_again(self, member: Member, changed: frozenset[str] | None) -> bool:
+        """Assume a member on its node again after a pause; return false if it must be tried again."""
+        node_name, pod = member.decision.node_name, member.decision.pod
+        if changed is None or node_name in changed or self._cache.table.row_of(node_name) is None:
+            return False
+        if changed and (pod.claims or pod.pod.spec.resource_claims):
+            return False  # another pod may have its volumes or devices
+        try:
+            self._keep(member)
+        except NeedsTime:
+            return False
+        return member.assumed is not None
 
     async def _try(
         self,

@@ -13,7 +13,7 @@ from scheduler.engine.state.pod_states import PodState
 from scheduler.errors import SchedulerError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
     from scheduler.engine.cycle.attempt import Attempt
     from scheduler.engine.cycle.event_bus import EventBus
@@ -42,6 +42,8 @@ class _UnderWay:
         began: its start, or the end of its last pause; seconds of the monotonic clock.
         nodes: the result of `_nodes` at its start.
         pauses: the number of pauses.
+        changes: the number of pauses in which nodes or their pods changed.
+        dry_run_seconds: the time after which a dry run pauses.
         holds: the uids of the assumed members during a pause.
         is_given_up: whether another pod needs the capacity of its members.
         seen: the uids of members that were assumed during pauses.
@@ -54,6 +56,8 @@ class _UnderWay:
     began: float = inf
     nodes: tuple[int, int] = (0, 0)
     pauses: int = 0
+    changes: int = 0
+    dry_run_seconds: float = 0.0
     holds: Collection[str] = ()
     is_given_up: bool = False
     seen: set[str] = field(default_factory=set)
@@ -102,6 +106,11 @@ class GroupPauses:
     def count(self) -> int:
         """The number of pauses of the attempt."""
         return self._under_way.pauses
+
+    @property
+    def changes(self) -> int:
+        """The number of pauses of the attempt in which nodes or their pods changed."""
+        return self._under_way.changes
 
     @property
     def has_same_nodes(self) -> bool:
@@ -166,6 +175,47 @@ class GroupPauses:
         if mine.is_given_up:
             raise ChangedError
 
+    def is_due_in_dry_run(self) -> bool:
+        """Return whether a dry run must pause now; see `pause_dry_run`."""
+        mine = self._under_way
+        return self._hooks.branch(self._now() - mine.began >= max(_PASS_SECONDS, mine.dry_run_seconds))
+
+    async def pause_dry_run(
+        self,
+        restore: Callable[[], Awaitable[None]],
+        repeat: Callable[[frozenset[str] | None], Awaitable[None]],
+        *,
+        is_bound_to_nodes: bool,
+    ) -> None:
+        """Pause within a dry run: other pods are tried on the cluster as it is.
+
+        After a restoration that takes long, the dry run pauses later, so that it makes progress in half of its time.
+
+        Args:
+            restore: undoes the dry run in the cache.
+            repeat: repeats the dry run up to this point. It is called with the names of the nodes that changed, or
+                whose pods changed; None if all may have.
+            is_bound_to_nodes: whether the attempt identifies nodes by their rows.
+
+        Raises:
+            ChangedError: the members or the nodes changed; `repeat` is not called.
+        """
+        mine, began = self._under_way, self._now()
+        await restore()
+        seconds, end = self._now() - began, self._cache.table.changes.end
+        await self._pause(holds=False, is_bound_to_nodes=is_bound_to_nodes)
+        await repeat(self._changed_since(end))
+        seconds += self._now() - mine.began
+        mine.began, mine.dry_run_seconds = self._now(), max(_PASS_SECONDS - seconds, seconds)
+
+    def _changed_since(self, end: int) -> frozenset[str] | None:
+        """Return the names of the nodes with changes after this position of the change log; None if it is too old."""
+        table = self._cache.table
+        rows = table.changes.since(end)
+        return (
+            None if rows is None else frozenset(table.nodes[row].name for row in rows if row < table.n_nodes)
+        )
+
     async def rest_at_the_end(self) -> None:
         """Pause after the members are decided, if the attempt ran for long; no member may be assumed."""
         if self._hooks.branch(self._now() - self._under_way.began >= _UNIT_SECONDS):
@@ -212,7 +262,7 @@ class GroupPauses:
             raise ChangedError
 
     async def _go_to_rest(self, *, holds: bool) -> None:
-        mine = self._under_way
+        mine, changes = self._under_way, self._cache.table.changes.end
         _ = (
             self._cache.snapshot().names
         )  # read now, because this snapshot's nodes become invalid with a change of nodes
@@ -221,6 +271,7 @@ class GroupPauses:
         self._freeze.begin()
         self._slices.begin()
         mine.began, mine.pauses, self._under_way = self._now(), mine.pauses + 1, mine
+        mine.changes += changes != self._cache.table.changes.end
 
     def _nodes(self) -> tuple[int, int]:
         """Return a value that changes with nodes; the removal of the last row is not in the change log."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from scheduler.engine.runtime.calls import PluginError
 from scheduler.framework.status import SUCCESS, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from typing import Self
 
     from scheduler.engine.cycle.attempt import Attempt
     from scheduler.engine.cycle.group_pass import GroupPasses, Pass
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from scheduler.engine.state.cache import Cache
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +73,7 @@ class GroupPreemption:
         trials = _Simulations(self._cache, self._placements, self._passes, self._pauses, tried, attempts)
         members = [attempt.queued.pod for attempt in attempts]
         try:
-            snapshot = self._cache.snapshot()
-            found = await asked.post_filter_group(tried.group, members, snapshot, trials.fits_without)
+            found = await asked.post_filter_group(tried.group, members, trials)
             victims = found if isinstance(found, Status) else await trials.confirmed(found)
         except PluginError as error:
             return error.status
@@ -90,7 +93,7 @@ class GroupPreemption:
 
 
 class _Simulations:
-    """Dry runs of a group on the cluster without some pods.
+    """Dry runs of a group on the cluster without some pods; implements `GroupDryRuns`.
 
     Attributes:
         nodes: uid -> node of the member in the last dry run that fitted.
@@ -108,8 +111,21 @@ class _Simulations:
         self._cache, self._placements, self._passes, self._pauses = cache, placements, passes, pauses
         self._tried, self._attempts = tried, attempts
         self._open: tuple[int, Bools] | None = None  # (end of the log of node changes, nodes)
-        self._fitted_after = -1  # number of pauses at the last dry run that fitted
+        self._fitted_after = (
+            -1
+        )  # number of pauses at the last dry run that fitted, if nothing changed during it
         self.nodes: dict[str, str] = {}
+        self.snapshot = cache.snapshot
+
+    async def done(self, work: Generator[None, None, T]) -> T:
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            await self._pauses.yield_to_loop()
+            await self._pauses.pause(False)
 
     async def fits_without(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
         """Return the nodes of the members in a dry run without some pods; None if too few members fit."""
@@ -146,21 +162,41 @@ class _Simulations:
         return int(capacity_for(members, self._cache.snapshot())[nodes].sum()) >= needed
 
     async def _try(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
-        nodes = await self._open_nodes()
-        async with self._cache.without(pods, self._pauses.yield_to_loop):
+        nodes, changes = await self._open_nodes(), self._pauses.changes
+        async with _Absent(self._cache, pods, self._pauses.yield_to_loop) as absent:
             if not self._may_fit(nodes):
                 return None
             trial = await self._placements.run(
                 self._tried.group,
                 self._tried.plugin,
                 self._attempts,
-                PassOptions(is_trial=True, gives_up=True),
+                PassOptions(is_trial=True, gives_up=True, absent=absent),
             )
             await self._passes.take_back(trial)
         if not trial.error.is_success:
             raise PluginError(trial.error)  # the result is unknown
         if not trial.is_enough:
             return None
-        self._fitted_after = self._pauses.count
+        self._fitted_after = self._pauses.count if changes == self._pauses.changes else -1
         self.nodes = {each.pod.uid: each.node_name for each in trial.assumed}
         return frozenset(self.nodes.values())
+
+
+class _Absent(AsyncExitStack):
+    """Pods that the cache does not count within the block; implements `AbsentPods`."""
+
+    def __init__(
+        self, cache: Cache, pods: Sequence[PodInfo], yield_to_loop: Callable[[], Awaitable[None]]
+    ) -> None:
+        super().__init__()
+        self._cache, self._pods, self._yield_to_loop = cache, pods, yield_to_loop
+
+    async def __aenter__(self) -> Self:
+        await self.leave_out()
+        return self
+
+    async def count(self) -> None:
+        await self.aclose()
+
+    async def leave_out(self) -> None:
+        await self.enter_async_context(self._cache.without(self._pods, self._yield_to_loop))

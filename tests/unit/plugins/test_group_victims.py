@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
 
 
 @given(
@@ -37,12 +38,14 @@ def test_those_leave_who_cannot_be_given_back_one_by_one(
         gone = {each.name for each in away}
         return any({f"v{number}" for number in some} <= gone for some in enough)
 
-    async def fits_without(away: Sequence[PodInfo]) -> frozenset[str] | None:
-        return frozenset({"n"}) if fits(away) else None
+    class DryRuns(WithoutSlices):
+        def snapshot(self) -> Snapshot:
+            return snapshot_of()
 
-    found = asyncio.run(
-        choose_victims(units, [pod("m")], snapshot_of(), DisruptionBudgets(), fits_without, WithoutSlices())
-    )
+        async def fits_without(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
+            return frozenset({"n"}) if fits(pods) else None
+
+    found = asyncio.run(choose_victims(units, [pod("m")], DisruptionBudgets(), DryRuns()))
 
     if not units or not fits(pods):
         assert isinstance(found, Status)
