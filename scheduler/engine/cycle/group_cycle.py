@@ -174,8 +174,11 @@ class PodGroupCycle:
             self._observer.group_attempted(profile, "error", seconds)
             return ()
         self._pauses.end()
+        may_pause = _keeps_nothing(tried, room)
         for member in tried.members:
             await self._pauses.yield_to_loop()
+            if may_pause:
+                await self._pauses.rest_at_the_end()
             self._pods.note(member.attempt, member.decision, member.snapshot)
         self._observer.group_decided(self._clock.monotonic() - began)
         assumed: Sequence[AssumedPod] = ()
@@ -280,7 +283,7 @@ class PodGroupCycle:
     async def _placed(self, tried: Pass) -> Sequence[AssumedPod]:
         """Return the members to bind; members without a node are requeued separately."""
         assumed = []
-        wakers = _wakers(tried)
+        wakers = await self._wakers(tried)
         for member in tried.members:
             await self._pauses.yield_to_loop()
             if member.assumed is None:
@@ -313,6 +316,7 @@ class PodGroupCycle:
         """Requeue all members with the same status."""
         for attempt in attempts:
             await self._pauses.yield_to_loop()
+            await self._pauses.rest_at_the_end()
             self._failures.handle(attempt, status)
 
     async def _bring_back(self, tried: Pass, attempts: Sequence[Attempt], room: Status) -> None:
@@ -327,18 +331,19 @@ class PodGroupCycle:
             failed, _ = tried.result(room)
             for attempt, member in zip_longest(attempts, tried.members):
                 await self._pauses.yield_to_loop()
+                await self._pauses.rest_at_the_end()
                 is_own = member is not None and not (member.status.is_success or member.status.is_rejected)
                 status = member.status if is_own else failed
                 self._failures.handle(attempt, status)
             return
-        wakers = _wakers(tried)
+        wakers = await self._wakers(tried)
         for attempt in attempts[len(tried.members) :]:
             await self._pauses.yield_to_loop()
             self._failures.handle(attempt, tried.refusal, unschedulable_plugins=wakers)
-        is_enough = tried.is_enough
+        is_enough, may_pause = tried.is_enough, _keeps_nothing(tried, room)
         for member, status in zip(tried.members, tried.statuses(), strict=True):
             await self._pauses.yield_to_loop()
-            if not (room.is_success or is_enough):  # else other pods might take the capacity kept for them
+            if may_pause:
                 await self._pauses.rest_at_the_end()
             if status is member.status:
                 self._fail(member, status, wakers)
@@ -346,6 +351,17 @@ class PodGroupCycle:
                 assert member.assumed is not None
                 node = member.assumed.node_name if is_enough else member.expected
                 self._fail_fitting(member, status, node, wakers)
+
+    async def _wakers(self, tried: Pass) -> frozenset[str]:
+        """Return the plugins whose events may help a group, through any of its members.
+
+        Resources that one member needs may become free on the node of another member, or in another placement.
+        """
+        found = {*tried.refused_elsewhere, tried.plugin.name}
+        for member in tried.members:
+            await self._pauses.yield_to_loop()
+            found |= member.refused_by
+        return frozenset(found)
 
     def _fail(self, member: Member, status: Status, wakers: frozenset[str]) -> None:
         """Requeue a member without a node."""
@@ -388,9 +404,6 @@ class PodGroupCycle:
         return group, plugin
 
 
-def _wakers(tried: Pass) -> frozenset[str]:
-    """Return the plugins whose events may help a group, through any of its members.
-
-    Resources that one member needs may become free on the node of another member, or in another placement.
-    """
-    return tried.refused_by | tried.refused_elsewhere | {tried.plugin.name}
+def _keeps_nothing(tried: Pass, room: Status | None) -> bool:
+    """Return whether no capacity is kept for a group: other pods may be tried before its members are requeued."""
+    return not (room is None or room.is_success or tried.is_enough)

@@ -65,6 +65,13 @@ class Member:
         """Whether pods must be evicted before the member fits."""
         return not self.decision.node_name
 
+    @property
+    def refused_by(self) -> frozenset[str]:
+        """The plugins that rejected the member; empty if it was assumed."""
+        if self.assumed is not None:
+            return frozenset()
+        return frozenset({self.status.plugin} - {""}) or self.decision.diagnosis.unschedulable_plugins
+
 
 @dataclass(slots=True)
 class SeenPlacement:
@@ -145,11 +152,7 @@ class Pass:
     @property
     def refused_by(self) -> frozenset[str]:
         """The plugins that rejected members."""
-        found: set[str] = set()
-        for member in self.members:
-            if member.assumed is None:
-                found |= {member.status.plugin} - {""} or member.decision.diagnosis.unschedulable_plugins
-        return frozenset(found)
+        return frozenset[str]().union(*(member.refused_by for member in self.members))
 
     def waits(self) -> str:
         """Return the reason why a member that fits is not placed."""

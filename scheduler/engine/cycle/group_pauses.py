@@ -40,7 +40,7 @@ class _UnderWay:
         attempts: the attempts at the members.
         uids: the uids of the members, until the decision.
         began: its start, or the end of its last pause; seconds of the monotonic clock.
-        nodes: the result of `_nodes` at its start.
+        nodes: the result of `nodes` at its start.
         pauses: the number of pauses.
         changes: the number of pauses in which nodes or their pods changed.
         dry_run_seconds: the time after which a dry run pauses.
@@ -96,7 +96,7 @@ class GroupPauses:
         """Allow pauses from now on; `attempts` are the attempts at the members."""
         mine = self._under_way
         mine.attempts, mine.uids = attempts, frozenset(attempt.queued.pod.uid for attempt in attempts)
-        mine.began, mine.is_given_up, mine.nodes = self._now(), False, self._nodes()
+        mine.began, mine.is_given_up, mine.nodes = self._now(), False, self.nodes()
 
     def end(self) -> None:
         """Record that the members are decided."""
@@ -115,7 +115,7 @@ class GroupPauses:
     @property
     def has_same_nodes(self) -> bool:
         """Whether no node has changed since the attempt began."""
-        return self._under_way.nodes == self._nodes()
+        return self._under_way.nodes == self.nodes()
 
     def is_there(self, uid: str) -> bool:
         """Return whether a member is still to be placed or bound."""
@@ -254,15 +254,15 @@ class GroupPauses:
 
     async def _pause(self, *, holds: bool, is_bound_to_nodes: bool) -> None:
         mine = self._under_way
-        nodes = self._nodes()
+        nodes = self.nodes()
         await self._go_to_rest(holds=holds)
-        if is_bound_to_nodes and nodes != self._nodes():
+        if is_bound_to_nodes and nodes != self.nodes():
             raise ChangedError
         if not all(self._is_as_it_was(attempt, mine.holds) for attempt in mine.attempts):
             raise ChangedError
 
     async def _go_to_rest(self, *, holds: bool) -> None:
-        mine, changes = self._under_way, self._cache.table.changes.end
+        mine, changes = self._under_way, (self._cache.table.changes.end, self.nodes())
         _ = (
             self._cache.snapshot().names
         )  # read now, because this snapshot's nodes become invalid with a change of nodes
@@ -271,9 +271,9 @@ class GroupPauses:
         self._freeze.begin()
         self._slices.begin()
         mine.began, mine.pauses, self._under_way = self._now(), mine.pauses + 1, mine
-        mine.changes += changes != self._cache.table.changes.end
+        mine.changes += changes != (self._cache.table.changes.end, self.nodes())
 
-    def _nodes(self) -> tuple[int, int]:
+    def nodes(self) -> tuple[int, int]:
         """Return a value that changes with nodes; the removal of the last row is not in the change log."""
         return self._cache.table.n_nodes, self._cache.table.node_changes.end
 

@@ -110,7 +110,7 @@ class _Simulations:
     ) -> None:
         self._cache, self._placements, self._passes, self._pauses = cache, placements, passes, pauses
         self._tried, self._attempts = tried, attempts
-        self._open: tuple[int, Bools] | None = None  # (end of the log of node changes, nodes)
+        self._open: tuple[tuple[int, int], Bools] | None = None  # (result of `GroupPauses.nodes`, nodes)
         self._fitted_after = (
             -1
         )  # number of pauses at the last dry run that fitted, if nothing changed during it
@@ -141,8 +141,8 @@ class _Simulations:
 
     async def _open_nodes(self) -> Bools:
         """Return bool (n_nodes,), the nodes that are possible for any member after an eviction of pods."""
-        if self._open is None or self._open[0] != self._cache.table.node_changes.end:
-            self._open = self._cache.table.node_changes.end, await self._found_open()
+        if self._open is None or self._open[0] != self._pauses.nodes():
+            self._open = self._pauses.nodes(), await self._found_open()
         return self._open[1]
 
     async def _found_open(self) -> Bools:

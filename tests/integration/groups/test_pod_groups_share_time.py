@@ -182,6 +182,95 @@ async def test_no_other_pod_is_tried_while_a_group_is_tried_without_its_possible
         assert placed(it) == {"g-0", "g-1"}, "there was never room for another"
 
 
+def with_one_on_a_node(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the members of a group with anti-affinity to each other."""
+    for each in group:
+        each["metadata"]["labels"] = {"apart": "x"}
+        term = {"labelSelector": {"matchLabels": {"apart": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+        each["spec"]["affinity"] = {
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        }
+    return group
+
+
+@virtually
+async def test_other_pods_are_placed_within_a_dry_run_of_a_gang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        group_pauses, "_UNIT_SECONDS", 1e9
+    )  # pauses are in dry runs and in the first pass only
+    async with (
+        cluster(tmp_path, kubelet=True) as it,
+        it.daemon(WATCHES, plugins={"Watches": Watches}) as daemon,
+    ):
+        it.add_nodes(*(node_object(f"n{row}", cpu="4") for row in range(4)))
+        it.add_pods(*(pod_object(f"low-{row}", cpu="2", priority=1) for row in range(4)))
+        await it.until(lambda: len(placed(it)) == 4)
+        it.server.store.create(POD_GROUPS, pod_group("g", 6))
+
+        def in_the_dry_run() -> None:
+            if Watches.decided.count("g-1") < 2:
+                Watches.when["g-1"] = in_the_dry_run
+            else:
+                it.add_pods(pod_object("alone", cpu="2"))
+
+        Watches.when["g-1"] = in_the_dry_run
+        it.add_pods(*with_one_on_a_node(members("g", 6, cpu="2", priority=100)))
+        await it.until(lambda: "alone" in placed(it))
+        began = Watches.decided.index("g-0", Watches.decided.index("g-0") + 1)
+        assert "alone" in Watches.decided[began : began + 8], "it is placed before the end of the dry run"
+        assert Watches.decided.count("alone") == 1, "the members did not take its capacity"
+        await it.until(lambda: bool(told(it, "g-5")))
+        assert len(placed(it)) == 5, "no pod is evicted in vain"
+        daemon.parts.cache.check()
+        daemon.parts.queue.check()
+
+
+@virtually
+async def test_no_pod_is_evicted_if_another_pod_took_a_node_in_a_dry_run(tmp_path: Path) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
+        it.add_nodes(*(node_object(f"n{row}", cpu="4") for row in range(2)))
+        it.add_pods(pod_object("low", cpu="4", priority=1, node="n0"))
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+
+        def in_the_dry_run() -> None:
+            if Watches.decided.count("g-1") < 2:
+                Watches.when["g-1"] = in_the_dry_run
+            else:
+                it.add_pods(pod_object("equal", cpu="3", priority=100))
+
+        Watches.when["g-1"] = in_the_dry_run
+        it.add_pods(*members("g", 2, cpu="4", priority=100))
+        await it.until(lambda: "equal" in placed(it))
+        await it.until(lambda: bool(told(it, "g-1")))
+        await asyncio.sleep(20)
+        assert placed(it) == {"low", "equal"}
+
+
+@virtually
+async def test_the_search_for_victims_goes_on_when_the_last_node_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(tmp_path, kubelet=True) as it, it.daemon(WATCHES, plugins={"Watches": Watches}):
+        it.add_nodes(*(node_object(f"n{row}", cpu="2") for row in range(3)))
+        it.add_pods(
+            *(pod_object(f"low-{row}", cpu="1", priority=row % 3, node=f"n{row % 3}") for row in range(6))
+        )
+        it.server.store.create(POD_GROUPS, pod_group("g", 2))
+
+        def in_the_dry_run() -> None:
+            if Watches.decided.count("g-1") < 2:
+                Watches.when["g-1"] = in_the_dry_run
+            else:
+                it.server.store.delete("nodes", "n2")
+
+        Watches.when["g-1"] = in_the_dry_run
+        it.add_pods(*members("g", 2, cpu="1", priority=100))
+        await it.until(lambda: {"g-0", "g-1"} <= placed(it), seconds=60)
+        assert "Plugin failed to preempt pods for a group" not in caplog.messages
+
+
 @virtually
 async def test_an_attempt_begins_anew_when_the_last_node_is_gone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
