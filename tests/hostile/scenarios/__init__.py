@@ -19,6 +19,9 @@ SUBJECTS = (
     "connections",
     "configuration",
     "extenders",
+    "floods",
+    "churn",
+    "large_pods",
 )
 
 for subject in SUBJECTS:
