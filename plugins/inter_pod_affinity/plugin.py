@@ -157,8 +157,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return state.read(_PRE_SCORE, ScoreState).raw()
 
     def _own(self, terms: AffinityTerms, snapshot: Snapshot) -> OwnTerms:
-        """Return a pod's own terms; very many terms share one time slice."""
-        if terms.count <= MOST_ONE_BY_ONE:
+        """Return a pod's own terms; those that are expensive to read share one time slice."""
+        if terms.count <= MOST_ONE_BY_ONE and not self._reader.selects_among_many(terms):
             few = self._reader.incoming(terms)
             if few.requirements <= MOST_REQUIREMENTS:
                 return FewTerms(few, snapshot)

@@ -7,6 +7,7 @@ Source:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.objects.pod_affinity import topology_keys
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 NAMESPACES: Final = "v1/namespaces"
 
+_MOST_MATCHED: Final = 4096
+"""Maximum number of namespaces that are matched with the selectors of a pod's terms at once: about 4 ms."""
 _TERM_BYTES = 128
 """The approximate length of a term, without its namespaces."""
 _NOTHING: Final = Objects()
@@ -99,6 +102,19 @@ class TermReader:
             self.labels = NamespaceLabels(found)
             self._read.clear()
 
+    def selects_among_many(self, terms: AffinityTerms) -> bool:
+        """Return whether `incoming` would match too many namespaces with the selectors of the terms."""
+        count = len(self._namespaces)
+        if count * terms.count <= _MOST_MATCHED:
+            return False
+        written = chain(
+            terms.required_affinity,
+            terms.required_anti_affinity,
+            terms.preferred_affinity,
+            terms.preferred_anti_affinity,
+        )
+        return count * sum([_selects_by_labels(each.term) for each in written]) > _MOST_MATCHED
+
     def incoming(self, terms: AffinityTerms) -> IncomingTerms:
         """Return the terms of an incoming pod."""
         found = self._read.get(terms)
@@ -144,6 +160,11 @@ def _length(terms: IncomingTerms) -> int:
     queries = (terms.affinity, *(each.query for each in (*terms.anti_affinity, *terms.preferred)))
     parts = [part for query in queries for part in query.parts]
     return sum([_TERM_BYTES + part.rule.length + 8 * len(part.namespaces or ()) for part in parts])
+
+
+def _selects_by_labels(term: AffinityTerm) -> bool:
+    """Return whether the namespaces of a term depend on the labels of all namespaces, see `TermReader`."""
+    return term.namespace_rule.requirements is not None and not term.namespace_rule.matches(_NO_LABELS)
 
 
 def _labels(namespace: Mapping[str, Any]) -> Mapping[str, str]:

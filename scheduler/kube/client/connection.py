@@ -16,7 +16,7 @@ from scheduler.kube.http.pool import ConnectionPool, NotConnectedError
 from scheduler.kube.http.request import JSON, USER_AGENT, Request, Response, target
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
     from scheduler.kube.http.endpoint import Endpoint
     from scheduler.kube.http.protocol import HttpProtocol
@@ -30,6 +30,7 @@ TIMEOUT = "Timeout"
 
 _ACCEPT = f"\r\nAccept: {JSON}\r\n"
 _LINES_AT_A_TIME = 32  # then other tasks run: about a millisecond of events
+_BYTES_AT_A_TIME = 2**17  # of lines, of which one may be longer
 
 
 class Authorization(Protocol):
@@ -277,9 +278,23 @@ async def _lines(connection: HttpProtocol) -> AsyncGenerator[list[bytes], None]:
             begun.clear()
         if rest:
             begun.append(rest)
-        lines = [line for line in ends if line]
-        for start in range(0, len(lines), _LINES_AT_A_TIME):
-            yield lines[start : start + _LINES_AT_A_TIME]
+        for lines in _batches(ends):
+            yield lines
             await asyncio.sleep(0)
     if begun:
         yield [b"".join(begun)]
+
+
+def _batches(lines: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """Split lines into batches that are short to read; empty lines are left out."""
+    batch: list[bytes] = []
+    n_bytes = 0
+    for line in lines:
+        if batch and (len(batch) == _LINES_AT_A_TIME or n_bytes + len(line) > _BYTES_AT_A_TIME):
+            yield batch
+            batch, n_bytes = [], 0
+        if line:
+            batch.append(line)
+            n_bytes += len(line)
+    if batch:
+        yield batch

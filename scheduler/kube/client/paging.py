@@ -1,4 +1,4 @@
-"""Paged lists, for single requests without a watch."""
+"""Paged lists: how large the pages are, and lists for single requests without a watch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,18 @@ if TYPE_CHECKING:
 
     from scheduler.kube.client.requests import Requests
 
-_PAGE = 500
+FIRST_LIMIT = 64
+"""Number of objects in the first page: each may have 1.5 MB."""
+MOST_OBJECTS = 500
+"""Number of objects in the largest pages; as client-go."""
+_PAGE_BYTES = 2**23
 _LIST_SECONDS = 60.0
 _OBJECTS_AT_A_TIME = 100  # then other tasks run
+
+
+def next_limit(limit: int, n_bytes: int) -> int:
+    """Return the number of objects in the next page, from a page's limit and length: pages should have 8 MiB at most."""
+    return max(1, min(MOST_OBJECTS, limit * _PAGE_BYTES // max(n_bytes, 1)))
 
 
 async def listed(
@@ -30,7 +39,8 @@ async def listed(
     Raises:
         ApiError: refused or cut off; 410 if the remaining pages expired meanwhile.
     """
-    params = {**selectors, "limit": str(_PAGE)}
+    limit = FIRST_LIMIT
+    params = {**selectors, "limit": str(limit)}
     while True:
         request = Request("GET", path, params=params, timeout_seconds=_LIST_SECONDS, accept=accept)
         answer = await requests.send(request)
@@ -44,4 +54,5 @@ async def listed(
                 await asyncio.sleep(0)
         if not page.metadata.continue_token:
             return
-        params["continue"] = page.metadata.continue_token
+        limit = next_limit(limit, len(answer.body))
+        params |= {"limit": str(limit), "continue": page.metadata.continue_token}

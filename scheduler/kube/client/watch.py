@@ -12,6 +12,7 @@ import msgspec
 from scheduler.errors import ApiError
 from scheduler.kube.client import wire
 from scheduler.kube.client.connection import CONNECTION_LOST
+from scheduler.kube.client.paging import FIRST_LIMIT, next_limit
 from scheduler.kube.http.request import Request
 
 if TYPE_CHECKING:
@@ -23,14 +24,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LIST_LIMIT = 500
-"""Objects asked for at a time; as client-go."""
 SILENCE_SECONDS = 90.0
 """How long a watch may send nothing before it counts as lost; bookmarks come once a minute."""
 
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError)
 _LIST_SECONDS = 60.0
 _OBJECTS_AT_A_TIME = 32  # of a list, then other tasks run
+_BYTES_AT_A_TIME = 2**17  # the same
 
 
 async def watch(
@@ -85,7 +85,8 @@ async def list_into(
         ApiError: refused or cut off.
     """
     store.begin_replace()
-    params = {**selectors, "limit": str(LIST_LIMIT)}
+    limit = FIRST_LIMIT
+    params = {**selectors, "limit": str(limit)}
     while True:
         try:
             answer = await connection.send(Request("GET", path, params=params, timeout_seconds=_LIST_SECONDS))
@@ -97,16 +98,20 @@ async def list_into(
             continue
         try:
             page = wire.decode_list_page(answer.body)
-            for number, obj in enumerate(page.objects(), 1):
+            n_objects = n_bytes = 0
+            for obj in page.objects():
                 _put(store, obj, path)
-                if number % _OBJECTS_AT_A_TIME == 0:
+                n_objects, n_bytes = n_objects + 1, n_bytes + len(obj)
+                if n_objects == _OBJECTS_AT_A_TIME or n_bytes > _BYTES_AT_A_TIME:
+                    n_objects = n_bytes = 0
                     await asyncio.sleep(0)
         except _BROKEN as error:
             raise ApiError(0, CONNECTION_LOST, f"list {path}: unreadable answer: {error}") from error
         if not page.metadata.continue_token:
             store.end_replace()
             return page.metadata.resource_version
-        params["continue"] = page.metadata.continue_token
+        limit = next_limit(limit, len(answer.body))
+        params |= {"limit": str(limit), "continue": page.metadata.continue_token}
 
 
 def _put(store: Store[Any], obj: bytes, path: str) -> None:

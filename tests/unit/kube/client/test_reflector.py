@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.errors import ObjectError
+from scheduler.kube.client.paging import next_limit
 from scheduler.kube.client.reflector import REFUSED_SECONDS, Reflector
 from scheduler.kube.client.resources import REPLICA_SETS, Resource
 from tests.support.virtual_time_test import virtually
@@ -285,7 +286,7 @@ async def test_in_doubt_a_watch_goes_on_from_the_last_change_that_the_server_con
         asked = [each.query for each in at.asked if each.path == OF_NAMESPACE]
         name, version = last.split("@")
         assert asked[0] == {
-            "limit": "500",
+            "limit": "64",
             "fieldSelector": f"metadata.name={name}",
             "resourceVersion": version,
             "resourceVersionMatch": "Exact",
@@ -534,10 +535,24 @@ async def test_a_list_comes_in_pages():
         await at.reflector.wait_synced()
 
         assert [each.query for each in at.asked[1:3]] == [
-            {"fieldSelector": "x=y", "limit": "500"},
+            {"fieldSelector": "x=y", "limit": "64"},
             {"fieldSelector": "x=y", "limit": "500", "continue": "next"},
         ]
         assert at.told == ["+a@5", "+b@3"]
+
+
+@virtually
+async def test_pages_are_smaller_where_objects_are_large():
+    large = {"metadata": {**obj("a", 5)["metadata"], "annotations": {"large": "x" * 2**20}}}
+    async with case() as at:
+        at.script(failure(400, "BadRequest"))
+        at.script(listing(9, large, *(obj(f"{n}", n) for n in range(20)), more="next"), listing(9, obj("b", 3)))
+        at.watch()
+        await at.reflector.wait_synced()
+
+        assert int(at.asked[1].query["limit"]) < 100, "the first page, whatever the objects are"
+        assert [next_limit(64, n * 2**20) for n in (0, 1, 64, 600)] == [500, 500, 8, 1]
+        assert at.asked[2].query["limit"] == "500"
 
 
 @virtually
