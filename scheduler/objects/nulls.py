@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -14,7 +15,10 @@ def without_nulls(found: Any, kind: type[msgspec.Struct]) -> Any:
     A null field is left out. A null in a list or map becomes a zero value: an empty object, an empty string,
     a quantity of 0.
     """
-    return _cleaned(found, inspect.type_info(kind))
+    return _cleaned(found, _type_info(kind))
+
+
+_type_info = cache(inspect.type_info)  # takes milliseconds
 
 
 def _cleaned(found: Any, kind: inspect.Type) -> Any:

@@ -422,8 +422,11 @@ class ClusterTable:
         if pod.storage_volumes:
             self._storage.count(row, pod, sign, self.n_nodes)
         if pod.host_ports:
-            ports = (port for other in self._pods[row].values() for port in other.host_ports)
-            self._used_ports.set(row, frozenset(ports))
+            if sign > 0:
+                ports = self._used_ports.values[self._used_ports.codes.cells[row]].union(pod.host_ports)
+            else:
+                ports = frozenset().union(*[other.host_ports for other in self._pods[row].values()])
+            self._used_ports.set(row, ports)
         self._pods_changed(row)
 
     def start_over(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +107,7 @@ class Stage:
         namespace: the tenant's.
         result: what came of it.
         schedulers: the processes; the first of them is measured.
+        stack: is closed when all is measured.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class Stage:
         self.namespace = f"{NAME}-{scenario.name}"[:63].rstrip("-")
         self.result = Result(scenario.name, who, scenario.words)
         self.schedulers: list[Scheduler] = []
+        self.stack = AsyncExitStack()
         self._pool = pool
         self._binary = binary
         self._observers: list[Observer] = []
@@ -243,6 +245,10 @@ class Stage:
         self._log_length = len(self.scheduler.log)
         self._leader = await self._holder()
         self._began = time.monotonic()
+
+    async def end(self) -> None:
+        """End the scheduler, which no other scenario can use."""
+        await self._pool.end()
 
     async def innocents(self, rate: float = 0.0) -> None:
         """Create plain pods at a pace, and wait until all are bound, or late."""
@@ -376,6 +382,7 @@ class Stage:
                 await observer.ended()
             if not self._pool.keeps:
                 await self._pool.end()
+            await self.stack.aclose()
             await self.api.remove_all()
         return self.result
 

@@ -69,12 +69,14 @@ class EventSeries:
 
     Attributes:
         body: the event as written.
-        last_observed: time of its last occurrence.
+        last_observed: time of its last occurrence, for people.
+        observed_at: the same on the monotonic clock, which does not jump.
         count: number of occurrences.
     """
 
     body: EventBody
     last_observed: datetime
+    observed_at: float
     _queue: Callable[[EventSeries], bool]
     count: int = 1
     _is_created: bool = False

@@ -81,6 +81,7 @@ class EventRecorders:
                 recorder.finish_series()
                 if rounds % REFRESHES_AFTER == 0:
                     recorder.flush()
+                await asyncio.sleep(0)
         raise AssertionError("counting ends nowhere")
 
 
@@ -121,10 +122,11 @@ class EventRecorder:
         other = None if related is None else _reference(related)
         key = (type_, action, reason, about, other)
         now = self._clock.utc_now()
+        at = self._clock.monotonic()
         known = None if is_unique else self._known.get(key)
         if known is not None:
             known.count += 1
-            known.last_observed = now
+            known.last_observed, known.observed_at = now, at
             if known.count == 2:
                 known.queue()
             return
@@ -144,6 +146,7 @@ class EventRecorder:
                 related=other,
             ),
             now,
+            at,
             self._queue,
         )
         if event.queue() and not is_unique:
@@ -161,9 +164,9 @@ class EventRecorder:
 
     def finish_series(self) -> None:
         """Forget events that did not repeat for a while, and queue their last counts."""
-        now = self._clock.utc_now()
+        now = self._clock.monotonic()
         for key, event in list(self._known.items()):
-            if (now - event.last_observed).total_seconds() > FINISH_SECONDS:
+            if now - event.observed_at > FINISH_SECONDS:
                 self._forget(key)
 
     def flush(self) -> None:

@@ -22,6 +22,7 @@ SUBJECTS = (
     "floods",
     "churn",
     "large_pods",
+    "proxies",
 )
 
 for subject in SUBJECTS:

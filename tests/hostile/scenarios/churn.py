@@ -17,7 +17,9 @@ Json = dict[str, Any]
 async def namespaces_that_flip(it: Stage) -> None:
     """4000 namespaces whose labels flip 400 times a second, and 500 pods whose terms select namespaces by them"""
     names = [f"ns-{number}" for number in range(it.n(4000, least=10))]
-    await it.api.create_all(namespace_object(name, team=f"t{number % 50}") for number, name in enumerate(names))
+    await it.api.create_all(
+        namespace_object(name, team=f"t{number % 50}") for number, name in enumerate(names)
+    )
 
     def terms(number: int) -> list[Json]:
         return [
@@ -36,7 +38,13 @@ async def namespaces_that_flip(it: Stage) -> None:
             anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms(number)}}
         on = it.node(number) if number % 4 < 2 else ""
         await it.api.create(
-            it.pod(f"p-{number}", on=on, cpu="10m" if on else "99", labels={"app": f"a{number % 20}"}, affinity=anti)
+            it.pod(
+                f"p-{number}",
+                on=on,
+                cpu="10m" if on else "99",
+                labels={"app": f"a{number % 20}"},
+                affinity=anti,
+            )
         )
 
     async def flip(number: int) -> None:
@@ -138,12 +146,18 @@ async def csi_nodes_that_change(it: Stage) -> None:
 
     def drivers(number: int) -> list[Json]:
         return [
-            {"name": f"d{each}-{number % 7}.example.com", "nodeID": "x", "allocatable": {"count": 1 + number % 9}}
+            {
+                "name": f"d{each}-{number % 7}.example.com",
+                "nodeID": "x",
+                "allocatable": {"count": 1 + number % 9},
+            }
             for each in range(20)
         ]
 
     kind = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode"}
-    await it.api.create_all({**kind, "metadata": {"name": name}, "spec": {"drivers": drivers(0)}} for name in names)
+    await it.api.create_all(
+        {**kind, "metadata": {"name": name}, "spec": {"drivers": drivers(0)}} for name in names
+    )
 
     async def change(number: int) -> None:
         name = names[number % len(names)]

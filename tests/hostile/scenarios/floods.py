@@ -64,7 +64,9 @@ async def _delete_all(it: Stage) -> None:
 async def pending_pods_deleted(it: Stage) -> None:
     """100,000 pending pods of different priorities and labels that are all deleted at once"""
     await it.api.create_all(
-        it.pod(f"d-{number}", cpu="99", labels={"app": f"a{number}"}, nodeSelector={"never": f"x{number % 100}"})
+        it.pod(
+            f"d-{number}", cpu="99", labels={"app": f"a{number}"}, nodeSelector={"never": f"x{number % 100}"}
+        )
         for number in range(it.n(100_000, least=20))
     )
     await it.pause(10)
@@ -100,7 +102,9 @@ async def terminating_namespaces(it: Stage) -> None:
     for name in names:
         await it.api.create(namespace_object(name))
     await it.api.create_all(
-        it.pod(f"t-{number}", namespace=name, cpu="99") for name in names for number in range(it.n(200, least=3))
+        it.pod(f"t-{number}", namespace=name, cpu="99")
+        for name in names
+        for number in range(it.n(200, least=3))
     )
 
     async def terminate() -> None:

@@ -22,7 +22,9 @@ async def environments(it: Stage) -> None:
 
     def made(number: int) -> Json:
         pod = it.pod(f"e-{number}", cpu="99")
-        pod["spec"]["containers"][0]["env"] = [{"name": f"V{each}", "value": text} for each in range(variables)]
+        pod["spec"]["containers"][0]["env"] = [
+            {"name": f"V{each}", "value": text} for each in range(variables)
+        ]
         pod["metadata"]["annotations"] = {"large": text * (variables // 6)}
         return pod
 
@@ -39,7 +41,11 @@ async def environments(it: Stage) -> None:
 
 def _ports(number: int, count: int) -> list[Json]:
     return [
-        {"containerPort": 1 + each, "hostPort": 1 + (number * count + each) % 65_000, "hostIP": f"10.0.{each % 8}.1"}
+        {
+            "containerPort": 1 + each,
+            "hostPort": 1 + (number * count + each) % 65_000,
+            "hostIP": f"10.0.{each % 8}.1",
+        }
         for each in range(count)
     ]
 

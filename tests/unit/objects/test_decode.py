@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.errors import ObjectError
 from scheduler.objects import decode as decode_module
+from scheduler.objects import nulls
 from scheduler.objects.decode import decode_node, decode_object, decode_pod, typed_object
 from tests.support.builders import node_object, pod_object
 
@@ -292,3 +293,15 @@ def test_pods_do_not_share_large_parts_that_differ():
     one, two = (decode_pod(_with_many_requirements("one", count)) for count in (200, 201))
     assert one.pod.spec.affinity != two.pod.spec.affinity
     assert one.pod.spec.topology_spread_constraints != two.pod.spec.topology_spread_constraints
+
+
+def test_the_fields_of_a_type_are_looked_up_once_for_all_objects_with_nulls():
+    """The look-up takes milliseconds, and creates cyclic garbage."""
+    found = pod_object("p")
+    found["spec"]["nodeSelector"] = None
+    decode_pod(json.dumps(found).encode())
+    before = nulls._type_info.cache_info().misses
+
+    decode_pod(json.dumps(found).encode())
+
+    assert nulls._type_info.cache_info().misses == before

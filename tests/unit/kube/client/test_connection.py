@@ -180,6 +180,19 @@ async def test_a_refused_stream_is_an_error_with_the_status():
 
 
 @virtually
+async def test_long_lines_come_in_small_batches():
+    async with scripted_server() as server, server.connection() as connection:
+        lines = [b"x" * 50_000 + b"\n"] * 60
+        server.script("GET", PODS, Stream([b"".join(lines)], then="close"))
+        stream = connection.stream(Request("GET", PODS), silence_seconds=60.0)
+
+        batches = [batch async for batch in stream]
+
+        assert sum(map(len, batches)) == 60
+        assert max(sum(map(len, batch)) for batch in batches) < 150_000
+
+
+@virtually
 async def test_other_tasks_get_their_turn_during_a_flood_of_lines():
     turns = 0
 

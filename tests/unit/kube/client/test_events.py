@@ -5,6 +5,7 @@ import json
 import re
 import socket
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -216,6 +217,38 @@ async def test_a_single_event_is_forgotten_after_six_minutes():
         at.fail()
 
         assert [each.method for each in await at.written()] == ["POST", "POST"]
+
+
+@virtually
+async def test_a_series_lasts_as_long_whatever_the_time_of_day_does():
+    """A host whose time of day is set back or ahead by an hour does not end or prolong series."""
+    clock = ShiftedClock()
+    queued: list[Any] = []
+    recorder = EventRecorder(lambda job: queued.append(job) is None, clock, "default-scheduler")
+
+    def fail() -> None:
+        recorder.record(pod("toobig"), **FAILED)
+
+    fail()
+    clock.shift = timedelta(hours=1)
+    recorder.finish_series()
+    fail()
+    assert len(queued) == 1, "the same event: no six minutes have passed"
+
+    clock.shift = timedelta(hours=-1)
+    await asyncio.sleep(400.0)
+    recorder.finish_series()
+    fail()
+    first, second = dict.fromkeys(queued)
+    assert first.count == 2
+    assert second.body.metadata.name > first.body.metadata.name, "names stay in order"
+
+
+class ShiftedClock(LoopClock):
+    shift = timedelta()
+
+    def utc_now(self) -> datetime:
+        return super().utc_now() + self.shift
 
 
 @virtually

@@ -546,7 +546,9 @@ async def test_pages_are_smaller_where_objects_are_large():
     large = {"metadata": {**obj("a", 5)["metadata"], "annotations": {"large": "x" * 2**20}}}
     async with case() as at:
         at.script(failure(400, "BadRequest"))
-        at.script(listing(9, large, *(obj(f"{n}", n) for n in range(20)), more="next"), listing(9, obj("b", 3)))
+        at.script(
+            listing(9, large, *(obj(f"{n}", n) for n in range(20)), more="next"), listing(9, obj("b", 3))
+        )
         at.watch()
         await at.reflector.wait_synced()
 
