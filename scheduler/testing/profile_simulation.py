@@ -12,7 +12,6 @@ from scheduler.clock import SystemClock
 from scheduler.configuration.load import parse
 from scheduler.daemon.app.assembly import Parts
 from scheduler.daemon.app.in_tree import IN_TREE
-from scheduler.daemon.app.needs import needs_of
 from scheduler.engine.cycle.explanation import explain_gated
 from scheduler.engine.cycle.hypothetical import evaluate
 from scheduler.engine.cycle.observer import NoObserver
@@ -70,14 +69,12 @@ class ProfileSimulation:
         self.fakes = fakes or Fakes()
         own = {plugin.name: check_plugin(plugin, plugin.__name__) for plugin in plugins}
         parts = Parts(SystemClock(), NoObserver(), {**IN_TREE, **own})
-        frameworks = parts.build_frameworks(
-            parse(_configuration(own, args or {}, weights or {}, only=only)),
-            lambda _profile: self.fakes.by_protocol(),
-        )
-        self._framework = frameworks[_PROFILE]
+        configuration = parse(_configuration(own, args or {}, weights or {}, only=only))
+        generation = parts.build(configuration, own=self.fakes.by_protocol())
+        self._framework = generation.frameworks[_PROFILE]
         self._cache = parts.cache
         parts.fill(
-            needs_of(frameworks.values()),
+            generation.needs,
             nodes=(each for each in objects if isinstance(each, NodeObject)),
             bound_pods=(each for each in objects if not isinstance(each, NodeObject)),
             others=others or {},

@@ -26,7 +26,6 @@ from scheduler.kube.client.store import Store
 from scheduler.kube.client.wire import decode_watch_event
 from scheduler.objects.decode import decode_node, decode_pod
 from tests.support.builders import node_object, pod_object
-from tests.support.offline_capabilities import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,7 +129,7 @@ def _put(store: Store[Any], line: bytes) -> None:
 def microseconds(kind: Kind) -> float:
     """Return what one event costs."""
     parts = Parts(SystemClock(), Metrics(), IN_TREE)
-    parts.profiles.swap(parts.build_frameworks(default(), lambda _: OFFLINE))
+    parts.activate(parts.build(default()))
     nodes = Store("Node", decode_node, NodeHandler(parts))
     pods = Store("Pod", decode_pod, PodHandler(parts))
     for number in range(_NODES):

@@ -1,73 +1,114 @@
-"""Access of plugins to the API server, shared by the daemon, the extender and the shadow."""
+"""The access of a scheduler to the API server: connected in the daemon, the extender and the shadow, or none."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from scheduler.daemon.app.capabilities import ApiReads, ApiWrites, BackgroundTasks, Bindings
-from scheduler.daemon.app.generation import Generation
-from scheduler.daemon.app.needs import needs_of
+from scheduler.daemon.app.capabilities import ApiReads, ApiWrites, BackgroundTasks, Bindings, NoApiServer
 from scheduler.daemon.app.tasks import Tasks
 from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
 from scheduler.kube.client.events import EventRecorders
+from scheduler.kube.client.pod_reader import ApiPodReader
 from scheduler.kube.client.writer import ApiWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
     from random import Random
 
-    from scheduler.configuration.load import Configuration
-    from scheduler.daemon.app.assembly import Capabilities, Parts
     from scheduler.daemon.metrics import Metrics
+    from scheduler.engine.cycle.binding import PodGet
+    from scheduler.engine.cycle.preemption import VictimWriter
+    from scheduler.engine.cycle.reporting import PodEventRecorders
+    from scheduler.engine.cycle.shared import Shared
+    from scheduler.kube.client.connection import ApiConnection
     from scheduler.kube.client.requests import Requests
 
+    Capabilities = Mapping[type, object]
+    """Protocol -> its implementation."""
 
+
+@dataclass(frozen=True, slots=True)
 class ApiAccess:
-    """Reads from the API server and writes to it, for plugins.
+    """All access of a scheduler to the API server.
+
+    Attributes:
+        get: reads for plugins.
+        write: writes of plugins.
+        background: background tasks of plugins.
+        binder: binds pods.
+        recorders: the event recorder of each profile.
+        writer: writes about pods.
+        reader: reads a pod past every cache.
+        spawn: starts a task that ends with the scheduler.
+    """
+
+    get: ApiGet
+    write: ApiWrite
+    background: Background
+    binder: PodBinder
+    recorders: PodEventRecorders
+    writer: VictimWriter
+    reader: PodGet
+    spawn: Callable[[Coroutine[Any, Any, None], str], object]
+
+    def capabilities(self, profile: str) -> Capabilities:
+        """Return the capabilities of a profile's plugins that need an API server."""
+        return {
+            ApiGet: self.get,
+            ApiWrite: self.write,
+            Background: self.background,
+            PodBinder: self.binder,
+            PodEvents: self.recorders.of(profile),
+        }
+
+
+_NOTHING = NoApiServer()
+NO_API_SERVER = ApiAccess(
+    get=_NOTHING,
+    write=_NOTHING,
+    background=_NOTHING,
+    binder=_NOTHING,
+    recorders=_NOTHING,
+    writer=_NOTHING,
+    reader=_NOTHING,
+    spawn=_NOTHING.start,
+)
+
+
+class ApiClient:
+    """Reads from the API server and writes to it.
 
     Args:
-        parts: the scheduler's parts.
-        reads: sends requests that change nothing.
+        shared: the scheduler's shared objects.
+        connection: sends requests that change nothing.
         writes: sends all other requests.
         metrics: counters.
         random: spreads retries.
 
     Attributes:
         writer: writes about pods; must be entered.
-        recorders: the event recorder of each profile.
-        tasks: background tasks of plugins; must be entered.
-        background: starts those tasks.
+        recorders: the event recorder of each profile; must be run.
+        tasks: background tasks; must be entered.
+        background: starts those of plugins.
+        access: all access, for the assembly.
     """
 
     def __init__(
-        self, parts: Parts, reads: Requests, writes: Requests, *, metrics: Metrics, random: Random
+        self, shared: Shared, connection: ApiConnection, writes: Requests, *, metrics: Metrics, random: Random
     ) -> None:
-        hooks, clock = parts.hooks, parts.clock
-        self.writer = ApiWriter(writes, clock, random=random, newest=parts.pods.get, observer=metrics)
+        hooks, clock = shared.hooks, shared.clock
+        self.writer = ApiWriter(writes, clock, random=random, newest=shared.pods.get, observer=metrics)
         self.recorders = EventRecorders(self.writer.queue_event, clock)
         self.tasks = Tasks()
         self.background = BackgroundTasks(self.tasks, hooks)
-        self._parts = parts
-        self._metrics = metrics
-        self._reads, self._writes = ApiReads(reads, hooks), ApiWrites(writes, hooks)
-        self._bindings = Bindings(self.writer, hooks)
-
-    def capabilities(self, profile: str) -> Capabilities:
-        """Return the capabilities of a profile's plugins that need an API server."""
-        return {
-            ApiGet: self._reads,
-            ApiWrite: self._writes,
-            Background: self.background,
-            PodBinder: self._bindings,
-            PodEvents: self.recorders.of(profile),
-        }
-
-    def generation(self, configuration: Configuration) -> Generation:
-        """Build a configuration that evaluates pods of another scheduler; extenders are not called.
-
-        Raises:
-            ConfigurationError: a plugin is unknown, broken, or has bad arguments.
-        """
-        parts, registry = self._parts, self._parts.registry()
-        frameworks = parts.build_frameworks(configuration, self.capabilities, registry)
-        needs, refreshes = needs_of(frameworks.values()), self._metrics.refreshes
-        return Generation(configuration, frameworks, needs, None, refreshes, parts.clock, registry)
+        self.access = ApiAccess(
+            get=ApiReads(connection, hooks),
+            write=ApiWrites(writes, hooks),
+            background=self.background,
+            binder=Bindings(self.writer, hooks),
+            recorders=self.recorders,
+            writer=self.writer,
+            reader=ApiPodReader(connection, random),
+            spawn=self.tasks.spawn,
+        )

@@ -1,16 +1,20 @@
-"""The parts of a scheduler, assembled once: daemon, extender, what-if and tests take what they need.
+"""The only assembly of a scheduler: daemon, extender, shadow, offline commands and tests differ in what they pass.
 
-Each part receives its dependencies when it is built. The object `Profiles` holds everything that a configuration may
-change at run time; all users of the configuration read it there.
+`Parts` is the state, with the plugins of a configuration: `build` returns them, `activate` makes all parts use them.
+`Cycles` places pods. Each part receives its dependencies when it is built. The object `Profiles` holds everything that a
+configuration may change at run time; all users of the configuration read it there.
 """
 
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from scheduler.daemon.app.api_access import NO_API_SERVER
 from scheduler.daemon.app.capabilities import AsyncioKeyedLock, LoopSleep, LoopTimeSlice, TableObjects
-from scheduler.daemon.app.needs import resource_of, trimmed
+from scheduler.daemon.app.generation import Generation
+from scheduler.daemon.app.needs import needs_of, resource_of, together, trimmed
 from scheduler.daemon.app.web_client import WebClient
 from scheduler.engine.cycle.attempt_log import AttemptLog
 from scheduler.engine.cycle.binding import BindingCycle
@@ -27,6 +31,7 @@ from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions, Pre
 from scheduler.engine.cycle.reporting import Reporter
 from scheduler.engine.cycle.scheduler import Scheduler
 from scheduler.engine.cycle.shared import Shared
+from scheduler.engine.cycle.time_slices import TimeSlices
 from scheduler.engine.runtime.profiles import build_in_steps
 from scheduler.engine.runtime.registry import Registry
 from scheduler.extensions.wasm.library import GuestLibrary
@@ -56,20 +61,19 @@ if TYPE_CHECKING:
 
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import ClientConnection, KubeSchedulerConfiguration
-    from scheduler.daemon.app.tasks import Tasks
-    from scheduler.engine.cycle.binding import PodGet
+    from scheduler.daemon.app.api_access import ApiAccess, Capabilities
     from scheduler.engine.cycle.observer import CycleObserver
-    from scheduler.engine.cycle.preemption import VictimWriter
-    from scheduler.engine.cycle.reporting import PodEventRecorders
+    from scheduler.engine.cycle.preemption import NotedPreemptions
     from scheduler.engine.cycle.sampling import NodeSampling
-    from scheduler.engine.runtime.framework import Framework
+    from scheduler.engine.runtime.budget import LoopBudget
+    from scheduler.extensions.extenders.chain import Extenders
     from scheduler.framework.interface import Needs, Plugin
     from scheduler.kube.client.requests import Requests
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.replay_hooks import ReplayHooks
 
-    Capabilities = Mapping[type, object]
+_NONE: Capabilities = MappingProxyType({})
 
 
 class Parts(Shared):
@@ -89,6 +93,7 @@ class Parts(Shared):
         max_in_unschedulable_seconds: float = 300.0,
         slice_seconds: float = math.inf,
         hooks: ReplayHooks | None = None,
+        budget: LoopBudget | None = None,
     ) -> None:
         super().__init__(
             clock,
@@ -97,43 +102,61 @@ class Parts(Shared):
             slice_seconds=slice_seconds,
             hooks=hooks,
         )
+        self.budget = budget or self.budget
         self._slice_seconds = slice_seconds
         self.web = WebClient(self.hooks)
         self.guests = GuestLibrary()
         self._in_tree = in_tree
 
-    def build_frameworks(
+    def build(
         self,
         configuration: Configuration,
-        own: Callable[[str], Capabilities],
-        registry: Registry | None = None,
-    ) -> dict[str, Framework]:
+        api: ApiAccess = NO_API_SERVER,
+        own: Capabilities = _NONE,
+        extenders: Extenders | None = None,
+    ) -> Generation:
         """Build every profile as `build_in_steps`, without pauses."""
-        return run_to_end(self.build_in_steps(configuration, own, registry))
+        return run_to_end(self.build_in_steps(configuration, self.registry(), api, own, extenders))
 
     def build_in_steps(
         self,
         configuration: Configuration,
-        own: Callable[[str], Capabilities],
-        registry: Registry | None = None,
-    ) -> Generator[None, None, dict[str, Framework]]:
+        registry: Registry,
+        api: ApiAccess,
+        own: Capabilities,
+        extenders: Extenders | None,
+    ) -> Generator[None, None, Generation]:
         """Build every profile of a configuration, plugins included, without activating it.
 
         Each step takes a few milliseconds at most, except for the steps of slow plugins.
 
         Args:
             configuration: the configuration.
-            own: schedulerName -> the capabilities that differ between commands.
-            registry: holds what was already imported; by default a new one.
+            registry: holds what was already imported.
+            api: the access to the API server.
+            own: capabilities that replace those of `capabilities`.
+            extenders: the extenders of all profiles; None if extenders must not be called.
 
         Raises:
             ConfigurationError: a plugin is unknown, broken, or has bad arguments.
         """
         common = self.capabilities()
-        registry = registry or self.registry()
-        return build_in_steps(
-            configuration, registry, lambda profile: {**common, **own(profile)}, self.observer, self.budget
+        frameworks = yield from build_in_steps(
+            configuration,
+            registry,
+            lambda profile: {**common, **api.capabilities(profile), **own},
+            self.observer,
+            self.budget,
         )
+        needs = needs_of(frameworks.values())
+        if extenders is not None:
+            needs = together([needs, extenders.needs])
+        return Generation(configuration, frameworks, needs, extenders, self.clock, registry, self.hooks)
+
+    def activate(self, generation: Generation) -> None:
+        """Use the profiles, the extenders and the times of a configuration; must be called between two cycles."""
+        self.profiles.swap(generation.frameworks, generation.extenders)
+        self.configure(generation.configuration.settings)
 
     def registry(self) -> Registry:
         """Return a new registry: a registry keeps the code it has read, and a plugin file may have changed."""
@@ -203,24 +226,21 @@ class Cycles:
     """Schedules the pods of a queue: from the decision to the Binding, with the handling of failures.
 
     Args:
-        recorders: the event recorder of each profile.
-        reader: reads a pod past every cache.
+        api: the access to the API server.
         is_leading: whether writes are allowed now.
-        tasks: runs preemptions.
         random: breaks ties between nodes.
+        preemptions: receives the preemptions; None for the executor, which evicts pods.
     """
 
     def __init__(
         self,
         parts: Parts,
+        api: ApiAccess,
         *,
-        writer: VictimWriter,
-        recorders: PodEventRecorders,
-        reader: PodGet,
         is_leading: Callable[[], bool],
-        tasks: Tasks,
         random: Random,
         sampling: NodeSampling,
+        preemptions: NotedPreemptions | None = None,
     ) -> None:
         random = parts.hooks.random(random)
 
@@ -228,21 +248,22 @@ class Cycles:
             return not parts.hooks.branch(not is_leading())
 
         def spawn(work: Coroutine[Any, Any, None], name: str) -> object:
-            return tasks.spawn(parts.hooks.task(work, name), name)
+            return api.spawn(parts.hooks.task(work, name), name)
 
         self.sampling = sampling
         self.attempts = AttemptLog()
         self.group_attempts = GroupLog(parts.clock)
-        self.reporter = Reporter(recorders, writer, is_leading=is_leading, newest=parts.pods.get)
+        self.reporter = Reporter(api.recorders, api.writer, is_leading=is_leading, newest=parts.pods.get)
         self.failures = FailureHandler(parts, self.reporter)
         self.binding = BindingCycle(
-            parts, self.reporter, self.failures, reader, is_leading=observed_is_leading
+            parts, self.reporter, self.failures, api.reader, is_leading=observed_is_leading
         )
-        self.preemptions = PreemptionExecutor(
-            parts, binding=self.binding, writer=writer, reporter=self.reporter, spawn=spawn
+        executor = PreemptionExecutor(
+            parts, binding=self.binding, writer=api.writer, reporter=self.reporter, spawn=spawn
         )
+        self.preemptions = preemptions or executor
         self.rejections = KubeletRejections(
-            parts, reader=reader, reporter=self.reporter, is_leading=observed_is_leading
+            parts, reader=api.reader, reporter=self.reporter, is_leading=observed_is_leading
         )
         self.pod_handler = QueueingPodHandler(parts, self.reporter, self.rejections.left)
         self.long = LongAttempts(parts, self.failures)
@@ -256,25 +277,34 @@ class Cycles:
             attempts=self.attempts,
             long=self.long,
         )
-        groups = PodGroupCycle(
+        self.groups = PodGroupCycle(
             parts,
             pods=self.pods,
             binding=self.binding,
             failures=self.failures,
             preemptions=self.preemptions,
             random=random,
-            release=GroupRelease(writer, self.reporter, spawn, parts.hooks),
+            release=GroupRelease(api.writer, self.reporter, spawn, parts.hooks),
             attempts=self.group_attempts,
         )
-        self.preemptions.let_go = groups.let_go
+        executor.let_go = self.groups.let_go
         self.scheduler = Scheduler(
             parts,
             pods=self.pods,
-            groups=groups,
+            groups=self.groups,
             binding=self.binding,
             long=self.long,
             counted_late=self.reporter.counted_late,
         )
+        self._parts = parts
+
+    def capabilities(self) -> Capabilities:
+        """Return the capabilities of plugins whose pods these cycles place on a running event loop."""
+        parts = self._parts
+        return {
+            SlicedWork: TimeSlices(parts.freeze, parts.clock, parts.hooks),
+            Preemptions: self.preemptions,
+        }
 
 
 def limited(requests: Requests, settings: ClientConnection) -> Requests:

@@ -8,14 +8,12 @@ from contextlib import AsyncExitStack
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from scheduler.daemon.app.api_access import ApiAccess
+from scheduler.daemon.app.api_access import ApiClient
 from scheduler.daemon.app.assembly import Cycles, Parts, limited
 from scheduler.daemon.app.consistency.checker import ConsistencyChecker
 from scheduler.daemon.app.gauges import show_groups, show_queue, show_state
-from scheduler.daemon.app.generation import Generation
 from scheduler.daemon.app.generations import Generations
 from scheduler.daemon.app.in_tree import IN_TREE
-from scheduler.daemon.app.needs import needs_of, together
 from scheduler.daemon.app.object_statuses import ObjectStatuses
 from scheduler.daemon.app.pod_group_statuses import KINDS as POD_GROUP_KINDS
 from scheduler.daemon.app.pod_group_statuses import PodGroupStatuses
@@ -25,15 +23,12 @@ from scheduler.daemon.app.share_gauges import show_shares
 from scheduler.daemon.app.watches import Watches
 from scheduler.daemon.metrics import Metrics
 from scheduler.engine.cycle.sampling import NodeSampling, percentages_of
-from scheduler.engine.cycle.time_slices import TimeSlices
 from scheduler.errors import LeadershipLostError
 from scheduler.extensions.extenders.chain import Extenders
-from scheduler.framework import SlicedWork, sliced_work
-from scheduler.framework.preemption import Preemptions
+from scheduler.framework.sliced_work import run_to_end
 from scheduler.kube.client.events import CONTROLLER
 from scheduler.kube.client.leadership import Leadership
 from scheduler.kube.client.lease import LeaderElector, new_identity
-from scheduler.kube.client.pod_reader import ApiPodReader
 from scheduler.kube.client.requests import DryRunRequests, GuardedRequests
 from scheduler.worker_thread import Aside, at_once
 
@@ -43,6 +38,7 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import LeaderElection
+    from scheduler.daemon.app.generation import Generation
     from scheduler.daemon.app.object_statuses import StatusSource
     from scheduler.engine.runtime.framework import Framework
     from scheduler.engine.runtime.registry import Registry
@@ -112,29 +108,23 @@ class Daemon:
             slice_seconds=SLICE_SECONDS,
             hooks=hooks,
         )
-        self.parts.configure(settings)
         self.leadership = Leadership()
         if settings.leader_election.leader_elect and not no_bind:
             self.leadership = self._elector(settings.leader_election, clock, random)
         guarded = GuardedRequests(connection, self.leadership.check)
         writes = DryRunRequests() if no_bind else limited(guarded, settings.client_connection)
         self.writes = writes
-        self._access = ApiAccess(self.parts, connection, writes, metrics=self.metrics, random=random)
-        self.writer, self._tasks = self._access.writer, self._access.tasks
-        self._recorders, self._background = self._access.recorders, self._access.background
+        client = ApiClient(self.parts, connection, writes, metrics=self.metrics, random=random)
+        self.writer, self._tasks = client.writer, client.tasks
+        self._recorders, self._background, self._access = client.recorders, client.background, client.access
         self.cycles = Cycles(
             self.parts,
-            writer=self.writer,
-            recorders=self._recorders,
-            reader=ApiPodReader(connection, random),
+            self._access,
             is_leading=self.leadership.is_leading,
-            tasks=self._tasks,
             random=random,
             sampling=NodeSampling(percentages_of(settings)),
         )
-        first = sliced_work.run_to_end(
-            self._build(configuration, self.parts.registry(), self._extenders(configuration))
-        )
+        first = run_to_end(self._build(configuration, self.parts.registry(), self._extenders(configuration)))
         first.registry.settle()
         self.watches = Watches(
             connection,
@@ -154,6 +144,7 @@ class Daemon:
             watches=self.watches,
             tasks=self._tasks,
             aside=aside,
+            metrics=self.metrics.refreshes,
         )
         self.aside = aside
         self.consistency = ConsistencyChecker(
@@ -235,24 +226,8 @@ class Daemon:
         self, configuration: Configuration, registry: Registry, extenders: Extenders
     ) -> Generator[None, None, Generation]:
         """Build a configuration in steps, plugins included, without changing the daemon."""
-        frameworks = yield from self.parts.build_in_steps(
-            configuration,
-            lambda profile: {
-                **self._access.capabilities(profile),
-                SlicedWork: TimeSlices(self.parts.freeze, self.parts.clock, self.parts.hooks),
-                Preemptions: self.cycles.preemptions,
-            },
-            registry,
-        )
-        return Generation(
-            configuration,
-            frameworks,
-            together([needs_of(frameworks.values()), extenders.needs]),
-            extenders,
-            self.metrics.refreshes,
-            self.parts.clock,
-            registry,
-            self.parts.hooks,
+        return self.parts.build_in_steps(
+            configuration, registry, self._access, self.cycles.capabilities(), extenders
         )
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -40,7 +40,6 @@ class Generation:
         frameworks: schedulerName -> profile.
         needs: the combined needs of all their plugins.
         extenders: the extenders of all profiles; None if extenders must not be called.
-        metrics: counts refreshes.
         clock: the time.
         registry: holds the code of the plugins.
         hooks: the replay hooks; notified of each refresh.
@@ -50,7 +49,6 @@ class Generation:
     frameworks: Mapping[str, Framework]
     needs: Needs
     extenders: Extenders | None
-    metrics: RefreshMetrics
     clock: Clock
     registry: Registry
     hooks: ReplayHooks = NO_HOOKS
@@ -66,13 +64,21 @@ class Generation:
             await self.extenders.close()
         self.registry.release()
 
-    def start_refreshing(self, spawn: Spawn) -> None:
-        """Start to refresh the data of every plugin with a refresh interval."""
-        for profile, plugin, seconds in self._refreshing():
+    async def refresh_once(self) -> None:
+        """Refresh the data of every plugin once; a failure is logged."""
+        for profile, plugin, _ in self.refreshing():
+            try:
+                await self.frameworks[profile].run_refresh(plugin)
+            except Exception:
+                logger.exception("Plugin could not refresh its data", extra={"plugin": plugin.name})
+
+    def start_refreshing(self, spawn: Spawn, metrics: RefreshMetrics) -> None:
+        """Start to refresh the data of every plugin with a refresh interval; `metrics` counts."""
+        for profile, plugin, seconds in self.refreshing():
             first = asyncio.Event()
             self._first.append(first)
             name = f"{REFRESH}{plugin.name} in {profile}"
-            refreshing = self.hooks.task(self._keep_fresh(profile, plugin, seconds, first), name)
+            refreshing = self.hooks.task(self._keep_fresh(profile, plugin, seconds, first, metrics), name)
             self._tasks.append(spawn(refreshing, name))
 
     async def wait_refreshed(self) -> None:
@@ -98,21 +104,23 @@ class Generation:
 
     def nodes_without_data(self, snapshot: Snapshot) -> Iterable[tuple[tuple[str, str], float]]:
         """Yield ((plugin, profile), number of nodes without data) for each plugin with data about nodes."""
-        for profile, plugin, _ in self._refreshing():
+        for profile, plugin, _ in self.refreshing():
             number = self.frameworks[profile].nodes_without_data(plugin, snapshot)
             if number is not None:
                 yield (plugin.name, profile), float(number)
 
-    def _refreshing(self) -> Iterable[tuple[str, Plugin, float]]:
+    def refreshing(self) -> Iterable[tuple[str, Plugin, float]]:
         """Yield the plugins that refresh data: profile, plugin, seconds between two refreshes."""
         for profile, framework in self.frameworks.items():
             for plugin in framework.plugins.all():
                 if plugin.refresh_seconds is not None:
                     yield profile, plugin, plugin.refresh_seconds
 
-    async def _keep_fresh(self, profile: str, plugin: Plugin, seconds: float, first: asyncio.Event) -> None:
+    async def _keep_fresh(
+        self, profile: str, plugin: Plugin, seconds: float, first: asyncio.Event, metrics: RefreshMetrics
+    ) -> None:
         fields, name = {"plugin": plugin.name, "profile": profile}, plugin.name
-        self.metrics.began(name, profile)
+        metrics.began(name, profile)
         self._fresh_at[name, profile] = self.clock.monotonic()
         failures = 0
         while True:
@@ -120,13 +128,13 @@ class Generation:
                 await self.frameworks[profile].run_refresh(plugin)
             except Exception as error:
                 failures += 1
-                self.metrics.failed(name, profile)
+                metrics.failed(name, profile)
                 if not isinstance(error, OSError):
                     logger.exception("Plugin could not refresh its data", extra=fields)
                 elif failures == 1:  # an outage is logged once
                     logger.warning("Plugin could not refresh its data", extra={**fields, "error": str(error)})
             else:
-                self.metrics.refreshed(name, profile)
+                metrics.refreshed(name, profile)
                 self._fresh_at[name, profile] = self.clock.monotonic()
                 if failures:
                     logger.info("Plugin has fresh data again", extra={**fields, "failures": failures})

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.generation import Generation
     from scheduler.daemon.app.tasks import Tasks
     from scheduler.daemon.app.watches import Watches
+    from scheduler.daemon.metrics.plugin_refresh import RefreshMetrics
     from scheduler.engine.runtime.registry import Registry
     from scheduler.extensions.extenders.chain import Extenders
     from scheduler.framework.interface import Needs
@@ -40,6 +41,7 @@ class Generations:
             milliseconds; raises ConfigurationError.
         extenders: builds the extenders of a configuration, reading files that it names; raises ConfigurationError.
         aside: runs slow work.
+        metrics: counts refreshes.
 
     Attributes:
         active: the active generation, which new attempts use.
@@ -57,6 +59,7 @@ class Generations:
         watches: Watches,
         tasks: Tasks,
         aside: Aside,
+        metrics: RefreshMetrics,
     ) -> None:
         self.active = first
         self.retiring: list[Generation] = []
@@ -67,14 +70,15 @@ class Generations:
         self._watches = watches
         self._tasks = tasks
         self._worker = aside
+        self._metrics = metrics
         self._reloading = asyncio.Lock()
         parts.hooks.configured("built", first.configuration)
         parts.hooks.configured("active", first.configuration)
-        parts.profiles.swap(first.frameworks, first.extenders)
+        parts.activate(first)
 
     def start(self) -> None:
         """Start to refresh the data of plugins."""
-        self.active.start_refreshing(self._tasks.spawn)
+        self.active.start_refreshing(self._tasks.spawn, self._metrics)
 
     async def close(self) -> None:
         """Close all generations."""
@@ -101,7 +105,7 @@ class Generations:
             self._parts.hooks.configured("built", possible)
             try:
                 await self._watches.grow(generation.needs)
-                generation.start_refreshing(self._tasks.spawn)
+                generation.start_refreshing(self._tasks.spawn, self._metrics)
                 await generation.wait_refreshed()
                 await self._parts.freeze.wait_over()
                 self.activate(generation)
@@ -153,14 +157,13 @@ class Generations:
         self._tasks.spawn(self._retire(old), "old configuration")
 
     def _swap(self, generation: Generation) -> None:
-        parts, settings = self._parts, generation.configuration.settings
+        parts = self._parts
         parts.hooks.configured("active", generation.configuration)
         served = frozenset(self.active.frameworks)
         self.active = generation
         self._let_go(generation)
-        parts.profiles.swap(generation.frameworks, generation.extenders)
-        self._cycles.sampling.configure(percentages_of(settings))
-        parts.configure(settings)
+        parts.activate(generation)
+        self._cycles.sampling.configure(percentages_of(generation.configuration.settings))
         self._take_in(generation.frameworks.keys() - served)
         parts.bus.wake()
 

@@ -17,13 +17,12 @@ import msgspec
 
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import parse
+from scheduler.daemon.app.api_access import NO_API_SERVER
 from scheduler.daemon.app.assembly import Parts
-from scheduler.daemon.app.capabilities import NoApiServer
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.plugin_dry_run import DRY_RUN_SECONDS, DryRunProgress, DryRunTask, note
 from scheduler.engine.cycle.observer import NoObserver
 from scheduler.engine.runtime.separate_loading import build_each, load_each
-from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
 from scheduler.worker_thread import waited_seconds
 
 _MEMORY_BYTES = 512 * 1024 * 1024
@@ -39,9 +38,7 @@ def main() -> None:
     note(DryRunProgress("its text"), told)
     configuration = parse(task.text, folder=Path(task.folder))
     parts = Parts(SystemClock(), NoObserver(), IN_TREE)
-    capabilities = dict(parts.capabilities())
-    for capability in (ApiGet, ApiWrite, Background, PodBinder, PodEvents):
-        capabilities[capability] = NoApiServer()
+    capabilities = {**parts.capabilities(), **NO_API_SERVER.capabilities("")}
 
     def say(doing: str) -> None:
         note(DryRunProgress(doing), told)

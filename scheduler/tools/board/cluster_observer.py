@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.clock import rfc3339_micro
 from scheduler.daemon.app.assembly import Parts
-from scheduler.daemon.app.capabilities import NoApiServer
 from scheduler.daemon.app.in_tree import IN_TREE
-from scheduler.daemon.app.needs import needs_of
 from scheduler.daemon.app.tasks import Tasks
 from scheduler.daemon.app.watches import Watches
 from scheduler.daemon.metrics import Metrics
 from scheduler.engine.cycle.attempt_log import AttemptLog
 from scheduler.engine.cycle.pod_handlers import PodHandler
 from scheduler.errors import SchedulerError
-from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
 from scheduler.kube.client.connect import connect
 from scheduler.tools.board.current_decision import current_attempt
 from scheduler.tools.board.pages import Board
@@ -115,13 +112,10 @@ class Observer:
     def __init__(
         self, connection: ApiConnection, configuration: Configuration, *, clock: Clock, random: Random
     ) -> None:
-        metrics, nothing = Metrics(), NoApiServer()
+        metrics = Metrics()
         parts = Parts(clock, metrics, IN_TREE)
-        frameworks = parts.build_frameworks(
-            configuration,
-            lambda _: dict.fromkeys((ApiGet, ApiWrite, Background, PodBinder, PodEvents), nothing),
-        )
-        parts.profiles.swap(frameworks)
+        generation = parts.build(configuration)
+        parts.activate(generation)
         decisions = ObservedDecisions(clock)
         self.subject = Subject(
             SubjectKind.CLUSTER,
@@ -139,7 +133,7 @@ class Observer:
             _SeenPods(parts, decisions),
             metrics=metrics,
             random=random,
-            needs=needs_of(frameworks.values()),
+            needs=generation.needs,
         )
 
     @asynccontextmanager

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING, TypeVar
 
-from scheduler.daemon.app.capabilities import NoApiServer
 from scheduler.daemon.app.group_queue_state import group_queue_state, wakes
-from scheduler.engine.cycle.attempt_log import AttemptLog
-from scheduler.engine.cycle.binding import BindingCycle
-from scheduler.engine.cycle.failure import FailureHandler
-from scheduler.engine.cycle.group_binding import GroupRelease
-from scheduler.engine.cycle.group_cycle import PodGroupCycle
 from scheduler.engine.cycle.group_explanation import explain_pass, explain_untried
-from scheduler.engine.cycle.group_log import GroupLog
-from scheduler.engine.cycle.long_attempts import LongAttempts
-from scheduler.engine.cycle.pod_cycle import PodCycle
-from scheduler.engine.cycle.reporting import Reporter
-from scheduler.engine.cycle.sampling import NodeSampling
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.status import SUCCESS, Status
 from scheduler.objects.pod_group import GroupKey
@@ -82,31 +70,7 @@ class GroupEvaluator:
     """Evaluates groups in the current state of a cluster."""
 
     def __init__(self, scheduler: OfflineScheduler) -> None:
-        parts, nothing = scheduler.parts, NoApiServer()
         self._scheduler = scheduler
-        reporter = Reporter(nothing, nothing, is_leading=lambda: False, newest=parts.pods.get)
-        failures = FailureHandler(parts, reporter)
-        binding = BindingCycle(parts, reporter, failures, nothing, is_leading=lambda: False)
-        pods = PodCycle(
-            parts,
-            binding=binding,
-            failures=failures,
-            reporter=reporter,
-            random=Random(0),
-            sampling=NodeSampling(dict.fromkeys(scheduler.frameworks, 100)),
-            attempts=AttemptLog(),
-            long=LongAttempts(parts, failures),
-        )
-        self._cycle = PodGroupCycle(
-            parts,
-            pods=pods,
-            binding=binding,
-            failures=failures,
-            preemptions=scheduler.preemptions,
-            random=Random(0),
-            release=GroupRelease(nothing, reporter, nothing.start),
-            attempts=GroupLog(parts.clock),
-        )
 
     def group_of(self, pod: PodInfo) -> GroupKey | None:
         """Return the group of a pod; None if its profile does not schedule groups of this kind."""
@@ -154,7 +118,7 @@ class GroupEvaluator:
         return judged
 
     def _tried(self, key: GroupKey, members: list[QueuedPodInfo]) -> GroupEvaluation:
-        tried = driven(self._cycle.explore(members))
+        tried = driven(self._scheduler.cycles.groups.explore(members))
         driven(self._scheduler.parts.freeze.end())
         if isinstance(tried, Status):
             told = dict.fromkeys((queued.pod.key for queued in members), tried.message)

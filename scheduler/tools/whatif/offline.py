@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from scheduler.clock import SystemClock
-from scheduler.daemon.app.assembly import Parts
-from scheduler.daemon.app.capabilities import NoApiServer
+from scheduler.daemon.app.api_access import NO_API_SERVER
+from scheduler.daemon.app.assembly import Cycles, Parts
 from scheduler.daemon.app.in_tree import IN_TREE
-from scheduler.daemon.app.needs import needs_of
 from scheduler.engine.cycle.event_handlers import NodeHandler
 from scheduler.engine.cycle.observer import NoObserver
-from scheduler.engine.cycle.pod_handlers import QueueingPodHandler
 from scheduler.engine.cycle.preemption import NotedPreemptions
 from scheduler.engine.cycle.refusal_details import NODES_OF_A_KIND
-from scheduler.engine.cycle.reporting import Reporter
-from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents
+from scheduler.engine.cycle.sampling import NodeSampling
 from scheduler.framework.preemption import Preemptions
 from scheduler.tools.whatif.typed_items import NODES, PODS, decoded_object
 
@@ -25,12 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduler.configuration.load import Configuration
+    from scheduler.daemon.app.generation import Generation
     from scheduler.engine.cycle.event_handlers import EventHandler
-    from scheduler.engine.runtime.framework import Framework
     from scheduler.framework.interface import Plugin
     from scheduler.tools.whatif.cluster_file import ClusterFile
-
-logger = logging.getLogger(__name__)
 
 
 class OfflineScheduler:
@@ -41,8 +36,8 @@ class OfflineScheduler:
         cache: the nodes and their pods.
         queue: the pending pods of these profiles.
         parts: all parts of the scheduler.
+        cycles: the cycles; they carry out nothing.
         nominator: the nominated pods.
-        preemptions: the preemptions that would be started.
         needs: the objects that plugins read beside nodes and pods.
         nodes_of_a_kind: number of nodes rejected for the same reason that get details.
 
@@ -68,22 +63,22 @@ class OfflineScheduler:
         parts: Parts | None = None,
     ) -> None:
         self.parts = parts or Parts(SystemClock(), NoObserver(), in_tree)
-        self.parts.budget.seconds = configuration.settings.attempt_budget.seconds
         if stops_plugins:
             self.parts.budget.take_clock()
-        api_server, self.preemptions = NoApiServer(), NotedPreemptions()
-        self.frameworks = self.parts.build_frameworks(
-            configuration,
-            lambda _profile: {
-                **dict.fromkeys((ApiGet, ApiWrite, Background, PodBinder, PodEvents), api_server),
-                Preemptions: self.preemptions,
-            },
+        self.cycles = Cycles(
+            self.parts,
+            NO_API_SERVER,
+            is_leading=lambda: False,
+            random=Random(0),
+            sampling=NodeSampling({each.scheduler_name: 100 for each in configuration.settings.profiles}),
+            preemptions=NotedPreemptions(),
         )
-        self.parts.profiles.swap(self.frameworks)
+        active = self.parts.build(configuration, own={Preemptions: self.cycles.preemptions})
+        self.parts.activate(active)
+        self.frameworks, self.needs = active.frameworks, active.needs
         self.cache, self.nominator, self.queue = self.parts.cache, self.parts.nominator, self.parts.queue
-        self.needs = needs_of(self.frameworks.values())
-        if refresh:
-            self._refresh()
+        if refresh and any(active.refreshing()):
+            asyncio.run(self._refresh(active))
         self.nodes_of_a_kind = nodes_of_a_kind
         self.fill(cluster)
 
@@ -114,26 +109,9 @@ class OfflineScheduler:
         if kind == NODES:
             return NodeHandler(self.parts)
         if kind == PODS:
-            nothing = NoApiServer()
-            reporter = Reporter(nothing, nothing, is_leading=lambda: True, newest=lambda _: None)
-            return QueueingPodHandler(self.parts, reporter)
+            return self.cycles.pod_handler
         return self.parts.object_handler(kind) if kind in self.needs.kinds else None
 
-    def _refresh(self) -> None:
-        """Let plugins fetch their background data once."""
-        plugins = [
-            (framework, plugin)
-            for framework in self.frameworks.values()
-            for plugin in framework.plugins.all()
-            if plugin.refresh_seconds is not None
-        ]
-        if plugins:
-            asyncio.run(self._refresh_all(plugins))
-
-    async def _refresh_all(self, plugins: list[tuple[Framework, Plugin]]) -> None:
-        for framework, plugin in plugins:
-            try:
-                await framework.run_refresh(plugin)
-            except Exception:
-                logger.exception("Plugin could not refresh its data", extra={"plugin": plugin.name})
+    async def _refresh(self, active: Generation) -> None:
+        await active.refresh_once()
         await self.parts.web.close()

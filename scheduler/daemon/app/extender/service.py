@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from scheduler.daemon.app.api_access import ApiAccess
+from scheduler.daemon.app.api_access import ApiClient
 from scheduler.daemon.app.assembly import Parts, limited
 from scheduler.daemon.app.extender.binding import ExtenderBinding
 from scheduler.daemon.app.extender.verb_results import VerbResults, best_total
@@ -19,7 +19,6 @@ from scheduler.daemon.metrics import Metrics
 from scheduler.daemon.metrics.extender_requests import ExtenderRequestMetrics
 from scheduler.engine.cycle.pod_handlers import PodHandler
 from scheduler.errors import ConfigurationError, FieldError, SchedulerError
-from scheduler.kube.client.pod_reader import ApiPodReader
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -72,15 +71,14 @@ class ExtenderService:
         self.requests = ExtenderRequestMetrics(self.metrics.families)
         connection.observer = self.metrics.rest_client
         self.parts = Parts(clock, self.metrics, in_tree)
-        self.parts.budget.seconds = configuration.settings.attempt_budget.seconds
         writes = limited(connection, configuration.settings.client_connection)
-        self._access = ApiAccess(self.parts, connection, writes, metrics=self.metrics, random=random)
+        self._client = ApiClient(self.parts, connection, writes, metrics=self.metrics, random=random)
         self._has_refreshed = False
-        self._generation = self._access.generation(configuration)
+        self._generation = self.parts.build(configuration, self._client.access)
         self.frameworks = self._generation.frameworks
         for framework in self.frameworks.values():
             framework.measure_plugins(True)  # its cost is negligible beside an HTTP request
-        self.parts.profiles.swap(self.frameworks)
+        self.parts.activate(self._generation)
         self._profile = checked_profile(profile, self.frameworks)
         self._watches = Watches(
             connection,
@@ -97,7 +95,7 @@ class ExtenderService:
             self.requests.unknown_nodes,
         )
         self._binding = ExtenderBinding(
-            self.parts, self._verdicts, ApiPodReader(connection, random), self.framework_of
+            self.parts, self._verdicts, self._client.access.reader, self.framework_of
         )
         show_state(self.metrics, self.parts, lambda: self._generation)
 
@@ -130,18 +128,18 @@ class ExtenderService:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Watch the cluster while the block runs."""
-        access = self._access
+        client = self._client
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.parts.web.close)
-            await stack.enter_async_context(access.writer)
-            async with access.tasks as tasks:
+            await stack.enter_async_context(client.writer)
+            async with client.tasks as tasks:
                 self._watches.start(tasks.spawn)
-                tasks.spawn(access.recorders.run(), "events")
-                self._generation.start_refreshing(tasks.spawn)
+                tasks.spawn(client.recorders.run(), "events")
+                self._generation.start_refreshing(tasks.spawn, self.metrics.refreshes)
                 tasks.spawn(self._note_refreshed(), "first refresh")
                 yield
-                await access.background.drain(_DRAIN_SECONDS)
-                await access.writer.drain(_DRAIN_SECONDS)
+                await client.background.drain(_DRAIN_SECONDS)
+                await client.writer.drain(_DRAIN_SECONDS)
 
     # Requests of a scheduler.
 

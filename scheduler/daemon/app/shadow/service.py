@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from scheduler.clock import rfc3339_micro
 from scheduler.configuration.load import Configuration, parse
-from scheduler.daemon.app.api_access import ApiAccess
+from scheduler.daemon.app.api_access import ApiClient
 from scheduler.daemon.app.assembly import Parts
 from scheduler.daemon.app.gauges import show_state
 from scheduler.daemon.app.in_tree import IN_TREE
@@ -120,16 +120,17 @@ class ShadowService:
         self.metrics = Metrics()
         connection.observer = self.metrics.rest_client
         self.parts = Parts(clock, self.metrics, in_tree)
-        access = ApiAccess(self.parts, connection, DryRunRequests(), metrics=self.metrics, random=random)
-        self._tasks = access.tasks
+        client = ApiClient(self.parts, connection, DryRunRequests(), metrics=self.metrics, random=random)
+        self._tasks = client.tasks
         configurations = {DEFAULT: default_of(scheduler_name)}
         if candidate is not None:
             configurations[CONFIG] = under_the_name(candidate, scheduler_name)
-        self._generations = {name: access.generation(each) for name, each in configurations.items()}
+        self._generations = {
+            name: self.parts.build(each, client.access) for name, each in configurations.items()
+        }
         *_, (_, last) = self._generations.items()
         self.configuration = last.configuration
-        self.parts.budget.seconds = self.configuration.settings.attempt_budget.seconds
-        self.parts.profiles.swap(last.frameworks)
+        self.parts.activate(last)
         self._judges = [
             ShadowEvaluator(name, self.parts, each.frameworks[scheduler_name], sampling)
             for name, each in self._generations.items()
@@ -178,7 +179,7 @@ class ShadowService:
             async with self._tasks:
                 self.watches.start(self._tasks.spawn)
                 for generation in self._generations.values():
-                    generation.start_refreshing(self._tasks.spawn)
+                    generation.start_refreshing(self._tasks.spawn, self.metrics.refreshes)
                 await self._judge_until(stop)
 
     async def _judge_until(self, stop: asyncio.Event) -> None:

@@ -196,7 +196,7 @@ async def _run(
         run_on=play.run_on,
         dropped=play.dropped,
         renamed=play.renamed,
-        not_recorded=sorted(needs_of(daemon.frameworks.values()).kinds - _kinds_recorded(material)),
+        not_recorded=sorted(needs_of(daemon.active.frameworks.values()).kinds - _kinds_recorded(material)),
     )
 
 

@@ -73,7 +73,7 @@ class Playback:
         self._pods, self._progress = daemon.parts.pods, progress
         self._count_waiting = waiting or self._number_waiting
         self._objects = RecordedObjects(daemon.cluster, follows=not lives)
-        self._names = list(daemon.frameworks)
+        self._names = list(daemon.active.frameworks)
         self._waiting: dict[
             str, tuple[PodInfo, float]
         ] = {}  # uid -> pending pod, and since when it can be placed

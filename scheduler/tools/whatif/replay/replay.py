@@ -178,7 +178,7 @@ class Replay:
         generations = self._daemon.generations
         if stage == "built":
             self._built = self._daemon.build(parse(text, "the recording", Path(folder)))
-            self._built.start_refreshing(self._daemon.spawn)
+            self._built.start_refreshing(self._daemon.spawn, self._daemon.metrics.refreshes)
         elif self._built is not None:
             built, self._built = self._built, None
             if stage == "active":

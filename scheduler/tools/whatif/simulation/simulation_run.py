@@ -58,7 +58,7 @@ async def _simulate(
     assert isinstance(loop, VirtualTimeLoop)
     attempts = Attempts()
     daemon = VirtualDaemon(loop, configuration, random=random, observer=attempts)
-    workload = served_by(workload, list(daemon.frameworks))
+    workload = served_by(workload, list(daemon.active.frameworks))
     daemon.fill(workload.cluster)
     measures = Measures(workload, daemon.parts.cache, attempts)
     player = Player(workload, daemon, measures, progress=progress)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import AsyncExitStack
 from math import inf
 from typing import TYPE_CHECKING
 
+from scheduler.daemon.app.api_access import ApiAccess
 from scheduler.daemon.app.assembly import Cycles, Parts
 from scheduler.daemon.app.capabilities import BackgroundTasks
 from scheduler.daemon.app.in_tree import IN_TREE
-from scheduler.daemon.app.needs import needs_of, together
 from scheduler.daemon.app.tasks import Tasks
 from scheduler.engine.cycle.sampling import NodeSampling, percentages_of
-from scheduler.engine.cycle.time_slices import TimeSlices
 from scheduler.engine.queue.pod_places import Place
 from scheduler.extensions.extenders.chain import Extenders
-from scheduler.framework import ApiGet, ApiWrite, Background, PodBinder, PodEvents, SlicedWork
-from scheduler.framework.preemption import Preemptions
 from scheduler.tools.whatif.simulation.cluster import MemoryCluster
 from scheduler.tools.whatif.simulation.no_budget import NoBudget
 from scheduler.tools.whatif.simulation.real_extender import RealExtender, without_bind
@@ -40,10 +36,8 @@ if TYPE_CHECKING:
     from scheduler.tools.whatif.cluster_file import ClusterFile
     from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop
 
-logger = logging.getLogger(__name__)
-
 _REFRESH_SECONDS = 10.0
-"""Real time for the data of one plugin."""
+"""Real time for the data of all plugins."""
 _BUSY = (Place.ACTIVE, Place.BACKOFF, Place.IN_FLIGHT)
 _PATIENCE_SECONDS = 700.0
 """Virtual time after the last change at which retried pods are given up; longer than a pod may wait unschedulable."""
@@ -66,6 +60,7 @@ class VirtualDaemon:
         parts: state, profiles and queue.
         cycles: the scheduling and binding cycles.
         cluster: the cluster in memory.
+        active: the profiles of the configuration.
 
     Raises:
         ConfigurationError: a plugin is unknown, broken, or has bad arguments.
@@ -85,54 +80,49 @@ class VirtualDaemon:
     ) -> None:
         settings = configuration.settings
         self.loop = loop
-        self.parts = Parts(LoopClock(loop, epoch), observer, in_tree)
-        self.parts.budget = NoBudget(self.parts.clock.monotonic)
-        self.parts.configure(settings)
+        clock = LoopClock(loop, epoch)
+        self.parts = Parts(clock, observer, in_tree, budget=NoBudget(clock.monotonic))
         self.cluster = MemoryCluster(
             self.parts, loop, stop_seconds=stop_seconds, binding_seconds=binding_seconds
         )
         self._tasks = Tasks()
+        writes = ObjectWrites(self.cluster)
+        api = ApiAccess(
+            get=writes,
+            write=writes,
+            background=BackgroundTasks(self._tasks),
+            binder=self.cluster,
+            recorders=self.cluster,
+            writer=self.cluster,
+            reader=self.cluster,
+            spawn=self._tasks.spawn,
+        )
         self.cycles = Cycles(
             self.parts,
-            writer=self.cluster,
-            recorders=self.cluster,
-            reader=self.cluster,
+            api,
             is_leading=lambda: True,
-            tasks=self._tasks,
             random=random,
             sampling=NodeSampling(percentages_of(settings)),
         )
-        writes, background = ObjectWrites(self.cluster), BackgroundTasks(self._tasks)
-        self.frameworks = self.parts.build_frameworks(
-            configuration,
-            lambda _profile: {
-                ApiGet: writes,
-                ApiWrite: writes,
-                Background: background,
-                SlicedWork: TimeSlices(self.parts.freeze, self.parts.clock),
-                PodBinder: self.cluster,
-                PodEvents: self.cluster,
-                Preemptions: self.cycles.preemptions,
-            },
-        )
-        self._extenders = Extenders(
+        extenders = Extenders(
             [without_bind(each) for each in settings.extenders],
             self.cycles.failures,
             make=lambda *arguments: RealExtender(loop, *arguments),
         )
-        self._needs = together([needs_of(self.frameworks.values()), self._extenders.needs])
-        self.parts.profiles.swap(self.frameworks, self._extenders)
-        self.cluster.connect(self.cycles.pod_handler, self._needs)
+        self.active = self.parts.build(configuration, api, self.cycles.capabilities(), extenders)
+        self.parts.activate(self.active)
+        self.cluster.connect(self.cycles.pod_handler, self.active.needs)
         bind_volumes(self.cluster)
 
     async def run(self, play: Coroutine[Any, Any, None]) -> None:
         """Schedule while a coroutine runs, then stop."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.parts.web.close)
-            stack.push_async_callback(self._extenders.close)
+            stack.push_async_callback(self.active.close)
             async with self._tasks:
                 self._tasks.spawn(self.cycles.rejections.run(), "kubelet rejections")
-                await self._refresh()
+                with self.loop.held(_REFRESH_SECONDS):
+                    await self.active.refresh_once()
                 working = self._tasks.spawn(self.cycles.scheduler.run(), "scheduling")
                 await play
                 self.cycles.scheduler.stop()
@@ -144,7 +134,7 @@ class VirtualDaemon:
         Raises:
             ObjectError: an object that a plugin needs is malformed.
         """
-        for kind in sorted(self._needs.kinds):
+        for kind in sorted(self.active.needs.kinds):
             for key, raw in cluster.others.get(kind, {}).items():
                 self.cluster.put_object(kind, decoded_object(raw, kind, key))
         for node in cluster.nodes:
@@ -177,14 +167,3 @@ class VirtualDaemon:
             or any(queue.count(place) for place in _BUSY)
             or queue.backlog
         )
-
-    async def _refresh(self) -> None:
-        """Let plugins fetch their background data once."""
-        for framework in self.frameworks.values():
-            for plugin in framework.plugins.all():
-                if plugin.refresh_seconds is not None:
-                    try:
-                        with self.loop.held(_REFRESH_SECONDS):
-                            await framework.run_refresh(plugin)
-                    except Exception:
-                        logger.exception("Plugin could not refresh its data", extra={"plugin": plugin.name})

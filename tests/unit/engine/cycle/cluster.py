@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from plugins.priority_sort import PrioritySort
+from scheduler.daemon.app.api_access import NO_API_SERVER
 from scheduler.daemon.app.assembly import Cycles, Parts
 from scheduler.daemon.app.tasks import Tasks
 from scheduler.engine.cycle.event_handlers import NodeHandler
@@ -244,8 +246,8 @@ class Cluster:
         self.api, self.counts = Api(), Counts()
         self.is_leading = True
         self.clock: Any = LoopClock() if _in_a_loop() else ManualClock(1000.0)
-        self.parts = parts = Parts(self.clock, self.counts, {}, slice_seconds=slice_seconds)
-        parts.freeze, parts.budget = freeze or parts.freeze, budget or parts.budget
+        self.parts = parts = Parts(self.clock, self.counts, {}, slice_seconds=slice_seconds, budget=budget)
+        parts.freeze = freeze or parts.freeze
         self.framework = framework_of(PrioritySort(), *plugins, Binder(self.api), budget=parts.budget)
         self.api.seen = parts.pods
         self.profiles = parts.profiles
@@ -253,11 +255,14 @@ class Cluster:
         self.tasks = Tasks()
         cycles = Cycles(
             parts,
-            writer=self.api,
-            recorders=self.api,
-            reader=self.api,
+            replace(
+                NO_API_SERVER,
+                writer=self.api,
+                recorders=self.api,
+                reader=self.api,
+                spawn=self.tasks.spawn,
+            ),
             is_leading=lambda: self.is_leading,
-            tasks=self.tasks,
             random=Random(seed),
             sampling=NodeSampling({PROFILE: 100}),
         )

@@ -26,7 +26,6 @@ from scheduler.framework.changes import (
 from scheduler.objects.decode import decode_pod
 from tests.support.builders import node, pod
 from tests.support.manual_clock import ManualClock
-from tests.support.offline_capabilities import OFFLINE
 
 FEW = st.sampled_from(["a", "b"])
 NAMES = st.sampled_from(["x", "y", "z"])
@@ -162,7 +161,7 @@ def pod_events(draw: st.DrawFn) -> Any:
 
 def profile() -> Parts:
     parts = Parts(ManualClock(1000.0), NoObserver(), IN_TREE)
-    parts.profiles.swap(parts.build_frameworks(default(), lambda _: OFFLINE))
+    parts.activate(parts.build(default()))
     return parts
 
 

@@ -82,7 +82,7 @@ def play(workload: Workload, configuration: str = "", **options: Any) -> tuple[l
         parsed = parse(configuration) if configuration else default()
         daemon = VirtualDaemon(loop, parsed, random=Random(1), observer=Attempts(), **options)
         daemon.fill(workload.cluster)
-        player = Player(served_by(workload, list(daemon.frameworks)), daemon, diary)
+        player = Player(served_by(workload, list(daemon.active.frameworks)), daemon, diary)
         await daemon.run(player.play())
         return daemon
 
