@@ -15,8 +15,8 @@ from scheduler.cli.usage_error import fail
 from scheduler.configuration.load import load
 from scheduler.errors import SchedulerError
 from scheduler.tools.whatif.simulation.parallel_simulations import jobs_of, run_all
-from scheduler.tools.whatif.simulation.sources import read_source
 from scheduler.tools.whatif.simulation.workload import typical_pods as kinds_of
+from scheduler.tools.whatif.sources import read_source
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from scheduler.daemon.recording.limits import RecordingLimits
 from scheduler.daemon.recording.recorder import Recorder
 from scheduler.daemon.recording.recording_files import Header
 from scheduler.testing.storage import claim, mounted, storage_class
-from scheduler.tools.whatif.simulation.recording_source import read_own_recording
+from scheduler.tools.whatif.backtest.recorded_workload import read_own_recording
 from tests.integration.plugins.test_volumes import create, local
 from tests.support import virtual_time
 from tests.support.builders import node_object, pod_object

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from scheduler.clock import rfc3339
 from scheduler.daemon.app.needs import trimmed
@@ -17,7 +17,6 @@ from scheduler.engine.cycle.event_handlers import NodeHandler
 from scheduler.errors import ApiError
 from scheduler.framework.interface import Needs
 from scheduler.snapshot import object_key
-from scheduler.tools.whatif.simulation.device_claims import give_back
 from scheduler.tools.whatif.simulation.pod_versions import annotated, changed, terminating, with_status_of
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from scheduler.objects.v1 import PodCondition
 
 _STARTED = "Running"
+DEVICE_CLAIMS: Final = "resource.k8s.io/v1/resourceclaims"
 
 
 class ClusterWitness(Protocol):
@@ -146,7 +146,7 @@ class MemoryCluster:
         assert self._pod_handler is not None
         self._pod_handler.on_delete(pod)
         if pod.pod.spec.resource_claims or pod.pod.status.extended_resource_claim_status is not None:
-            give_back(self, pod)
+            self._give_back(pod)
         if self._witness is not None:
             self._witness.gone(pod)
 
@@ -272,6 +272,26 @@ class MemoryCluster:
         self.leaving.add(pod.uid)
         grace = float(pod.pod.spec.termination_grace_period_seconds)
         self._loop.call_later(min(grace, self._stop_seconds), self.end, pod.key, pod.uid)
+
+    def _give_back(self, pod: PodInfo) -> None:
+        """Release the claims of a deleted pod; a claim that is reserved for no pod loses its allocation."""
+        status = pod.pod.status
+        named = [each.resource_claim_name for each in pod.pod.spec.resource_claims]
+        named += [each.resource_claim_name for each in status.resource_claim_statuses]
+        if status.extended_resource_claim_status is not None:
+            named.append(status.extended_resource_claim_status.resource_claim_name)
+        for name in named:
+            claim = None if name is None else self.find(DEVICE_CLAIMS, f"{pod.namespace}/{name}")
+            if claim is None or not claim.get("status"):
+                continue
+            state: dict[str, Any] = dict(claim["status"])
+            left = [each for each in state.get("reservedFor") or () if each.get("uid") != pod.uid]
+            if len(left) == len(state.get("reservedFor") or ()):
+                continue
+            state["reservedFor"] = left
+            if not left:
+                state.pop("allocation", None)
+            self.put_object(DEVICE_CLAIMS, {**claim, "status": state})
 
     def _there(self, pod: PodInfo) -> PodInfo:
         known = self._pods.get(pod.key)

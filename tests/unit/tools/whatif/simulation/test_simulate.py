@@ -17,7 +17,6 @@ from scheduler.configuration.load import default
 from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError
 from scheduler.tools.whatif.simulation.simulation_measures import Measures
 from scheduler.tools.whatif.simulation.simulation_run import simulate
-from scheduler.tools.whatif.simulation.sources import read_source
 from scheduler.tools.whatif.simulation.trace import TraceError, read_trace
 from scheduler.tools.whatif.simulation.workload import (
     Arrival,
@@ -27,6 +26,7 @@ from scheduler.tools.whatif.simulation.workload import (
     inflated,
     typical_pods,
 )
+from scheduler.tools.whatif.sources import read_source
 from tests.support.builders import node, node_object, pod, pod_object
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model

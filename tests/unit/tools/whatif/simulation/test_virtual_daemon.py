@@ -19,7 +19,7 @@ from scheduler.objects.decode import decode_pod
 from scheduler.snapshot import object_key
 from scheduler.testing.devices import claims_of, device_class, exactly, resource_claim, resource_slice
 from scheduler.tools.whatif.cluster_file import ClusterFile
-from scheduler.tools.whatif.simulation.device_claims import CLAIMS as CLAIMS_OF_DEVICES
+from scheduler.tools.whatif.simulation.cluster import DEVICE_CLAIMS as CLAIMS_OF_DEVICES
 from scheduler.tools.whatif.simulation.simulation_measures import Attempts
 from scheduler.tools.whatif.simulation.timeline import NodeGoes, NodeIsDrained, NodeIsThere, PodIsAnother
 from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon

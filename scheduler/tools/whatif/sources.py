@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scheduler.tools.whatif.backtest.recorded_workload import is_own_recording, read_own_recording
 from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, load
 from scheduler.tools.whatif.simulation.cluster_workload import of_cluster
 from scheduler.tools.whatif.simulation.edits import EditError, scaled, with_nodes, without
 from scheduler.tools.whatif.simulation.recorder_file import is_recording, read_recording
-from scheduler.tools.whatif.simulation.recording_source import is_own_recording, read_own_recording
 from scheduler.tools.whatif.simulation.scenario_source import is_scenario, read_scenario
 from scheduler.tools.whatif.simulation.trace import read_trace
 
