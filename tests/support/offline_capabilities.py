@@ -9,7 +9,7 @@ from scheduler.configuration.feature_gates import FeatureGates
 from scheduler.daemon.app.api_access import NO_API_SERVER
 from scheduler.daemon.app.assembly import Parts
 from scheduler.engine.cycle.observer import NoObserver
-from scheduler.framework import PodBinder, WorkloadFeatures
+from scheduler.framework import HttpGet, PodBinder, WorkloadFeatures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,9 @@ class NoBinder:
     async def bind(self, pod: PodInfo, node_name: str) -> None: ...
 
 
+_COMMON = Parts(SystemClock(), NoObserver(), {}).capabilities()
 OFFLINE: Mapping[type, object] = {
-    **Parts(SystemClock(), NoObserver(), {}).capabilities(),
+    **{protocol: offered for protocol, offered in _COMMON.items() if protocol is not HttpGet},
     **NO_API_SERVER.capabilities(""),
     PodBinder: NoBinder(),
     WorkloadFeatures: FeatureGates(),

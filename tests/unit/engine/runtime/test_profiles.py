@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,7 +21,7 @@ from scheduler.framework import (
     ScorePlugin,
     Status,
 )
-from scheduler.framework.capabilities import PodBinder, Sleep
+from scheduler.framework.capabilities import HttpGet, PodBinder, Sleep
 from scheduler.framework.points import ExtensionPoint
 from tests.support.offline_capabilities import OFFLINE
 
@@ -210,15 +210,11 @@ class HastyRefresh(Bare):
         self.refresh_seconds = 0
 
 
-class LicenceServer(Protocol):
-    """A capability that no scheduler has."""
-
-
-class WantsLicences(Bare):
-    name = "WantsLicences"
+class WantsWeb(Bare):
+    name = "WantsWeb"
     api_version = 1
 
-    def __init__(self, *, licences: LicenceServer, events: PodEvents) -> None: ...
+    def __init__(self, *, web: HttpGet, events: PodEvents) -> None: ...
 
 
 class Stillborn(Bare):
@@ -286,7 +282,7 @@ class RaisingArgs(Bare):
     [
         pytest.param([Positional], "profiles[0].plugins: plugin Positional: Positional is not a valid plugin:", id="not whole"),
         pytest.param([HastyRefresh], "plugin HastyRefresh: refresh_seconds: a positive number of seconds or None is expected, was 0", id="refresh_seconds from a constructor"),
-        pytest.param([WantsLicences], "plugin WantsLicences: needs LicenceServer, which is not available here", id="a capability that is not there"),
+        pytest.param([WantsWeb], "plugin WantsWeb: needs HttpGet, which is not available here", id="a capability that is not there"),
         pytest.param([Stillborn], "profiles[0].plugins: plugin Stillborn: cannot be built: OSError: no licence server", id="constructor raises"),
         pytest.param([RaisingEvents], "plugin RaisingEvents: events: RuntimeError: not now", id="events raises"),
         pytest.param([ExitingEvents], "plugin ExitingEvents: events: SystemExit: 0", id="events exits"),
