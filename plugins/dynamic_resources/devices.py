@@ -14,7 +14,7 @@ from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from plugins.dynamic_resources.class_totals import Counted
+    from plugins.dynamic_resources.counted_devices import Counted
     from scheduler.framework import ClusterObjects, PodGroup
     from scheduler.objects.pod import PodInfo
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.devices import Devices
     from plugins.dynamic_resources.pod_claims import HeldClaim
     from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
-    from plugins.dynamic_resources.structured.requests import DeviceCandidate, Question, WantedDevices
+    from plugins.dynamic_resources.structured.question import Question
+    from plugins.dynamic_resources.structured.requests import DeviceCandidate, WantedDevices
     from scheduler.framework import Clock
     from scheduler.objects.dynamic_resources import DeviceConstraint
     from scheduler.objects.pod import PodInfo

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices
     from plugins.dynamic_resources.structured.errors import Verdict
-    from plugins.dynamic_resources.structured.inventory import Inventory, InventoryNode
+    from plugins.dynamic_resources.structured.inventory import Inventory
     from plugins.dynamic_resources.structured.node_results import OutOfTime
     from plugins.dynamic_resources.structured.pools import Pools
-    from plugins.dynamic_resources.structured.requests import Question
+    from plugins.dynamic_resources.structured.questions import KnownQuestion
+    from plugins.dynamic_resources.structured.views import InventoryNode
     from scheduler.framework import TimeSlice
     from scheduler.objects.dynamic_resources import AllocationResult, DeviceClass, ResourceClaim
     from scheduler.snapshot import Rows, Snapshot, UInt16s
@@ -76,7 +77,7 @@ class Allocator:
         self._seconds = seconds
         self._new_share_id = new_share_id
         self._counters = AvailableCounters(allocated)
-        self._asked: Question | None = None
+        self._asked: KnownQuestion | None = None
 
     def allocate(
         self, node: InventoryNode, claims: Sequence[ResourceClaim]
@@ -154,7 +155,7 @@ class Allocator:
                 )
         return index, table
 
-    def _question(self, claims: Sequence[ResourceClaim]) -> Generator[None, None, Question]:
+    def _question(self, claims: Sequence[ResourceClaim]) -> Generator[None, None, KnownQuestion]:
         inventory, self._asked = self._inventory, None
         if not inventory.is_current:
             yield from inventory.refreshing()
@@ -172,7 +173,7 @@ class Allocator:
 
     def _found(
         self, node: InventoryNode, claims: Sequence[ResourceClaim]
-    ) -> Generator[None, None, tuple[Question, Pools, DeviceSearch | None]]:
+    ) -> Generator[None, None, tuple[KnownQuestion, Pools, DeviceSearch | None]]:
         """Return the question, the relevant pools of a node, and the search there; None if it takes too long."""
         question = yield from self._question(claims)
         seen = self._inventory.view_of(node)
@@ -183,7 +184,7 @@ class Allocator:
         return question, pools, search
 
     def searched(
-        self, question: Question, pools: Pools
+        self, question: KnownQuestion, pools: Pools
     ) -> Generator[None, None, tuple[DeviceSearch | None, Hashable | None]]:
         """Search pools to the end; return None if that takes too long, and the key of the result, see `likeness`.
 
@@ -221,7 +222,7 @@ class Allocator:
         return None, None
 
     @staticmethod
-    def _given(question: Question, search: DeviceSearch, pools: Pools) -> list[list[AllocatedRequest]]:
+    def _given(question: KnownQuestion, search: DeviceSearch, pools: Pools) -> list[list[AllocatedRequest]]:
         """Return what claims are given in pools by a search there, or in equivalent pools."""
         assert search.solution is not None, "it found something"
         devices = search.solution.devices
@@ -244,7 +245,7 @@ class Allocator:
 class _Searching:
     """Implements `Searching` for one question."""
 
-    def __init__(self, allocator: Allocator, question: Question) -> None:
+    def __init__(self, allocator: Allocator, question: KnownQuestion) -> None:
         self._allocator = allocator
         self._question = question
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from plugins.dynamic_resources.structured.allocated import AllocatedDevices, PoolID
     from plugins.dynamic_resources.structured.errors import Verdict
-    from plugins.dynamic_resources.structured.inventory import AllViews
     from plugins.dynamic_resources.structured.pools import Pools
-    from plugins.dynamic_resources.structured.requests import Question
+    from plugins.dynamic_resources.structured.question import Question
+    from plugins.dynamic_resources.structured.views import AllViews
     from scheduler.snapshot import Rows, UInt16s
 
     Said = tuple[UInt16s, tuple[Verdict, ...]]

@@ -1,51 +1,28 @@
-"""The requests of a pod's claims, read once for all nodes and for all pods with equal claims."""
+"""One request of a claim, and the devices that it selects."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import sha256
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
-from plugins.dynamic_resources.cel import CELError, CelSelector, selector
+from plugins.dynamic_resources.cel import CELError, CelSelector
 from plugins.dynamic_resources.structured.capacity import Consumption, consumption
 from plugins.dynamic_resources.structured.evaluations import EVALUATIONS_OF_A_STEP, evaluations
-from plugins.dynamic_resources.structured.node_results import NodeResults
-from plugins.dynamic_resources.structured.pool_equivalence import Likeness, Numbers, likeness_of
-from scheduler.objects.dynamic_resources import ExactDeviceRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from plugins.dynamic_resources.cel import DeviceInput
-    from plugins.dynamic_resources.structured.allocated import AllocatedDevices
-    from plugins.dynamic_resources.structured.errors import Verdict
-    from plugins.dynamic_resources.structured.pool_equivalence import Selection
-    from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
-    from plugins.dynamic_resources.structured.search import DeviceSearch
+    from plugins.dynamic_resources.structured.pools import Pool, PoolDevice
     from scheduler.objects.dynamic_resources import (
         DeviceClass,
-        DeviceConstraint,
-        DeviceRequest,
         DeviceSelector,
         DeviceSubRequest,
         DeviceToleration,
-        ResourceClaim,
-        ResourceClaimSpec,
+        ExactDeviceRequest,
     )
 
 _KEPT_CONSUMPTIONS = 2000
-_KEPT_POOLS = 50_000
-_KEPT_CANDIDATES = 300_000
-"""The limit of results of all questions except the last one."""
-_DROPPED_POOLS = 1000
-_MOST_FACTS = 64
-_KEPT_SEARCHES = 64
-_CLAIMS_OF_A_STEP = 4
-_LARGE_SPEC = 16_384
-_KEPT_DIGESTS = 4096
 _DEVICES_OF_A_STEP = 64
 
 Compiled = Mapping[str, "CelSelector | CELError"]
@@ -221,7 +198,7 @@ class WantedDevices:
         """Return what the request would consume of a device; None if the device cannot satisfy it."""
         capacities = tuple(device.device.capacity.items())
         if capacities not in self._consumptions:
-            _make_room(self._consumptions, _KEPT_CONSUMPTIONS)
+            make_room(self._consumptions, _KEPT_CONSUMPTIONS)
             self._consumptions[capacities] = consumption(device.device, self._capacity)
         return self._consumptions[capacities]
 
@@ -246,285 +223,6 @@ class WantedDevices:
         return ""
 
 
-class Question:
-    """The requests of some claims, for all pods with equal claims, with the cached results for pools.
-
-    Attributes:
-        claims: for each claim, for each of its requests, the alternatives, the best first.
-        has_choice: for each claim, for each of its requests, whether it was written as a list of alternatives.
-        constraints: the constraints of each claim.
-        wants_all: whether a request wants all devices; then incomplete pools matter.
-        verdicts: results of nodes.
-        found: results of searches in equivalent pools; see `likeness`.
-        searches: by their keys: unfinished searches, long ones that have ended, and short ones that found devices and
-            are valid for equivalent pools; the last one used is the last.
-        n_candidates: how many candidates are cached.
-
-    Args:
-        compiled: the expressions of requests and classes.
-    """
-
-    def __init__(
-        self,
-        specs: Sequence[ResourceClaimSpec],
-        classes: Sequence[DeviceClass | None],
-        shapes: Numbers,
-        compiled: Compiled,
-    ) -> None:
-        left = iter(classes)
-        self.claims = [
-            [_alternatives(place, request, left, compiled) for request in spec.devices.requests]
-            for place, spec in enumerate(specs)
-        ]
-        self.has_choice = [
-            [bool(request.first_available) for request in spec.devices.requests] for spec in specs
-        ]
-        self.constraints: list[tuple[DeviceConstraint, ...]] = [spec.devices.constraints for spec in specs]
-        self.wants_all = any(wanted.all_devices for wanted in self.wanted())
-        self.verdicts = NodeResults()
-        self.found: dict[Hashable, Verdict] = {}
-        self.searches: dict[Hashable, DeviceSearch] = {}
-        self.n_candidates = 0
-        compared = [each.match_attribute or each.distinct_attribute for each in chain(*self.constraints)]
-        attributes = tuple(dict.fromkeys(name for name in compared if name))
-        self._likeness = Likeness(self.wanted(), self._facts(), attributes, shapes)
-        self._selections: dict[Pool, Selection] = {}
-        self._candidates: dict[tuple[WantedDevices, Pool], DeviceCandidates] = {}
-        self._matter: dict[Pools, Pools] = {}
-        self._seen_dropped = 0
-
-    def candidates(self, wanted: WantedDevices, pool: Pool) -> DeviceCandidates:
-        """Return the devices of a pool that a request selects."""
-        known = self._candidates.get((wanted, pool))
-        if known is None:
-            known = self._candidates[wanted, pool] = DeviceCandidates(wanted, pool)
-        return known
-
-    def likeness(self, pools: Pools, allocated: AllocatedDevices) -> Hashable | None:
-        """Return the key on which a search in relevant pools depends; None if there is no short one."""
-        selections = [self._selections.get(pool) for pool in pools]
-        if None in selections:
-            return None
-        return likeness_of(selections, allocated)  # type: ignore[arg-type]  # none is None
-
-    def selected(self, pool: Pool) -> tuple[int, ...]:
-        """Return the indexes of the devices that requests select in a pool with a kind."""
-        return self._selections[pool].places
-
-    def begun(self, key: Hashable, pools: Pools, *, is_alike: bool) -> DeviceSearch | None:
-        """Return a search that was begun, or ended; None if there is none, or if its input has changed.
-
-        Args:
-            key: the key of the search.
-            pools: the pools to search.
-            is_alike: whether the key is complete, so that results of equivalent pools are valid.
-        """
-        search = self.searches.get(key)
-        if search is None:
-            return None
-        is_current = (is_alike and search.has_ended) or search.is_current()
-        if is_current and (search.pools == pools or all(pool in self._selections for pool in search.pools)):
-            return search
-        del self.searches[key]
-        return None
-
-    def keep_search(self, key: Hashable, search: DeviceSearch) -> None:
-        """Keep a search as the last to be dropped; short searches are dropped first."""
-        searches = self.searches
-        searches.pop(key, None)
-        if len(searches) >= _KEPT_SEARCHES:
-            short = (key for key, each in searches.items() if not each.is_long)
-            del searches[next(short, None) or next(iter(searches))]
-        searches[key] = search
-
-    def known_matter(self, seen: Pools) -> Pools | None:
-        """Return the result of `matter`, if that needs no evaluations; None otherwise."""
-        known = self._matter.get(seen)
-        if known is not None:
-            return known
-        selections = self._selections
-        found = []
-        for pool in seen:
-            selection = selections.get(pool)
-            if selection is None:
-                selection = self._likeness.known(pool)
-                if selection is None:
-                    return None
-                selections[pool] = selection
-            if selection.places if pool.gives else pool.is_invalid or self.wants_all:
-                found.append(pool)
-        known = self._matter[seen] = tuple(found)
-        return known
-
-    def matter(self, seen: Pools) -> Generator[None, None, Pools]:
-        """Return the pools that make a difference: nodes with the same relevant pools are equivalent."""
-        while True:
-            known = self.known_matter(seen)
-            if known is not None:
-                return known
-            for pool in seen:
-                if pool not in self._selections:
-                    self._selections[pool] = self._likeness.known(pool) or (
-                        yield from self._likeness.selection(pool)
-                    )
-
-    def forget(self, dropped: int) -> None:
-        """Forget the results for removed pools if there are many, or all results if they are too large.
-
-        Args:
-            dropped: how many pools the inventory has dropped so far.
-        """
-        if dropped - self._seen_dropped > _DROPPED_POOLS:
-            self._seen_dropped = dropped
-            self._selections = {pool: each for pool, each in self._selections.items() if not pool.is_gone}
-            self._candidates = {key: each for key, each in self._candidates.items() if not key[1].is_gone}
-            self._matter = {
-                seen: each for seen, each in self._matter.items() if not any(pool.is_gone for pool in seen)
-            }
-        if max(len(self._candidates), len(self._selections), len(self._matter)) > _KEPT_POOLS:
-            self.forget_candidates()
-            self._selections.clear()
-            self._matter.clear()
-        _make_room(self.found, _KEPT_POOLS)
-
-    def forget_candidates(self) -> None:
-        """Forget which devices requests select."""
-        self._candidates.clear()
-        self.n_candidates = 0
-
-    def _facts(self) -> tuple[DeviceInput, ...] | None:
-        """Return what all selectors read, in a fixed order; None if that is unknown, or too much."""
-        found: set[DeviceInput] = set()
-        for wanted in self.wanted():
-            if wanted.facts is None:
-                return None
-            found |= wanted.facts
-        return tuple(sorted(found, key=repr)) if len(found) <= _MOST_FACTS else None
-
-    def wanted(self) -> Iterator[WantedDevices]:
-        """Yield all requests of all claims, and their alternatives."""
-        for requests in self.claims:
-            for alternatives in requests:
-                yield from alternatives
-
-
-class Questions:
-    """The last questions, so that pods with equal claims share their results."""
-
-    _KEPT = 16
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[bytes, ...], tuple[Sequence[DeviceClass | None], Question]] = {}
-        self._keys: dict[Question, tuple[bytes, ...]] = {}  # the keys of the cached questions
-        self._shapes = Numbers()
-        self._digests: dict[
-            int, tuple[ResourceClaimSpec, bytes]
-        ] = {}  # id of a large spec -> it, and its digest
-
-    def asked(
-        self,
-        claims: Sequence[ResourceClaim],
-        device_class: Callable[[str], DeviceClass | None],
-        dropped: int,
-    ) -> Generator[None, None, Question]:
-        """Return the question of some claims.
-
-        Args:
-            claims: the claims.
-            device_class: returns a class by its name, None if it does not exist.
-            dropped: how many pools the inventory has dropped so far.
-        """
-        specs = [claim.spec for claim in claims]
-        classes = [device_class(name) for name in _class_names(specs)]
-        digests = []
-        for spec in specs:
-            digests.append(self._digest(spec))
-            if len(digests) % _CLAIMS_OF_A_STEP == 0:
-                yield
-        key = tuple(digests)
-        known = self._known.get(key)
-        if known is None or known[0] != classes:
-            compiled: dict[str, CelSelector | CELError] = {}
-            for expression in _written(specs, classes):
-                if expression not in compiled:
-                    compiled[expression] = selector(expression)
-                    yield
-            known = classes, Question(specs, classes, self._shapes, compiled)
-            self._keep(key, known)
-        else:
-            self._known[key] = self._known.pop(key)
-        known[1].forget(dropped)
-        return known[1]
-
-    def keep(self, question: Question) -> None:
-        """Keep a question that is in use, whatever other questions were created meanwhile."""
-        key = self._keys.get(question)
-        if key is not None:
-            self._known[key] = self._known.pop(key)
-
-    def _keep(self, key: tuple[bytes, ...], known: tuple[Sequence[DeviceClass | None], Question]) -> None:
-        if key in self._known:
-            del self._keys[self._known.pop(key)[1]]
-        elif len(self._known) >= self._KEPT:
-            oldest = next(iter(self._known))
-            del self._keys[self._known.pop(oldest)[1]]
-        self._known[key] = known
-        self._keys[known[1]] = key
-        n_candidates = sum(question.n_candidates for question in self._keys)
-        for question in self._keys if n_candidates > _KEPT_CANDIDATES else ():
-            n_candidates -= question.n_candidates
-            question.forget_candidates()
-            if n_candidates <= _KEPT_CANDIDATES:
-                break
-
-    def _digest(self, spec: ResourceClaimSpec) -> bytes:
-        """Return the identity of a spec: its content, or a digest of it if that is long."""
-        known = self._digests.get(id(spec))
-        if known is not None and known[0] is spec:
-            return known[1]
-        written = msgspec.json.encode(spec)
-        if len(written) > _LARGE_SPEC:
-            _make_room(self._digests, _KEPT_DIGESTS)
-            written = sha256(written).digest()
-            self._digests[id(spec)] = spec, written
-        return written
-
-
-def _class_names(specs: Sequence[ResourceClaimSpec]) -> Iterator[str]:
-    for spec in specs:
-        for request in spec.devices.requests:
-            for each in request.first_available or (request.exactly,):
-                yield each.device_class_name if each is not None else ""
-
-
-def _written(specs: Sequence[ResourceClaimSpec], classes: Sequence[DeviceClass | None]) -> Iterator[str]:
-    """Yield the expressions of requests and their classes."""
-    requests = (
-        each
-        for spec in specs
-        for request in spec.devices.requests
-        for each in request.first_available or (request.exactly,)
-    )
-    for one in chain(
-        *(each.spec.selectors for each in classes if each is not None),
-        *(each.selectors for each in requests if each is not None),
-    ):
-        if one.cel is not None:
-            yield one.cel.expression
-
-
-def _alternatives(
-    claim: int, request: DeviceRequest, classes: Iterator[DeviceClass | None], compiled: Compiled
-) -> list[WantedDevices]:
-    if request.first_available:
-        return [
-            WantedDevices(claim, each, (request.name, each.name), next(classes), compiled)
-            for each in request.first_available
-        ]
-    exactly = request.exactly or ExactDeviceRequest()
-    return [WantedDevices(claim, exactly, (request.name,), next(classes), compiled)]
-
-
 def _expressions(
     selectors: Sequence[DeviceSelector], compiled: Compiled
 ) -> tuple[tuple[str, CelSelector | CELError], ...]:
@@ -544,6 +242,7 @@ def _facts_of(expressions: Iterable[CelSelector | CELError]) -> frozenset[Device
     return frozenset(found)
 
 
-def _make_room(kept: dict[Any, Any], most: int) -> None:
+def make_room(kept: dict[Any, Any], most: int) -> None:
+    """Clear a cache that has its largest size."""
     if len(kept) >= most:
         kept.clear()

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.structured.constraints import Constraint
     from plugins.dynamic_resources.structured.counters import AvailableCounters
     from plugins.dynamic_resources.structured.pools import Pool, Pools
+    from plugins.dynamic_resources.structured.question import Question
     from plugins.dynamic_resources.structured.requests import (
         DeviceCandidate,
         DeviceCandidates,
-        Question,
         WantedDevices,
     )
     from scheduler.objects.dynamic_resources import Device

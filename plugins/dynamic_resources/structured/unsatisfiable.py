@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from plugins.dynamic_resources.structured.constraints import Value
     from plugins.dynamic_resources.structured.counters import AvailableCounters
     from plugins.dynamic_resources.structured.pools import Pool, PoolDevice, Pools
-    from plugins.dynamic_resources.structured.requests import DeviceCandidate, Question, WantedDevices
+    from plugins.dynamic_resources.structured.question import Question
+    from plugins.dynamic_resources.structured.requests import DeviceCandidate, WantedDevices
     from scheduler.objects.dynamic_resources import DeviceConstraint
 
     Request = list[WantedDevices]  # a request as its alternatives

@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from plugins.dynamic_resources.class_totals import ClassTotals, Counted
+from plugins.dynamic_resources.class_totals import ClassTotals
+from plugins.dynamic_resources.counted_devices import Counted
 from plugins.dynamic_resources.devices import Devices
 from plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.node_resources.fit import NodeResourcesFit

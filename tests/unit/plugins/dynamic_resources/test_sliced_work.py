@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from plugins.dynamic_resources.pod_devices import PodDevices
-from plugins.dynamic_resources.structured import requests
 from plugins.dynamic_resources.structured.evaluations import evaluations
 from scheduler.framework import Code
 from scheduler.framework.sliced_work import NeedsTime
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 WEB, OTHER = pod("web", resourceClaims=claims_of("one")), pod("other", resourceClaims=claims_of("two"))
+STRUCTURED = "plugins.dynamic_resources.structured"
 NO_ROOM = "cannot allocate all claims"
 LONG_DEVICES, LONG_CLAIM = long_search()
 FOUND_LATE = [device("gpu-98", row=9, column=9), device("gpu-99", row=9, column=9), *LONG_DEVICES]
@@ -337,7 +337,7 @@ def test_explaining_ends_when_it_takes_long():
 
 
 def test_candidates_of_old_questions_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(requests, "_KEPT_CANDIDATES", 100)
+    monkeypatch.setattr(f"{STRUCTURED}.questions._KEPT_CANDIDATES", 100)
     names = [f"n{number}" for number in range(20)]
     shared = [{"name": f"gpu-{n}", "allowMultipleAllocations": True} for n in range(10)]
     claims = [claim(f"c{number}", exactly(f"r{number}")) for number in range(8)]
@@ -352,7 +352,7 @@ def test_candidates_of_old_questions_are_forgotten_when_they_are_many(monkeypatc
 
 
 def test_what_is_known_of_pools_that_are_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(requests, "_DROPPED_POOLS", 20)
+    monkeypatch.setattr(f"{STRUCTURED}.question._DROPPED_POOLS", 20)
     kit = Kit(*on_nodes(2, "a", "b"), claim("one"))
     store = kit.table.watch_kind("resource.k8s.io/v1/resourceslices")
     for number in range(100):
