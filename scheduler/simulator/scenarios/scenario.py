@@ -1,4 +1,7 @@
-"""Scenarios: an initial cluster and a sequence of actions, from a YAML file.
+"""Scenarios: an initial cluster, its workloads and a sequence of actions, from a YAML file.
+
+`api-server --scenario` plays them on the simulated API server, `simulate` on a cluster in memory in virtual time; the latter
+refuses the actions that concern requests, volumes or devices. docs/simulate.md describes the fields.
 
 nodes:                      # groups of identical nodes
 - name: general             # general-0, general-1, ...
@@ -12,23 +15,30 @@ provisioners: {slow.example.com: 10s}  # provisioning time of a driver; default:
 manifests:                  # files beside this one, or objects
 - web.yaml
 - {apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+workloads:                  # pods that arrive
+- {name: web, replicas: 30, cpu: 500m, memory: 1Gi}
+- {name: batch, kind: Job, replicas: 2, cpu: "2", runs: 10m, every: 30s, until: 2h, priority: -5}
 steps:                      # each with a time since the start and one action
-- {at: 30s, scale: {resource: deployments, name: web, replicas: 20}}
+- {at: 30s, scale: {name: web, replicas: 60}}
+- {at: 40s, addNodes: {name: more, count: 5, cpu: "8"}}
 - {at: 1m, killNode: general-1}
 - {at: 90s, fault: {refuse: 429, verb: create, resource: pods, subresource: binding, for: 10s}}
 - {at: 2m, failVolumes: {provisioner: disk.example.com, node: general-0, for: 1m}}
 - {at: 3m, withdrawDevices: {node: general-2, driver: gpu.example.com}}
-- {at: 4m, restoreDevices: {node: general-2}}
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from random import Random
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
+from scheduler.configuration.decode import decode
+from scheduler.configuration.load import read_file
+from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.objects.canonical_quantity import canonical_quantity
 from scheduler.objects.durations import Duration
@@ -37,12 +47,14 @@ from scheduler.simulator.apimachinery.metadata import dns_subdomain
 from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault
 from scheduler.simulator.scenarios.clusters import ready_node
 from scheduler.simulator.scenarios.manifests import objects_of
-from scheduler.simulator.scenarios.parts import TimedPart, read_document
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from scheduler.simulator.apimachinery.objects import Object
+
+RESOURCES: Final = {"Deployment": "deployments", "StatefulSet": "statefulsets", "Job": "jobs"}
+"""Kind of an owner -> its resource in requests."""
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -148,6 +160,146 @@ class NodeGroup(_Part, frozen=True, kw_only=True):
             found.setdefault(devices.driver, []).extend(devices.objects())
         return found
 
+    def node_objects(self) -> list[Object]:
+        """Return its nodes."""
+        return [_node(self, name, place) for place, name in enumerate(self.node_names)]
+
+    def csi_nodes(self) -> list[Object]:
+        """Return the CSINodes of its nodes, if they have storage drivers."""
+        return [_csi_node(self, name) for name in self.node_names] if self.drivers else []
+
+
+class WorkloadPart(_Part, frozen=True, kw_only=True):
+    """Identical pods.
+
+    Attributes:
+        name: prefix of their names.
+        kind: kind of their owner, which replaces evicted pods.
+        replicas: number of pods that arrive at a time.
+        cpu: request of each pod, as a quantity; `memory` and `resources` are requests too.
+        spec: other fields of their spec.
+        at: time of the first arrival.
+        every: average time between arrivals; None for only one.
+        until: time after which none arrive.
+        random: whether arrivals are random, seeded by the name, instead of regular.
+        runs: run time of each pod; None for no end.
+        gang: whether the pods of an arrival are placed together.
+    """
+
+    name: str
+    kind: Literal["Deployment", "StatefulSet", "Job"] = "Deployment"
+    namespace: str = "default"
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1
+    cpu: str | None = None
+    memory: str | None = None
+    resources: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    priority: int = 0
+    spec: dict[str, Any] = {}
+    at: Duration = Duration()
+    every: Duration | None = None
+    until: Duration | None = None
+    random: bool = False
+    runs: Duration | None = None
+    gang: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.every is None) != (self.until is None):
+            raise ValueError("must have both every and until, or neither")
+        if self.every is not None and self.every.seconds <= 0:
+            raise ValueError("every must be more than 0")
+        for name, duration in (("at", self.at), ("runs", self.runs)):
+            if duration is not None and duration.seconds < 0:
+                raise ValueError(f"{name} must not be negative, was {duration}")
+        if self.gang and self.every is not None and self.kind != "Job":
+            raise ValueError("gang together with every is only for kind Job")
+
+    @property
+    def resource(self) -> str:
+        """The resource of its owner, as in requests."""
+        return RESOURCES[self.kind]
+
+    def times(self) -> Iterator[float]:
+        """Yield the times of the arrivals, in seconds."""
+        at, random = self.at.seconds, Random(self.name)
+        yield at
+        if self.every is None or self.until is None:
+            return
+        while True:
+            at += random.expovariate(1.0 / self.every.seconds) if self.random else self.every.seconds
+            if at >= self.until.seconds:
+                return
+            yield at
+
+    def group_of(self, arrival: int) -> str:
+        """Return the name of the PodGroup of an arrival; "" without one."""
+        return f"{self.name}-{arrival}" if self.gang else ""
+
+    def pod_group(self, arrival: int) -> Object:
+        """Return the PodGroup of an arrival."""
+        return {
+            "apiVersion": "scheduling.k8s.io/v1alpha2",
+            "kind": "PodGroup",
+            "metadata": {"name": self.group_of(arrival), "namespace": self.namespace},
+            "spec": {"schedulingPolicy": {"gang": {"minCount": self.replicas}}},
+        }
+
+    def template(self, group: str = "") -> Object:
+        """Return the labels, annotations and spec of a pod of a PodGroup; its priority is not in the spec."""
+        amounts = {"cpu": self.cpu, "memory": self.memory}
+        resources: Object = {
+            "requests": {key: amount for key, amount in amounts.items() if amount} | self.resources
+        }
+        if self.resources:
+            resources["limits"] = self.resources
+        spec: Object = {
+            "schedulerName": "custom-scheduler",
+            "containers": [{"name": "main", "image": "pause", "resources": resources}],
+            **self.spec,
+        }
+        if group:
+            spec["schedulingGroup"] = {"podGroupName": group}
+        return {
+            "metadata": {"labels": {"app": self.name, **self.labels}, "annotations": self.annotations},
+            "spec": spec,
+        }
+
+    def objects(self, arrival: int) -> list[Object]:
+        """Return what a client creates for an arrival: the owner of the pods, and the PodGroup and PriorityClass that they name."""
+        template = self.template(self.group_of(arrival))
+        found: list[Object] = []
+        spec, name = template["spec"], self.name if self.every is None else f"{self.name}-{arrival}"
+        if self.priority:
+            spec["priorityClassName"] = f"priority-{self.priority}"
+            found.append(
+                {
+                    "apiVersion": "scheduling.k8s.io/v1",
+                    "kind": "PriorityClass",
+                    "metadata": {"name": spec["priorityClassName"]},
+                    "value": self.priority,
+                }
+            )
+        if self.gang:
+            found.append(self.pod_group(arrival))
+        if self.runs is not None:
+            spec["containers"][0]["command"] = ["sleep", f"{self.runs.seconds:g}"]
+        if self.kind == "Job":
+            spec.setdefault("restartPolicy", "Never")
+            owner: Object = {"parallelism": self.replicas, "completions": self.replicas}
+        else:
+            owner = {"replicas": self.replicas, "selector": {"matchLabels": {"app": self.name}}}
+            name = self.name
+        return [
+            *found,
+            {
+                "apiVersion": "batch/v1" if self.kind == "Job" else "apps/v1",
+                "kind": self.kind,
+                "metadata": {"name": name, "namespace": self.namespace},
+                "spec": {**owner, "template": template},
+            },
+        ]
+
 
 class Target(_Part, frozen=True, kw_only=True):
     """An object to delete.
@@ -246,10 +398,13 @@ class WatchDrop(_Part, frozen=True, kw_only=True):
     namespace: str = ""
 
 
-class Step(TimedPart, frozen=True, kw_only=True):
-    """One action.
+class Step(_Part, frozen=True, kw_only=True):
+    """One action: one field beside `at`, its time since the start.
 
     Attributes:
+        add_nodes: nodes that are added.
+        remove_node: a node that is removed with its pods.
+        drain: a node that is cordoned, and whose pods are deleted, except those of DaemonSets.
         apply: a file or an object that is created, or changed if it exists (a merge patch).
         kill_node: a node whose kubelet dies: it is tainted, its pods are no longer ready.
         restore_node: a node whose kubelet is back.
@@ -259,6 +414,10 @@ class Step(TimedPart, frozen=True, kw_only=True):
         restore_devices: devices that are available again.
     """
 
+    at: Duration
+    add_nodes: NodeGroup | None = None
+    remove_node: str | None = None
+    drain: str | None = None
     apply: str | dict[str, Any] | None = None
     delete: Target | None = None
     scale: Scaling | None = None
@@ -278,13 +437,30 @@ class Step(TimedPart, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.at < Duration():
             raise ValueError("at must not be before the start")
-        super().__post_init__()
+        if len(self._set) != 1:
+            names = ", ".join(name for name in self.__struct_encode_fields__ if name != "at")
+            raise ValueError(f"must have exactly one of {names} beside at")
+
+    @property
+    def _set(self) -> list[str]:
+        return [name for name in self.__struct_fields__ if name != "at" and getattr(self, name) is not None]
+
+    @property
+    def action(self) -> str:
+        """The name of the action, as an attribute."""
+        return self._set[0]
+
+    @property
+    def action_field(self) -> str:
+        """The name of the action in the file."""
+        return dict(zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True))[self.action]
 
 
 class _File(_Part, frozen=True, kw_only=True):
     nodes: tuple[NodeGroup, ...] = ()
     provisioners: dict[str, Duration] = {}
     manifests: tuple[str | dict[str, Any], ...] = ()
+    workloads: tuple[WorkloadPart, ...] = ()
     steps: tuple[Step, ...] = ()
 
 
@@ -296,23 +472,19 @@ class Scenario:
         nodes: the groups of nodes.
         provisioners: provisioning times of drivers.
         objects: initial objects.
-        steps: the actions, each with the objects that it applies.
+        workloads: the workloads.
+        steps: the actions in the order of the file, each with the objects that it applies.
     """
 
     nodes: tuple[NodeGroup, ...]
     provisioners: Mapping[str, Duration]
     objects: tuple[Object, ...]
+    workloads: tuple[WorkloadPart, ...]
     steps: tuple[tuple[Step, tuple[Object, ...]], ...]
 
     def node_objects(self) -> list[Object]:
         """Return the nodes of all groups."""
-        return [
-            _node(group, name, place) for group in self.nodes for place, name in enumerate(group.node_names)
-        ]
-
-    def csi_nodes(self) -> list[Object]:
-        """Return the CSINodes of nodes with storage drivers."""
-        return [_csi_node(group, name) for group in self.nodes if group.drivers for name in group.node_names]
+        return [node for group in self.nodes for node in group.node_objects()]
 
 
 def load_scenario(path: str | Path) -> Scenario:
@@ -322,7 +494,7 @@ def load_scenario(path: str | Path) -> Scenario:
         ConfigurationError: all errors of the files.
     """
     path = Path(path)
-    found = read_document(path, _File)
+    found = _read_document(path)
     errors: list[FieldError] = []
     objects: list[Object] = []
     for index, manifest in enumerate(found.manifests):
@@ -332,26 +504,57 @@ def load_scenario(path: str | Path) -> Scenario:
         where = child(entry("steps", index), "apply")
         applied = () if step.apply is None else tuple(objects_of(step.apply, path.parent, where, errors))
         steps.append((step, applied))
-    errors += _group_faults(found.nodes)
+    groups = {entry("nodes", index): group for index, group in enumerate(found.nodes)}
+    groups |= {
+        child(entry("steps", index), "addNodes"): step.add_nodes
+        for index, step in enumerate(found.steps)
+        if step.add_nodes is not None
+    }
+    errors += _group_faults(groups)
+    errors += _name_faults(
+        {entry("workloads", index): part for index, part in enumerate(found.workloads)}, "workload"
+    )
     if errors:
         raise ConfigurationError(errors, str(path))
-    steps.sort(key=lambda one: one[0].at)
-    return Scenario(found.nodes, found.provisioners, tuple(objects), tuple(steps))
+    return Scenario(found.nodes, found.provisioners, tuple(objects), found.workloads, tuple(steps))
 
 
-def _group_faults(groups: tuple[NodeGroup, ...]) -> list[FieldError]:
+def _read_document(path: Path) -> _File:
+    """Read a file of one document.
+
+    Raises:
+        ConfigurationError: all errors of the file.
+    """
+    document = read(read_file(path))
+    if document.errors:
+        raise ConfigurationError(document.errors, str(path))
+    if not isinstance(document.value, dict):
+        raise ConfigurationError([FieldError("", f"must be a mapping, {was(document.value)}")], str(path))
+    found, errors = decode(document.value, _File)
+    if found is None or errors:
+        raise ConfigurationError(errors, str(path))
+    return found
+
+
+def _name_faults(parts: Mapping[str, NodeGroup | WorkloadPart], what: str) -> list[FieldError]:
+    """Return errors for invalid and repeated names; `parts` has them by their places."""
     faults: list[FieldError] = []
     seen: set[str] = set()
-    for index, group in enumerate(groups):
-        where = entry("nodes", index)
-        problem = dns_subdomain(group.name)
+    for where, part in parts.items():
+        problem = dns_subdomain(part.name)
         if problem:
             faults.append(FieldError(child(where, "name"), problem))
-        if group.name in seen:
+        if part.name in seen:
             faults.append(
-                FieldError(child(where, "name"), f"is the name of another group, {was(group.name)}")
+                FieldError(child(where, "name"), f"is the name of another {what}, {was(part.name)}")
             )
-        seen.add(group.name)
+        seen.add(part.name)
+    return faults
+
+
+def _group_faults(groups: Mapping[str, NodeGroup]) -> list[FieldError]:
+    faults = _name_faults(groups, "group")
+    for where, group in groups.items():
         if not group.zones:
             faults.append(FieldError(child(where, "zones"), "must name at least one zone"))
         amounts = {"cpu": group.cpu, "memory": group.memory, **group.resources}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.apimachinery.objects import with_condition
@@ -13,19 +14,22 @@ from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault
 from scheduler.simulator.faults import requests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.faults import Fault
     from scheduler.simulator.scenarios.scenario import (
         DevicesOfNode,
         FaultStep,
+        NodeGroup,
         Scaling,
         Scenario,
+        Step,
         Tainting,
         Target,
         VolumeFailure,
         WatchDrop,
+        WorkloadPart,
     )
     from scheduler.simulator.server import ApiServer
 
@@ -53,6 +57,9 @@ class ScenarioPlayer:
         self._timers: list[asyncio.TimerHandle] = []
         self.failures: list[str] = []
         self._actions: Mapping[str, Callable[[Any], None]] = {
+            "add_nodes": self._add_nodes,
+            "remove_node": self._remove_node,
+            "drain": self._drain,
             "delete": self._delete,
             "scale": self._scale,
             "cordon": partial(self._set_unschedulable, wanted=True),
@@ -77,41 +84,74 @@ class ScenarioPlayer:
         """
         drivers = self._server.provisioner
         drivers.of_driver |= {name: wait.seconds for name, wait in self._scenario.provisioners.items()}
-        for node in self._scenario.node_objects():
-            self._store.create("nodes", node)
-        for csi_node in self._scenario.csi_nodes():
-            self._store.create("csinodes.storage.k8s.io", csi_node)
         for group in self._scenario.nodes:
-            for name in group.node_names:
-                for driver, devices in group.devices_by_driver.items():
-                    self._server.devices.publish(name, driver, devices)
+            self._add_nodes(group)
         await self._apply(self._scenario.objects)
 
     async def play(self) -> None:
-        """Run every step at its time; returns after the last."""
+        """Run every arrival and step at its time; returns after the last."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         try:
-            for step, objects in self._scenario.steps:
-                await asyncio.sleep(max(0.0, start + step.at.seconds - loop.time()))
-                (action,) = step.actions
+            for at, action, work in self._timeline():
+                await asyncio.sleep(max(0.0, start + at - loop.time()))
+                fields = {"at": f"{at:g}s", "action": action}
                 try:
-                    if action == "apply":
-                        await self._apply(objects)
-                    else:
-                        self._actions[action](getattr(step, action))
+                    await work()
                 except (StatusError, KeyError) as error:
                     problem = error.message if isinstance(error, StatusError) else str(error.args[0])
-                    self.failures.append(f"{step.at} {action}: {problem}")
-                    logger.warning(
-                        "Step of the scenario failed",
-                        extra={"at": str(step.at), "action": action, "error": problem},
-                    )
+                    self.failures.append(f"{fields['at']} {action}: {problem}")
+                    logger.warning("Step of the scenario failed", extra={**fields, "error": problem})
                 else:
-                    logger.info("Step of the scenario done", extra={"at": str(step.at), "action": action})
+                    logger.info("Step of the scenario done", extra=fields)
         except asyncio.CancelledError:
             self.stop()
             raise
+
+    def _timeline(self) -> list[tuple[float, str, Callable[[], Awaitable[None]]]]:
+        """Return (seconds since the start, name, work) of all arrivals and steps, in their order."""
+        arrivals = [
+            (at, f"workload {part.name}", partial(self._arrive, part, number))
+            for part in self._scenario.workloads
+            for number, at in enumerate(part.times())
+        ]
+        steps = [
+            (step.at.seconds, step.action_field, partial(self._do, step, objects))
+            for step, objects in self._scenario.steps
+        ]
+        return sorted([*arrivals, *steps], key=itemgetter(0))
+
+    async def _do(self, step: Step, objects: Iterable[Object]) -> None:
+        if step.apply is not None:
+            await self._apply(objects)
+        else:
+            self._actions[step.action](getattr(step, step.action))
+
+    async def _arrive(self, part: WorkloadPart, number: int) -> None:
+        if number and part.kind != "Job":
+            known = self._store.get(part.resource, part.name, part.namespace)["spec"]["replicas"]
+            self._store.scale(part.resource, part.name, known + part.replicas, part.namespace)
+        else:
+            await self._apply(part.objects(number))
+
+    def _add_nodes(self, group: NodeGroup) -> None:
+        for node in group.node_objects():
+            self._store.create("nodes", node)
+        for csi_node in group.csi_nodes():
+            self._store.create("csinodes.storage.k8s.io", csi_node)
+        for name in group.node_names:
+            for driver, devices in group.devices_by_driver.items():
+                self._server.devices.publish(name, driver, devices)
+
+    def _remove_node(self, name: str) -> None:
+        self._store.delete("nodes", name)
+        self._give_up(name)
+
+    def _drain(self, name: str) -> None:
+        self._set_unschedulable(name, wanted=True)
+        for pod in self._store.list("pods", fields=f"spec.nodeName={name}"):
+            if all(owner["kind"] != "DaemonSet" for owner in pod["metadata"].get("ownerReferences", ())):
+                self._store.remove(pod)
 
     def stop(self) -> None:
         """Cancel all pending actions."""

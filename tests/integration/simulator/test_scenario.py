@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 import kubernetes_asyncio.client as k8s
 from kubernetes_asyncio import config
 
+from scheduler.configuration.load import default
 from scheduler.simulator.scenarios.scenario import load_scenario
 from scheduler.simulator.scenarios.scenario_player import ScenarioPlayer
+from scheduler.tools.whatif.simulation.scenario_source import read_scenario
+from scheduler.tools.whatif.simulation.simulation_run import simulate
 from tests.integration.simulator.simulator_client import serving
 from tests.support.virtual_time_test import virtually
 
@@ -171,6 +174,66 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(tmp_path: Path):
     assert cordoned == [True]
     assert player.failures[0] == '1s delete: pods "absent" not found'
     assert player.failures[1].startswith("2s scale: no kind 'gadgets' is served; there are ")
+
+
+WORKLOADS = """
+nodes: [{name: general, count: 3, cpu: "4"}]
+workloads:
+- {name: web, replicas: 2, cpu: 100m, every: 10s, until: 15s}
+- {name: batch, kind: Job, replicas: 2, cpu: 100m, runs: 5s, every: 10s, until: 15s, priority: 7}
+- {name: train, kind: Job, replicas: 2, at: 1s, gang: true}
+steps:
+- {at: 15s, scale: {name: web, replicas: 5}}
+- {at: 20s, addNodes: {name: more, count: 2}}
+- {at: 25s, drain: general-0}
+- {at: 26s, removeNode: general-1}
+"""
+
+
+def test_workloads_arrive_and_nodes_come_and_go(tmp_path: Path):
+    (tmp_path / "s.yaml").write_text(WORKLOADS)
+    seen: dict[str, Any] = {}
+
+    def pods(server: ApiServer, name: str) -> list[dict[str, Any]]:
+        return server.store.list("pods", labels=f"app={name}")
+
+    async def after_8s(server: ApiServer) -> None:
+        seen["first"] = [len(pods(server, name)) for name in ("web", "batch", "train")]
+        seen["ended"] = server.store.get("jobs", "batch-0")["status"]["succeeded"]
+        seen["priority"] = {pod["spec"]["priority"] for pod in pods(server, "batch")}
+        seen["group"] = {pod["spec"]["schedulingGroup"]["podGroupName"] for pod in pods(server, "train")}
+        seen["least"] = server.store.get("podgroups", "train-0")["spec"]["schedulingPolicy"]["gang"]
+
+    async def after_12s(server: ApiServer) -> None:
+        seen["second"] = len(pods(server, "web")), len(server.store.list("jobs"))
+
+    async def after_60s(server: ApiServer) -> None:
+        seen["scaled"] = len(pods(server, "web"))
+        seen["nodes"] = [node["metadata"]["name"] for node in server.store.list("nodes")]
+        seen["places"] = {pod["spec"]["nodeName"] for pod in pods(server, "web")} & {"general-0", "general-1"}
+
+    player = play(tmp_path, tmp_path / "s.yaml", {8.0: after_8s, 12.0: after_12s, 60.0: after_60s})
+
+    assert player.failures == []
+    assert seen == {
+        "first": [2, 2, 2],
+        "ended": 2,
+        "priority": {7},
+        "group": {"train-0"},
+        "least": {"minCount": 2},
+        "second": (4, 3),
+        "scaled": 5,
+        "nodes": ["general-0", "general-2", "more-0", "more-1"],
+        "places": set(),
+    }
+
+
+def test_a_simulation_plays_the_same_file(tmp_path: Path):
+    (tmp_path / "s.yaml").write_text(WORKLOADS)
+
+    result = simulate(read_scenario(tmp_path / "s.yaml"), default("custom-scheduler"), seed=1)
+
+    assert (result.arrived - result.evicted, result.waiting) == (2 + 2 + 1 + 4 + 2, 0)
 
 
 def test_a_definition_and_what_it_defines_can_be_applied_together(tmp_path: Path):

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from scheduler.errors import ConfigurationError
-from scheduler.simulator.scenarios.scenario import load_scenario
+from scheduler.simulator.scenarios.scenario import NodeGroup, Step, WorkloadPart, load_scenario
+from scheduler.tools.whatif.simulation.scenario_source import read_scenario
 
-EXAMPLE = Path(__file__).parents[4] / "manifests" / "examples" / "scenario.yaml"
+if TYPE_CHECKING:
+    import msgspec
+
+ROOT = Path(__file__).parents[4]
+EXAMPLE = ROOT / "manifests" / "examples" / "scenario.yaml"
+SECTION = (
+    (ROOT / "docs" / "simulate.md").read_text().partition("## Scenario files\n")[2].partition("\n## ")[0]
+)
 
 
 def faults(tmp_path: Path, text: str) -> list[str]:
@@ -27,6 +36,20 @@ def test_the_example_is_in_order():
     assert [obj["kind"] for obj in scenario.objects] == ["Namespace", "Deployment", "PodDisruptionBudget"]
     times = [step.at.seconds for step, _ in scenario.steps]
     assert times == sorted(times)
+
+
+@pytest.mark.parametrize("part", [NodeGroup, WorkloadPart, Step])
+def test_the_documentation_names_every_field(part: type[msgspec.Struct]):
+    assert [
+        name for name in part.__struct_encode_fields__ if f"`{name}`" not in SECTION and name != "gang"
+    ] == []
+
+
+def test_both_readers_accept_the_documented_scenario(tmp_path: Path):
+    (tmp_path / "s.yaml").write_text(SECTION.partition("```yaml\n")[2].partition("```")[0])
+
+    assert len(load_scenario(tmp_path / "s.yaml").workloads) == 3
+    assert len(read_scenario(tmp_path / "s.yaml").cluster.nodes) == 20
 
 
 def test_a_group_says_what_its_nodes_are(tmp_path: Path):
@@ -75,7 +98,7 @@ def test_a_fault_is_told_with_its_path(tmp_path: Path, text: str, told: str):
 def test_a_step_does_exactly_one_thing(tmp_path: Path, step: str):
     (told,) = faults(tmp_path, f"steps:\n- {step}")
 
-    assert told.startswith("steps[0]: must have exactly one of apply, delete, scale,")
+    assert told.startswith("steps[0]: must have exactly one of addNodes, removeNode, drain,")
 
 
 def test_all_faults_are_told_at_once(tmp_path: Path):
@@ -91,7 +114,7 @@ def test_a_group_may_have_drivers_and_devices(tmp_path: Path):
     )
     scenario = load_scenario(tmp_path / "s.yaml")
 
-    first, second = scenario.csi_nodes()
+    first, second = scenario.nodes[0].csi_nodes()
     assert [one["metadata"]["name"] for one in (first, second)] == ["g-0", "g-1"]
     zone = ["topology.kubernetes.io/zone"]
     assert first["spec"]["drivers"] == [

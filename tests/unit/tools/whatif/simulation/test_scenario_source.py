@@ -25,7 +25,7 @@ steps:
 - {at: 1m, scale: {name: web, replicas: 6}}
 - {at: 100s, addNodes: {name: more, count: 2, cpu: "4"}}
 - {at: 110s, drain: general-0}
-- {at: 120s, failNode: general-1}
+- {at: 120s, killNode: general-1}
 - {at: 130s, scale: {name: web, replicas: 2}}
 """
 
@@ -59,6 +59,21 @@ def test_it_is_played_to_its_end(tmp_path: Path):
     assert result.arrived == result.placed == 1 + 6 + 4 + 3 + 4, "all but `alone` have an owner"
 
 
+def test_a_restored_node_takes_pods_again(tmp_path: Path):
+    lost = "nodes: [{name: n}]\nworkloads: [{name: web, cpu: 1, at: 1m}]\nsteps: [{at: 1s, killNode: n-0}".replace(
+        "cpu: 1", "cpu: '1'"
+    )
+
+    gone = simulate(read_scenario(written(tmp_path, lost + "]")), default("custom-scheduler"), seed=1)
+    back = simulate(
+        read_scenario(written(tmp_path, lost + ", {at: 2m, restoreNode: n-0}]")),
+        default("custom-scheduler"),
+        seed=1,
+    )
+
+    assert (gone.waiting, back.waiting) == (1, 0)
+
+
 def test_only_scenarios_are_scenarios():
     assert is_scenario(SCENARIO.encode())
     assert not is_scenario(b"kind: List\nitems: []\nnodes: []")
@@ -73,7 +88,12 @@ def test_only_scenarios_are_scenarios():
         pytest.param("workloads: [{name: a, runs: -5s}]", "workloads[0]: runs must not be negative, was -5s", id="negative run"),
         pytest.param("workloads: [{name: a, at: -1s}]", "workloads[0]: at must not be negative, was -1s", id="before the start"),
         pytest.param("nodes: []\nsteps: [{at: 1s, drain: x}]", "steps[0].drain: there is no node x", id="unknown node"),
-        pytest.param("nodes: []\nsteps: [{at: 1s, scale: {name: x, replicas: 1}}]", "steps[0].scale.name: there is no workload x", id="unknown workload"),
+        pytest.param("nodes: []\nsteps: [{at: 1s, scale: {name: x, replicas: 1}}]", "steps[0].scale: there is no workload deployments default/x", id="unknown workload"),
+        pytest.param("workloads: [{name: x}]\nsteps: [{at: 1s, scale: {name: x, namespace: a, replicas: 1}}]", "steps[0].scale: there is no workload deployments a/x", id="another namespace"),
+        pytest.param("nodes: []\nsteps: [{at: 1s, fault: {refuse: 429}}]", "steps[0].fault: only the simulated API server can do this", id="a fault of requests"),
+        pytest.param("nodes: []\nsteps: [{at: 1s, addNodes: {name: n, cpu: x}}]", "steps[0].addNodes.cpu: must be a quantity", id="no quantity of a step"),
+        pytest.param("workloads: [{name: a}, {name: a}]", "workloads[1].name: is the name of another workload", id="one name twice"),
+        pytest.param("workloads: [{name: a, gang: true, every: 1s, until: 2s}]", "workloads[0]: gang together with every", id="gangs of one Deployment"),
         pytest.param("nodes: []\nsteps: [{at: 1s}]", "must have exactly one of addNodes, removeNode", id="nothing happens"),
         pytest.param("nodes: [{name: n, cpu: x}]\n", "cpu", id="no quantity"),
         pytest.param("workloads: [{name: a, cpu: x}]", "cpu", id="no quantity of a pod"),
