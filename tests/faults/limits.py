@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from plugins.preemption import candidates
 from scheduler.configuration.load import parse
-from scheduler.daemon.app import assembly, daemon
+from scheduler.daemon.app import assembly
 from scheduler.daemon.app.capabilities import LoopTimeSlice
 from scheduler.engine.cycle import freeze, group_pauses, long_attempts, time_slices
 from scheduler.framework.sliced_work import WithoutSlices
@@ -76,7 +76,7 @@ def in_parts(names: Sequence[str]) -> Iterator[None]:
 def at_once() -> Iterator[None]:
     """Let daemons that are built meanwhile decide at once: those that never run, and judge others."""
     with (
-        patch.object(daemon, "TimeSlices", lambda *_: WithoutSlices()),
+        patch.object(assembly, "TimeSlices", lambda *_: WithoutSlices()),
         patch.object(assembly, "LoopTimeSlice", _all_time),
     ):
         yield
