@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 
 from plugins.capacity_scheduling.quotas import add
 from plugins.objects_in_steps import SETTLED_A_STEP, ObjectsInSteps
@@ -23,8 +25,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Int64s
 
 logger = logging.getLogger(__name__)
+
+D = TypeVar("D", bound=np.generic)
 
 GROUP: Final = "custom-scheduler.io"
 QUEUES: Final = f"{GROUP}/v1alpha1/queues"
@@ -117,6 +122,8 @@ class Tree:
         parents: the index of each queue's parent; -1 for a root.
         children: index -> the indexes of its children; -1 has the roots.
         weights_version: changes with every change of a weight.
+        minimums: resource -> the indexes of the queues with a min of it, and their min.
+        maximums: resource -> the indexes of the queues with a max of it, and their max.
     """
 
     def __init__(self, queues: Iterable[Queue] = ()) -> None:
@@ -124,41 +131,52 @@ class Tree:
 
     def fill(self, queues: Iterable[Queue]) -> Generator[None, None, None]:
         """Set the queues, in steps; the tree may be used after the last step."""
-        ordered = _parents_first(queues)
-        yield
+        ordered = yield from _parents_first(queues)
         self.queues: list[Queue] = ordered
         self.weights_version = 0
-        self._places = {queue.name: place for place, queue in enumerate(ordered)}
-        yield
-        self.parents = [self._places[queue.parent] if queue.parent else -1 for queue in ordered]
-        yield
+        self._places: dict[str, int] = {}
+        self.parents: list[int] = []
         self.children: dict[int, list[int]] = {}
-        for place, parent in enumerate(self.parents):
+        minimums, maximums = _Columns(), _Columns()
+        for place, queue in enumerate(ordered):
+            if place % SETTLED_A_STEP == 0:
+                yield
+            self._places[queue.name] = place
+            parent = self._places[queue.parent] if queue.parent else -1
+            self.parents.append(parent)
             self.children.setdefault(parent, []).append(place)
+            minimums.put(place, queue.min)
+            maximums.put(place, queue.max)
         yield
-        leaves = [queue for place, queue in enumerate(ordered) if place not in self.children]
-        self._leaves = {queue.name: queue for queue in leaves}
+        self.minimums = minimums.arrays(np.float64)  # sums of min may exceed 64 bits
+        self.maximums = maximums.arrays(np.int64)
+        self._leaves: dict[str, Queue] = {}
+        self._namespaces: dict[str, tuple[str, ...]] = {}  # leaf -> the namespaces that it names
+        self._by_namespace: dict[str, str] = {}
+        self.paths: dict[str, tuple[int, ...]] = {}
+        """Leaf -> the indexes from it up to its root."""
+        selecting = []
+        for place, queue in enumerate(ordered):
+            if place % SETTLED_A_STEP == 0:
+                yield
+            if place in self.children:
+                continue
+            self._leaves[queue.name], self._namespaces[queue.name] = queue, queue.namespaces
+            self.paths[queue.name] = tuple(self._up(place))
+            if queue.rule is not None:
+                selecting.append(queue)
+            else:
+                self._by_namespace.update(dict.fromkeys(queue.namespaces, queue.name))
         yield
-        self._selecting = sorted(
-            (queue for queue in leaves if queue.rule is not None), key=lambda each: (each.created, each.name)
-        )
-        self._by_namespace = {
-            namespace: queue.name for queue in leaves if queue.rule is None for namespace in queue.namespaces
-        }
-        yield
-        vars(self).pop("paths", None)
-        _ = self.paths
+        self._selecting = sorted(selecting, key=attrgetter("created", "name"))
 
     def __len__(self) -> int:
         return len(self.queues)
 
     def files_as(self, other: Tree) -> bool:
         """Return whether another tree assigns every pod to the same queue."""
-        mine = self._leaves.keys(), self._selecting, self._by_namespace
-        its = other._leaves.keys(), other._selecting, other._by_namespace
-        return mine == its and all(
-            queue.namespaces == other._leaves[name].namespaces for name, queue in self._leaves.items()
-        )
+        mine = self._namespaces, self._selecting, self._by_namespace
+        return mine == (other._namespaces, other._selecting, other._by_namespace)
 
     def weigh(self, name: str, weight: int) -> None:
         """Change a queue's weight; do nothing if the queue is not active."""
@@ -170,11 +188,6 @@ class Tree:
     def place(self, name: str) -> int:
         """Return the index of a queue."""
         return self._places[name]
-
-    @cached_property
-    def paths(self) -> Mapping[str, tuple[int, ...]]:
-        """Leaf -> the indexes from it up to its root."""
-        return {name: tuple(self._up(self._places[name])) for name in self._leaves}
 
     def title(self, place: int) -> str:
         """Return a queue's name after those of its ancestors, as in `research/nlp`; if that is too long, its end."""
@@ -202,13 +215,37 @@ class Tree:
             place = self.parents[place]
 
 
-def _parents_first(queues: Iterable[Queue]) -> list[Queue]:
-    """Return the queues whose ancestors lead to a root, parents before their children."""
+class _Columns:
+    """Amounts of queues by resource."""
+
+    def __init__(self) -> None:
+        self._by_resource: dict[str, tuple[list[int], list[int]]] = {}
+
+    def put(self, place: int, amounts: Mapping[str, int]) -> None:
+        for name, amount in amounts.items():
+            places, its = self._by_resource.setdefault(name, ([], []))
+            places.append(place)
+            its.append(amount)
+
+    def arrays(self, dtype: type[D]) -> dict[str, tuple[Int64s, np.ndarray[tuple[int, ...], np.dtype[D]]]]:
+        """Return resource -> indexes of queues, and their amounts."""
+        return {
+            name: (np.array(places, dtype=np.int64), np.array(amounts, dtype=dtype))
+            for name, (places, amounts) in self._by_resource.items()
+        }
+
+
+def _parents_first(queues: Iterable[Queue]) -> Generator[None, None, list[Queue]]:
+    """Return the queues whose ancestors lead to a root, parents before their children; in steps."""
     by_parent: dict[str, list[Queue]] = {}
-    for queue in sorted(queues, key=lambda each: each.name):
+    for place, queue in enumerate(sorted(queues, key=attrgetter("name"))):
+        if place % SETTLED_A_STEP == 0:
+            yield
         by_parent.setdefault(queue.parent, []).append(queue)
     ordered = list(by_parent.get("", ()))
-    for queue in ordered:  # grows while it is read
+    for place, queue in enumerate(ordered):  # grows while it is read
+        if place % SETTLED_A_STEP == 0:
+            yield
         ordered.extend(by_parent.get(queue.name, ()))
     return ordered
 
@@ -427,7 +464,9 @@ def _told_of(cycle: Mapping[str, None], name: str, known: Mapping[str, Queue]) -
 def _settle_claims(active: dict[str, Queue], wrong: dict[str, QueueFault]) -> Generator[None, None, None]:
     """Give a namespace that several queues claim as a whole to the oldest of them."""
     holders: dict[str, str] = {}
-    ordered = sorted(active.values(), key=lambda each: (each.created, each.name))
+    ordered = sorted(active.values(), key=attrgetter("name"))
+    yield  # two short sorts instead of a long one
+    ordered.sort(key=attrgetter("created"))
     for place, queue in enumerate(ordered):
         if place % SETTLED_A_STEP == 0:
             yield
@@ -448,7 +487,8 @@ def _settle_claims(active: dict[str, Queue], wrong: dict[str, QueueFault]) -> Ge
 def _settle_amounts(active: dict[str, Queue], wrong: dict[str, QueueFault]) -> Generator[None, None, None]:
     """Limit min to max, and record queues whose children are guaranteed more than their parent; those are scaled down later."""
     of_children: dict[str, dict[str, int]] = {}
-    for place, queue in enumerate(reversed(_parents_first(active.values()))):
+    ordered = yield from _parents_first(active.values())
+    for place, queue in enumerate(reversed(ordered)):
         if place % SETTLED_A_STEP == 0:
             yield
         sums = of_children.get(queue.name, {})

@@ -101,12 +101,11 @@ class FairShares:
         self._sure = np.zeros(shape)
         self.limit: Int64s = np.full(shape, np.iinfo(np.int64).max)
         """(n_queues, n_resources), their max."""
-        columns = {name: column for column, name in enumerate(resources)}
-        for place, queue in enumerate(tree.queues):
-            for name in queue.min.keys() & columns.keys():
-                self._sure[place, columns[name]] = queue.min[name]
-            for name in queue.max.keys() & columns.keys():
-                self.limit[place, columns[name]] = queue.max[name]
+        for amounts, column_of in ((self._sure, tree.minimums), (self.limit, tree.maximums)):
+            for column, name in enumerate(resources):
+                if name in column_of:
+                    places, given = column_of[name]
+                    amounts[places, column] = given
         self._known: dict[int, tuple[bytes, Floats]] = {}
 
     def deserved(self, wanted: Int64s, room: Int64s, whole: Int64s) -> Int64s:
@@ -137,6 +136,8 @@ class FairShares:
     def _divided(
         self, parent: int, children: list[int], room: Floats, whole: Floats, wanted: Floats
     ) -> Floats:
+        if not wanted.any():
+            return np.zeros(wanted.shape)
         key = room.tobytes() + whole.tobytes() + wanted.tobytes()
         known = self._known.get(parent)
         if known is None or known[0] != key:
