@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from math import inf
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
 
 import msgspec
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from scheduler.kube.client.resources import Resource
     from scheduler.snapshot import Objects
 
-    _News = tuple[str, Mapping[str, Any], "WantedStatus"]
-    """An object's key, the object, and what its status should say."""
+    StatusOf = Callable[[str, Mapping[str, Any]], "WantedStatus | None"]
+    """Returns the status of an object by its key; None if the status stays as it is."""
+    _Change = tuple[str, Mapping[str, Any]]
+    """An object whose status must change, after its key."""
 
 logger = logging.getLogger(__name__)
 
@@ -78,9 +81,9 @@ class WantedStatus(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """What was written: the status without times, the version of the object that has it, and when by the monotonic clock."""
+    """What was written: the status without times as JSON, the version of the object that has it, and when by the monotonic clock."""
 
-    status: Mapping[str, Any]
+    status: bytes
     version: str
     at: float
 
@@ -104,8 +107,8 @@ class StatusSource(Protocol):
     @property
     def condition_types(self) -> frozenset[str]: ...
 
-    async def wanted(self, objects: Objects) -> Mapping[str, WantedStatus]:
-        """Return key -> status, without the objects whose status stays as it is."""
+    async def status_of(self, objects: Objects) -> StatusOf:
+        """Return a function that computes the status of one object; it stays the same until the next call."""
         ...
 
 
@@ -149,51 +152,53 @@ class ObjectStatuses:
                 await asyncio.sleep(_INACTIVE_SECONDS)
                 continue
             began = self._clock.monotonic()
-            news: Sequence[_News] = ()
-            if self._is_leading():
-                news = await self._look()
+            changes: Sequence[_Change] = ()
+            objects = self._parts.cache.table.watch_kind(self._source.kind)
+            if objects and self._is_leading():
+                status_of = await self._source.status_of(objects)
+                changes = await run_in_slices(self._changes(dict(objects), status_of))
             now = self._clock.monotonic()
             next_look = now + max(_EVERY_SECONDS, (now - began) / _SHARE)
-            while news and self._clock.monotonic() < next_look and self._is_leading():
-                for key, obj, wanted in news[:_MOST_WRITES]:
-                    await self._write(key, obj, wanted)
-                news = news[_MOST_WRITES:]
+            while changes and self._clock.monotonic() < next_look and self._is_leading():
+                for key, obj in changes[:_MOST_WRITES]:
+                    wanted = status_of(key, obj)
+                    if wanted is not None:
+                        await self._write(key, obj, wanted)
+                changes = changes[_MOST_WRITES:]
                 await asyncio.sleep(_EVERY_SECONDS)
             await asyncio.sleep(max(0.0, next_look - self._clock.monotonic()))
 
-    async def _look(self) -> Sequence[_News]:
-        """Return the statuses to write, in the order of their last write; statuses never written come first."""
-        objects = self._parts.cache.table.watch_kind(self._source.kind)
-        if not objects:
-            return ()
-        wanted = await self._source.wanted(objects)
-        known = {obj["metadata"]["uid"] for obj in objects.values()}
-        self._written = {uid: written for uid, written in self._written.items() if uid in known}
-        return await run_in_slices(self._news(dict(objects), wanted))
+    def _changes(
+        self, objects: Mapping[str, Mapping[str, Any]], status_of: StatusOf
+    ) -> Generator[None, None, Sequence[_Change]]:
+        """Find the objects whose status must change; one object in each step.
 
-    def _news(
-        self, objects: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, WantedStatus]
-    ) -> Generator[None, None, Sequence[_News]]:
-        """Find the objects whose status must change; one object in each step."""
+        Returns:
+            The objects in the order of their last write; those never written come first.
+        """
         found = []
+        kept: dict[str, _Written] = {}
         for key, obj in objects.items():
             yield
-            its = wanted.get(key)
-            if its is not None and (status := its.status()) != self._seen(obj, status):
-                last = self._written.get(obj["metadata"]["uid"])
-                found.append((-inf if last is None else last.at, key, obj, its))
-        found.sort(key=lambda each: each[0])
-        return [(key, obj, its) for _, key, obj, its in found]
+            uid = obj["metadata"]["uid"]
+            last = self._written.get(uid)
+            if last is not None:
+                kept[uid] = last
+            its = status_of(key, obj)
+            if its is not None and self._differs(its.status(), obj, last):
+                found.append((-inf if last is None else last.at, key, obj))
+        self._written = kept
+        found.sort(key=itemgetter(0))
+        return [(key, obj) for _, key, obj in found]
 
-    def _seen(self, obj: Mapping[str, Any], fields: Iterable[str]) -> Mapping[str, Any]:
-        """Return an object's status without times: the last written one, unless another client has changed it since."""
-        last = self._written.get(obj["metadata"]["uid"])
+    def _differs(self, wanted: Mapping[str, Any], obj: Mapping[str, Any], last: _Written | None) -> bool:
+        """Compare with the last written status or, if another client has changed it since, with that of the object."""
         if last is not None and (
             obj["metadata"].get("resourceVersion") == last.version
             or self._clock.monotonic() - last.at < _REPAIR_SECONDS
         ):
-            return last.status
-        return _timeless(obj.get("status") or {}, fields, self._source.condition_types)
+            return _json(wanted) != last.status
+        return wanted != _timeless(obj.get("status") or {}, wanted, self._source.condition_types)
 
     async def _write(self, key: str, obj: Mapping[str, Any], wanted: WantedStatus) -> None:
         namespace, _, name = key.rpartition("/")
@@ -218,7 +223,7 @@ class ObjectStatuses:
                 logger.warning("Status could not be written", extra=fields)
             return
         self._written[obj["metadata"]["uid"]] = _Written(
-            wanted.status(), _version(answer.body), self._clock.monotonic()
+            _json(wanted.status()), _version(answer.body), self._clock.monotonic()
         )
         for condition in wanted.conditions:
             if condition["type"] == ACCEPTED and condition["status"] == "False":
@@ -272,6 +277,10 @@ def written(amounts: Mapping[str, int], also: Iterable[str] = ()) -> dict[str, s
 def named_in(spec: Mapping[str, Any]) -> set[str]:
     """Return the resources in an object's min and max."""
     return {name for amounts in (spec.get("min"), spec.get("max")) for name in amounts or ()}
+
+
+def _json(status: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(status, order="sorted")
 
 
 def _merging(before: object, wanted: object) -> object:

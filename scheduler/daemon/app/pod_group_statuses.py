@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
     from scheduler.daemon.app.assembly import Parts
+    from scheduler.daemon.app.object_statuses import StatusOf
     from scheduler.kube.client.requests import Requests
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects
@@ -77,10 +78,10 @@ class PodGroupStatuses:
         self._listed: dict[str, float] = {}  # namespace -> when its ended pods were listed
         self._began: dict[str, str] = {}  # uid of a group -> when its first pod got a node
 
-    async def wanted(self, objects: Objects) -> Mapping[str, WantedStatus]:
+    async def status_of(self, objects: Objects) -> StatusOf:
         groups = await run_in_slices(self._unfinished(dict(objects)))
         if not groups:
-            return {}
+            return lambda _key, _obj: None
         live = await run_in_slices(self._members(groups))
         uids = {key: {pod.metadata.uid for pod in pods} for key, pods in live.items()}
         for namespace in {key.namespace for key in groups if self._may_have_ended(key, groups[key], uids)}:
@@ -88,7 +89,8 @@ class PodGroupStatuses:
             self._listed[namespace] = self._clock.monotonic()
         self._live = uids
         self._forget(groups)
-        return await run_in_slices(self._statuses(groups, live))
+        statuses = await run_in_slices(self._statuses(groups, live))
+        return lambda key, _obj: statuses.get(key)
 
     def _unfinished(
         self, objects: Mapping[str, Mapping[str, Any]]

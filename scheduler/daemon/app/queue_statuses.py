@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from plugins.fair_queues.report import QueueReport
     from scheduler.daemon.app.assembly import Parts
+    from scheduler.daemon.app.object_statuses import StatusOf
     from scheduler.snapshot import Objects
 
 
@@ -45,9 +46,14 @@ class QueueStatuses:
         self._parts = parts
         self.reports: Mapping[str, QueueReport] = {}
 
-    async def wanted(self, objects: Objects) -> Mapping[str, WantedStatus]:
+    async def status_of(self, objects: Objects) -> StatusOf:
         reports = self.reports = await run_in_slices(queue_reports(self._parts))
-        return await run_in_slices(_all_statuses(reports, dict(objects)))
+
+        def status_of(name: str, obj: Mapping[str, Any]) -> WantedStatus | None:
+            report = reports.get(name)
+            return None if report is None else status_of_report(report, obj.get("spec") or {})
+
+        return status_of
 
 
 def queue_reports(parts: Parts) -> Generator[None, None, Mapping[str, QueueReport]]:
@@ -67,18 +73,6 @@ def queue_reports(parts: Parts) -> Generator[None, None, Mapping[str, QueueRepor
             longest = max(known.longest_wait_seconds, its.longest_wait_seconds)
             pending = known.pending + its.pending
             found[name] = replace(known, pending=pending, longest_wait_seconds=longest)
-    return found
-
-
-def _all_statuses(
-    reports: Mapping[str, QueueReport], objects: Mapping[str, Mapping[str, Any]]
-) -> Generator[None, None, Mapping[str, WantedStatus]]:
-    """Return the statuses of queues; one queue in each step."""
-    found = {}
-    for name, obj in objects.items():
-        yield
-        if name in reports:
-            found[name] = status_of_report(reports[name], obj.get("spec") or {})
     return found
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
     from plugins.capacity_scheduling.quotas import Quota
+    from scheduler.daemon.app.object_statuses import StatusOf
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects
     from scheduler.worker_thread import Aside
@@ -56,36 +57,26 @@ class QuotaStatuses:
         self._quotas = Quotas()
         self.parts_of_max: Mapping[str, float] = {}
 
-    async def wanted(self, objects: Objects) -> Mapping[str, WantedStatus]:
+    async def status_of(self, objects: Objects) -> StatusOf:
         await time_slices.run_in_slices(self._quotas.reading(objects))
-        quotas = self._quotas.by_namespace
-        namespaces = {key.partition("/")[0] for key in objects}
+        quotas, holders, wrong = self._quotas.by_namespace, self._quotas.holders, self._quotas.wrong
+        namespaces = set(objects.versions)
         # A copy for the other thread, so that pods need not wait for it.
         pods = list(self._pods.values())
         used = await self._aside(partial(used_by_running, pods, namespaces), "counting what quotas' pods use")
-        self.parts_of_max = {
-            namespace: part_of_max(used.get(namespace, _NONE), quota)
-            for namespace, quota in quotas.items()
-            if quota.max is not None
-        }
-        return await run_in_slices(self._told(dict(objects), used))
+        self.parts_of_max = await run_in_slices(parts_of_max(quotas, used))
 
-    def _told(
-        self, objects: Mapping[str, Mapping[str, Any]], used: Mapping[str, Mapping[str, int]]
-    ) -> Generator[None, None, Mapping[str, WantedStatus]]:
-        quotas, holders = self._quotas.by_namespace, self._quotas.holders
-        found = {}
-        for key, obj in objects.items():
-            yield
+        def status_of(key: str, obj: Mapping[str, Any]) -> WantedStatus | None:
             namespace = key.partition("/")[0]
-            if namespace not in quotas and key not in self._quotas.wrong:
-                continue  # it was added meanwhile, and is not read yet
+            if namespace not in quotas and key not in wrong:
+                return None  # it was added meanwhile, and is not read yet
             amounts = written(used.get(namespace, _NONE), named_in(obj.get("spec") or {}))
             verdict = acceptance_of(
-                key, holders.get(namespace, ""), quotas.get(namespace), self._quotas.wrong.get(key, "")
+                key, holders.get(namespace, ""), quotas.get(namespace), wrong.get(key, "")
             )
-            found[key] = WantedStatus({"used": amounts}, (verdict.condition(),))
-        return found
+            return WantedStatus({"used": amounts}, (verdict.condition(),))
+
+        return status_of
 
 
 def used_by_running(pods: Iterable[PodInfo], namespaces: set[str]) -> dict[str, dict[str, int]]:
@@ -95,6 +86,18 @@ def used_by_running(pods: Iterable[PodInfo], namespaces: set[str]) -> dict[str, 
         if pod.namespace in namespaces and pod.pod.status.phase == "Running":
             add(used.setdefault(pod.namespace, {}), pod.resources.requests)
     return used
+
+
+def parts_of_max(
+    quotas: Mapping[str, Quota], used: Mapping[str, Mapping[str, int]]
+) -> Generator[None, None, Mapping[str, float]]:
+    """Return namespace -> `part_of_max`, without namespaces that have no max; one namespace in each step."""
+    found = {}
+    for namespace, quota in quotas.items():
+        yield
+        if quota.max is not None:
+            found[namespace] = part_of_max(used.get(namespace, _NONE), quota)
+    return found
 
 
 def part_of_max(used: Mapping[str, int], quota: Quota) -> float:

@@ -1,14 +1,142 @@
-"""Statuses of objects whose plugin no profile has."""
+"""Statuses of thousands of objects: compared in many turns, computed again when they are written, and not kept."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scheduler.daemon.app.object_statuses import ObjectStatuses
+import msgspec
+
+from scheduler.daemon.app.object_statuses import Acceptance, ObjectStatuses, WantedStatus
+from scheduler.kube.client.resources import ELASTIC_QUOTAS
 from tests.support.virtual_time import LoopClock
 from tests.support.virtual_time_test import virtually
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+N_OBJECTS = 500
+
+
+class Source:
+    """Statuses that say whether an object is even."""
+
+    resource = ELASTIC_QUOTAS
+    kind = "quotas"
+    plugin = "Plugin"
+    condition_types = frozenset({"Accepted"})
+
+    def __init__(self) -> None:
+        self.turn, self.computed_in = 0, Counter[int]()
+
+    async def status_of(self, _objects: object) -> Any:
+        return self._status_of
+
+    def _status_of(self, key: str, _obj: object) -> WantedStatus:
+        self.computed_in[self.turn] += 1
+        if self.computed_in[self.turn] == 1:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        verdict = Acceptance("Valid" if int(key[-1]) % 2 == 0 else "Ignored", f"message of {key}")
+        return WantedStatus({"used": {"cpu": key}}, (verdict.condition(),))
+
+    def _next_turn(self) -> None:
+        self.turn += 1
+
+
+class LoopClock:
+    """The time of the event loop."""
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def utc_now(self) -> datetime:
+        return datetime(2026, 3, 1, tzinfo=UTC)
+
+
+class Cluster:
+    """Objects, and an API server that writes their statuses."""
+
+    def __init__(self, number: int = N_OBJECTS) -> None:
+        self.source = Source()
+        self.objects = {f"a/q{place}": made(place) for place in range(number)}
+        self.writes: list[str] = []
+        self.kept_statuses: list[int] = []
+        self.is_leader = True
+        frameworks = {
+            "p": SimpleNamespace(plugins=SimpleNamespace(all=lambda: [SimpleNamespace(name="Plugin")]))
+        }
+        parts: Any = SimpleNamespace(
+            clock=LoopClock(),
+            cache=SimpleNamespace(table=SimpleNamespace(watch_kind=lambda _kind: self.objects)),
+            profiles=SimpleNamespace(frameworks=frameworks),
+        )
+        recorder: Any = SimpleNamespace(record=lambda *_args, **_fields: None)
+        requests: Any = self
+        self.statuses = ObjectStatuses(
+            self.source, parts, requests=requests, is_leading=lambda: self.is_leader, recorder=recorder
+        )
+
+    async def send(self, request: Any) -> Any:
+        await asyncio.sleep(0)
+        self.kept_statuses.append(sum(isinstance(each, WantedStatus) for each in gc.get_objects()))
+        key = request.path.split("/namespaces/")[1].replace("/elasticquotas/", "/").removesuffix("/status")
+        self.writes.append(key)
+        obj = self.objects[key]
+        status = msgspec.json.decode(request.body)["status"]
+        version = str(int(obj["metadata"]["resourceVersion"]) + 1000)
+        self.objects[key] = {
+            **obj,
+            "metadata": {**obj["metadata"], "resourceVersion": version},
+            "status": status,
+        }
+        return SimpleNamespace(body=msgspec.json.encode(self.objects[key]))
+
+    async def run(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.statuses.run(), seconds)
+
+
+def made(place: int) -> Mapping[str, Any]:
+    return {
+        "metadata": {"name": f"q{place}", "namespace": "a", "uid": f"u{place}", "resourceVersion": str(place)}
+    }
+
+
+@virtually
+async def test_statuses_of_many_objects_are_compared_in_many_turns() -> None:
+    cluster = Cluster()
+    await cluster.run(0.5)
+    assert max(cluster.source.computed_in.values()) <= 64
+    assert cluster.source.computed_in.total() >= N_OBJECTS
+
+
+@virtually
+async def test_a_status_is_kept_no_longer_than_it_is_written() -> None:
+    cluster = Cluster()
+    await cluster.run(0.5)
+    assert len(cluster.writes) == 50
+    assert max(cluster.kept_statuses) == 1
+
+
+@virtually
+async def test_each_status_is_written_once_and_again_when_another_client_changed_it() -> None:
+    cluster = Cluster(60)
+    await cluster.run(30)
+    assert sorted(cluster.writes) == sorted(cluster.objects)
+
+    cluster.writes.clear()
+    obj = cluster.objects["a/q7"]
+    metadata = {**obj["metadata"], "resourceVersion": "9999"}
+    cluster.objects["a/q7"] = {**obj, "metadata": metadata, "status": {"used": {"cpu": "wrong"}}}
+    await cluster.run(20)
+    assert cluster.writes == []
+    await cluster.run(60)
+    assert cluster.writes == ["a/q7"]
 
 
 @virtually

@@ -1,9 +1,7 @@
-"""The statuses of thousands of Queues are computed in steps."""
+"""The status of a Queue."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -15,32 +13,19 @@ from tests.support.virtual_time_test import virtually
 if TYPE_CHECKING:
     import pytest
 
-N_QUEUES = 500
-
 
 @virtually
-async def test_statuses_of_many_queues_are_worded_in_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    turn, worded_in = 0, Counter[int]()
-    told = queue_statuses.status_of_report
-
-    def next_turn() -> None:
-        nonlocal turn
-        turn += 1
-
-    def counting(*arguments: Any) -> Any:
-        worded_in[turn] += 1
-        if worded_in[turn] == 1:
-            asyncio.get_running_loop().call_soon(next_turn)
-        return told(*arguments)
-
+async def test_a_queue_without_a_report_keeps_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     def reports(_parts: object) -> Any:
         yield
-        return {f"q{number}": QueueReport() for number in range(N_QUEUES)}
+        return {"known": QueueReport(pending=3)}
 
-    monkeypatch.setattr(queue_statuses, "status_of_report", counting)
     monkeypatch.setattr(queue_statuses, "queue_reports", reports)
-    objects: Any = {f"q{number}": {"spec": {}} for number in range(N_QUEUES)}
-    found = await QueueStatuses(SimpleNamespace()).wanted(objects)  # type: ignore[arg-type]
+    parts: Any = SimpleNamespace()
+    objects: Any = {"known": {"spec": {}}, "unknown": {"spec": {}}}
+    status_of = await QueueStatuses(parts).status_of(objects)
 
-    assert len(found) == worded_in.total() == N_QUEUES
-    assert max(worded_in.values()) <= 64
+    wanted = status_of("known", objects["known"])
+    assert wanted is not None
+    assert wanted.fields["pending"] == 3
+    assert status_of("unknown", objects["unknown"]) is None
