@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from plugins.capacity_scheduling.quotas import add, exceeds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Self
 
     from plugins.capacity_scheduling.quotas import Quota
@@ -29,6 +29,7 @@ class Accounts:
         request: what the pod requests.
         in_quota: the request, and the requests of nominated pods of its namespace of no lower priority.
         in_all: the request, and the requests of nominated pods of other namespaces that are not over their min.
+        rows_with: namespace -> the rows with pods of it.
         changed: row -> namespace -> what added pods use in addition, or removed pods use no longer.
     """
 
@@ -39,6 +40,7 @@ class Accounts:
     request: Mapping[str, int]
     in_quota: dict[str, int]
     in_all: Mapping[str, int]
+    rows_with: Mapping[str, Collection[int]]
     changed: dict[int, dict[str, dict[str, int]]] = field(default_factory=dict)
 
     def clone(self) -> Self:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from plugins.capacity_scheduling.accounts import Accounts
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS, STATUS_RIGHT, Quotas, add
 from plugins.capacity_scheduling.usage import NamespaceUsage
-from plugins.preemption.candidates import why_not_eligible
+from plugins.preemption.candidates import NO_VICTIMS, why_not_eligible
 from plugins.preemption.preempting import NEEDS, Preempting
 from plugins.preemption.ranking import by_importance
 from plugins.preemption.units import VictimUnits, priority_of
 from scheduler.framework import (
     ActionType,
     ClusterEvent,
+    ClusterObjects,
     EventResource,
     EventWithHint,
     Needs,
@@ -28,6 +29,7 @@ from scheduler.framework import (
     PodGroupObjects,
     PreFilterPlugin,
     QueueingHint,
+    Sleep,
     SlicedWork,
     Status,
 )
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
     from plugins.preemption.candidates import Choice
     from plugins.preemption.units import Unit
-    from scheduler.framework import CycleState, Diagnosis, PodGroup
+    from scheduler.framework import CycleState, Diagnosis, FitsWithout, PodGroup, PostFilterResult
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -63,6 +65,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
     keeps_rows_apart = True
     takes_whole_groups = True
     needs = Needs(kinds=NEEDS.kinds | {ELASTIC_QUOTAS}, rights=NEEDS.rights | {STATUS_RIGHT})
+    refresh_seconds = 1.0
 
     def __init__(
         self,
@@ -74,8 +77,11 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
         work: SlicedWork,
         members: PodGroupMembers,
         groups: PodGroupObjects,
+        cluster: ClusterObjects,
+        sleep: Sleep,
     ) -> None:
         super().__init__(dry_run, review, preemptions, work, VictimUnits(members, groups))
+        self._cluster, self._sleep = cluster, sleep
         self._nominated = nominated
         self._quotas = Quotas()
         self._usage = NamespaceUsage()
@@ -99,13 +105,21 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
                     return QueueingHint.QUEUE
         return QueueingHint.SKIP
 
+    async def refresh(self) -> None:
+        """Read the quotas that have changed, so that no attempt waits for many of them."""
+        for _ in self._quotas.reading(self._cluster.objects(ELASTIC_QUOTAS)):
+            await self._sleep.sleep(0.0)
+
     # PreFilter.
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Status | None:
-        self._quotas.be_read_for(pod.uid, snapshot.objects(ELASTIC_QUOTAS))
+        objects = snapshot.objects(ELASTIC_QUOTAS)
+        has_objects = bool(objects.in_namespace(pod.namespace))
+        if has_objects:
+            self._quotas.be_read_for(pod.uid, objects)
         accounts = self._accounts(pod, snapshot)
         state.write(_ACCOUNTS, accounts, by_row=True)
-        if pod.namespace not in accounts.quotas:
+        if not has_objects or pod.namespace not in accounts.quotas:
             return None
         rejected = f"Pod {pod.key} is rejected in PreFilter because"
         if accounts.over_max(pod.namespace, accounts.in_quota):
@@ -136,7 +150,7 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
                     add(in_quota, other.resources.requests)
                     add(in_all, other.resources.requests)
         guaranteed, used, total = self._quotas.guaranteed, usage.by_namespace, usage.total
-        return Accounts(quotas, guaranteed, used, total, request, in_quota, in_all)
+        return Accounts(quotas, guaranteed, used, total, request, in_quota, in_all, usage.rows_with)
 
     def add_pods(
         self, state: CycleState, pod: PodInfo, added: Sequence[tuple[int, PodInfo]], snapshot: Snapshot
@@ -149,6 +163,20 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
         state.mutable(_ACCOUNTS, Accounts).count(removed, -1)
 
     # PostFilter.
+
+    async def post_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        objects = snapshot.objects(ELASTIC_QUOTAS)
+        if not objects.in_namespace(pod.namespace):  # other pods have waited in PreFilter
+            self._quotas.be_read_for(pod.uid, objects)
+        return await super().post_filter(state, pod, snapshot, diagnosis)
+
+    async def post_filter_group(
+        self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot, fits_without: FitsWithout
+    ) -> Sequence[PodInfo] | Status:
+        await self._work.done(self._quotas.reading(snapshot.objects(ELASTIC_QUOTAS)))
+        return await super().post_filter_group(group, members, snapshot, fits_without)
 
     def why_not_eligible(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
@@ -185,6 +213,13 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
                     add(its, pod.resources.taken)
         return found
 
+    def rows_with_victims(self, state: CycleState, pod: PodInfo, rows: list[int]) -> list[int]:
+        accounts = state.read(_ACCOUNTS, Accounts)
+        found: set[int] = set()
+        for namespace in _losing(accounts, pod):
+            found.update(accounts.rows_with.get(namespace, ()))
+        return sorted(found.intersection(rows))
+
     def choice(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice:
         return _choice(state.read(_ACCOUNTS, Accounts), pod, snapshot, self._units)
 
@@ -196,6 +231,22 @@ def _borrows(accounts: Accounts, pod: PodInfo) -> bool:
     """Return whether the pod takes its namespace beyond its min; a pod without a quota never does."""
     quota = accounts.quotas.get(pod.namespace)
     return quota is not None and quota.over_min_with(accounts.used_by(pod.namespace), accounts.in_quota)
+
+
+def _losing(accounts: Accounts, pod: PodInfo) -> Iterable[str]:
+    """Return the namespaces that may have pods that `_may_leave` for a pod."""
+    quotas = accounts.quotas
+    if pod.namespace not in quotas:
+        return (namespace for namespace in accounts.rows_with if namespace not in quotas)
+    if _borrows(accounts, pod):
+        return (pod.namespace,)
+    return (
+        namespace
+        for namespace in accounts.rows_with
+        if namespace != pod.namespace
+        and namespace in quotas
+        and quotas[namespace].over_min(accounts.used_by(namespace))
+    )
 
 
 def _may_leave(
@@ -250,10 +301,7 @@ def _choice(accounts: Accounts, pod: PodInfo, snapshot: Snapshot, units: VictimU
                 victims.extend(other for other in unit if other.uid in uids)
                 for other in unit:
                     add(its, other.resources.taken)
-        if victims:
-            return victims
-        message = f"No victims found on node {snapshot.name_of(row)} for preemptor pod {pod.name}"
-        return Status.unschedulable(message, resolvable=False)
+        return victims or NO_VICTIMS
 
     return choose
 

@@ -16,6 +16,7 @@ import msgspec
 from plugins.objects_in_steps import SETTLED_A_STEP, ObjectsInSteps
 from scheduler.errors import ObjectError
 from scheduler.objects.amounts import Amounts, bounded_amount
+from scheduler.objects.decode import typed_object
 from scheduler.objects.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY
 
 if TYPE_CHECKING:
@@ -189,9 +190,10 @@ class Quotas(ObjectsInSteps):
 def _read_one(objects: Objects, key: str) -> _Read | None:
     """Return the creation time and content of an ElasticQuota, or its error; None if it does not exist."""
     try:
-        found = objects.typed(ElasticQuota, key)
-        if found is None:
+        obj = objects.get(key)
+        if obj is None:
             return None
+        found = typed_object(obj, ElasticQuota)  # it is read once, so `objects.typed` need not keep it
         most = None if found.spec.max is None else _amounts("max", found.spec.max)
         return found.metadata.creation_timestamp, Quota(_amounts("min", found.spec.min or {}), most)
     except ObjectError as error:

@@ -30,6 +30,7 @@ class NamespaceUsage:
         by_namespace: namespace -> resource -> milliCPU, bytes or a count; namespaces without pods may be missing.
         total: the sum over all named namespaces.
         changed: the accounts recounted since a reader last cleared the set.
+        rows_with: namespace -> the rows with pods of it; a namespace without pods may have an empty set.
     """
 
     def __init__(self, account_of: Callable[[PodInfo], str] | None = None) -> None:
@@ -39,6 +40,7 @@ class NamespaceUsage:
         self.changed: set[str] = set()
         self._with_quota: Mapping[str, object] = {}
         self._on_row: list[Used] = []
+        self.rows_with: dict[str, set[int]] = {}
         self._changes: ChangeLog | None = None
         self._seen = 0
 
@@ -68,7 +70,7 @@ class NamespaceUsage:
         rows = changes.since(self._seen) if changes is self._changes else None
         if rows is None:
             self.changed.update(self.by_namespace)
-            self.by_namespace, self.total, self._on_row = {}, {}, []
+            self.by_namespace, self.total, self._on_row, self.rows_with = {}, {}, [], {}
             rows = range(snapshot.n_nodes)  # all nodes: at first, and after more changes than the log holds
         self._changes, self._seen = changes, changes.end
         self._follow_rows(snapshot, {*rows, *range(snapshot.n_nodes, len(self._on_row))})
@@ -87,8 +89,14 @@ class NamespaceUsage:
         for row in rows:
             if row < len(self._on_row):
                 found = self._found_on(snapshot, row) if row < snapshot.n_nodes else {}
-                self._count(self._on_row[row], -1)
+                before = self._on_row[row]
+                self._count(before, -1)
                 self._count(found, 1)
+                if found.keys() != before.keys():
+                    for namespace in before:
+                        self.rows_with[namespace].discard(row)
+                    for namespace in found:
+                        self.rows_with.setdefault(namespace, set()).add(row)
                 self._on_row[row] = found
         del self._on_row[snapshot.n_nodes :]
 

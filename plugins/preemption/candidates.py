@@ -40,7 +40,7 @@ _PODS_A_STEP: Final = 100
 """The number of pods, and of nodes without pods, in one step: each pod may be protected by thousands of budgets."""
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
-_NO_VICTIMS = Status.unschedulable("No preemption victims found for incoming pod", resolvable=False)
+NO_VICTIMS = Status.unschedulable("No preemption victims found for incoming pod", resolvable=False)
 
 
 @dataclass(slots=True)
@@ -183,7 +183,7 @@ def search(
 
 def _lower_priority(pod: PodInfo, snapshot: Snapshot) -> Choice:
     def choose(row: int) -> Sequence[PodInfo] | Status:
-        return [other for other in snapshot.pods_on(row) if other.priority < pod.priority] or _NO_VICTIMS
+        return [other for other in snapshot.pods_on(row) if other.priority < pod.priority] or NO_VICTIMS
 
     return choose
 

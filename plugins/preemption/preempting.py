@@ -90,7 +90,7 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
     ) -> Generator[None, None, VictimSearch]:
         """Find nodes that would run the pod without some of their pods, in steps."""
         progress = self._searches.of(pod)
-        rows = rows_to_try(diagnosis).tolist()
+        rows = self.rows_with_victims(state, pod, rows_to_try(diagnosis).tolist())
         if progress is None:
             rows, enough = self.in_turn(state, rows)
             progress = Progress.begun(pod, rows, enough, snapshot)
@@ -130,6 +130,10 @@ class Preempting(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
             has_time=_always if progress is None else self._work.has_time,
         )
         return found
+
+    def rows_with_victims(self, state: CycleState, pod: PodInfo, rows: list[int]) -> list[int]:
+        """Return the nodes that may have victims; the search leaves out the others."""
+        return rows
 
     def in_turn(self, state: CycleState, rows: list[int]) -> tuple[list[int], int]:
         """Return nodes in the order in which they are tried, and how many candidates are enough."""

@@ -11,8 +11,10 @@ import pytest
 from plugins.capacity_scheduling.accounts import Accounts
 from plugins.capacity_scheduling.capacity_scheduling import CapacityScheduling
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS
+from plugins.capacity_scheduling.usage import NamespaceUsage
 from plugins.node_resources.fit import NodeResourcesFit
 from plugins.preemption.disruption_budgets import BUDGETS
+from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.engine.cycle.preemption import ExtenderReview, NoPreemptions
 from scheduler.engine.cycle.profiles import Profiles
 from scheduler.engine.runtime.dry_run import DryRun
@@ -31,6 +33,8 @@ from scheduler.framework import (
 from scheduler.framework.preemption import REPORT, PreemptionReport
 from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.objects.decode import decode_pod
+from scheduler.testing import Fakes
+from scheduler.testing.fakes import FakeSleep
 from tests.support import virtual_time
 from tests.support.builders import node, pod, pod_object
 from tests.support.scripted_plugins import framework_of
@@ -39,8 +43,10 @@ from tests.unit.plugins.plugin_calls import made
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from plugins.preemption.candidates import Choice
     from scheduler.framework import Status
     from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
 
 PLENTY = {"memory": "1Ti", "ephemeral-storage": "1Ti"}
 
@@ -112,6 +118,8 @@ class World:
             work=WithoutSlices(),
             members=PodGroups(),
             groups=Profiles(),
+            cluster=TableObjects(self.cache.table),
+            sleep=FakeSleep(Fakes().clock),
         )
         self.filtering = dry_run.filtering = framework_of(made(NodeResourcesFit), self.plugin).filtering
 
@@ -328,6 +336,59 @@ def test_a_pod_without_a_quota_preempts_lower_priorities_without_one() -> None:
     assert made_room(world, incoming(priority=5)) == Started("n", ["c/free"])
 
 
+@pytest.mark.parametrize(
+    ("quotas", "elsewhere", "expected"),
+    [
+        pytest.param([quota("a", 0, 9), quota("b", 999)], "b", [0], id="its own namespace, beyond min"),
+        pytest.param(
+            [quota("a", 9), quota("b", 0), quota("c", 999)], "c", [1], id="who borrowed, within min"
+        ),
+        pytest.param([quota("b", 0)], "b", [0, 2], id="who has no quota, without one"),
+    ],
+)
+def test_only_nodes_with_pods_that_may_be_victims_are_searched(
+    quotas: Sequence[Mapping[str, Any]],
+    elsewhere: str,
+    expected: Sequence[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    namespaces = ["a", "b", "c", *(elsewhere for _ in range(20))]
+    pods = [running(f"r{row}", its, "4", on=f"n{row:02}") for row, its in enumerate(namespaces)]
+    world = World(quotas, pods, nodes=[each.node_name for each in pods])
+    searched: list[int] = []
+    choice = CapacityScheduling.choice
+
+    def noted(plugin: CapacityScheduling, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> Choice:
+        choose = choice(plugin, state, pod, snapshot)
+
+        def choose_on(row: int) -> Sequence[PodInfo] | Status:
+            searched.append(row)
+            return choose(row)
+
+        return choose_on
+
+    monkeypatch.setattr(CapacityScheduling, "choice", noted)
+    world.preempt(incoming(cpu="4", priority=5))
+
+    assert searched == expected
+
+
+def test_the_nodes_of_a_namespace_follow_its_pods() -> None:
+    first, second = running("r", "a", on="n"), running("s", "a", on="m")
+    cache, usage = World(pods=[first], nodes=("n", "m")).cache, NamespaceUsage()
+    for change, expected in (
+        (lambda: None, {0}),
+        (lambda: cache.add_pod(second), {0, 1}),
+        (lambda: cache.remove_pod(first.uid), {1}),
+        (lambda: cache.remove_pod(second.uid), set()),
+    ):
+        change()
+        snapshot = cache.snapshot()
+        assert snapshot.changes is not None
+        usage.follow(snapshot, snapshot.changes, {})
+        assert usage.rows_with["a"] == expected
+
+
 def test_preempting_keeps_to_max() -> None:
     world = World(
         [quota("a", 0, 3), quota("z", 9)],
@@ -381,8 +442,14 @@ def test_budgets_are_kept_where_they_can_be() -> None:
         pytest.param(
             [quota("a", 1), quota("b", 4)],
             [running("r", "b", "4")],
-            "preemption: 0/1 nodes are available: 1 No victims found on node n for preemptor pod p.",
+            "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.",
             id="nobody borrowed",
+        ),
+        pytest.param(
+            [quota("a", 0, 1), quota("z", 9)],
+            [running("r", "a", priority=9)],
+            "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.",
+            id="only of a higher priority",
         ),
         pytest.param(
             [quota("a", 0, 1), quota("z", 9)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from tests.support.builders import pod
 from tests.unit.plugins import test_capacity_scheduling, test_fair_queues
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from plugins.objects_in_steps import ObjectsInSteps
 
@@ -183,6 +184,79 @@ def test_a_pod_of_a_quota_among_thousands_waits_until_all_are_read() -> None:
     answer = world.plugin.pre_filter(CycleState(), web, world.cache.snapshot())
     assert answer is not None
     assert "ElasticQuota ns1999 is more than Max" in answer.message
+
+
+def test_a_pod_without_a_quota_does_not_wait_for_the_thousands_of_others() -> None:
+    world = test_capacity_scheduling.World(quotas=[quota(number)[1] for number in range(MANY)])
+    assert world.pre_filter(pod("web", namespace="free", cpu="2")) == ""
+
+
+def test_a_pod_without_a_quota_preempts_by_all_quotas_that_exist() -> None:
+    placed = pod("placed", namespace="ns1999", cpu="4", node="n")
+    world = test_capacity_scheduling.World([quota(number)[1] for number in range(MANY)], [placed])
+    web = pod("web", namespace="free", cpu="2", priority=5)
+    with pytest.raises(NeedsTime) as needs:
+        world.preempt(web)
+    run_to_end(needs.value.steps)
+    status, _ = world.preempt(web)
+    assert not status.is_success
+    assert world.preemptions.started == []
+
+
+def test_a_deleted_quota_that_is_still_to_be_read_limits_no_pod() -> None:
+    world = test_capacity_scheduling.World([quota(number)[1] for number in range(MANY)])
+    virtual_time.run(world.plugin.refresh())
+    for number in range(MANY // 2, MANY):
+        del world.objects[f"ns{number}/e"]
+    assert world.pre_filter(pod("web", namespace="ns1999", cpu="2")) == ""
+
+
+def test_thousands_of_quotas_are_read_in_the_background() -> None:
+    world = test_capacity_scheduling.World(quotas=[quota(number)[1] for number in range(MANY)])
+    virtual_time.run(world.plugin.refresh())
+    web = pod("p", namespace="ns1999", cpu="2")
+    assert "ElasticQuota ns1999 is more than Max" in world.pre_filter(web)
+
+
+@pytest.mark.parametrize("changes", [MANY, 1], ids=["the first time", "after a change"])
+def test_no_step_settles_more_than_some_hundred_queues(changes: int) -> None:
+    objects, known = ObjectStore(), Queues()
+    objects.update(
+        [(f"p{number}", {"metadata": {"name": f"p{number}"}, "spec": {}}) for number in range(50)]
+        + [in_tree(number) for number in range(MANY)]
+    )
+    if changes < MANY:
+        run_to_end(known.reading(objects))
+        objects.update([in_tree(number, most=3) for number in range(changes)])
+    lines = lines_by_step(known.reading(objects))
+    assert len(lines) > MANY / objects_in_steps.SETTLED_A_STEP
+    assert max(lines) <= 25 * objects_in_steps.SETTLED_A_STEP, "this would be some milliseconds"
+
+
+def in_tree(number: int, most: int = 1) -> tuple[str, dict[str, Any]]:
+    name, made = queue(number, most)
+    made["spec"] |= {"parent": f"p{number % 50}", "min": {"cpu": 1}}
+    return name, made
+
+
+def lines_by_step(steps: Generator[None, None, None]) -> list[int]:
+    """Return how many lines of Python each step executes."""
+    found: list[int] = []
+
+    def count_line(_frame: object, event: str, _argument: object) -> Any:
+        found[-1] += event == "line"
+        return count_line
+
+    before = sys.gettrace()
+    while True:
+        found.append(0)
+        sys.settrace(count_line)
+        try:
+            is_over = next(steps, "over") == "over"
+        finally:
+            sys.settrace(before)
+        if is_over:
+            return found
 
 
 def test_a_pod_waits_once_however_often_queues_change() -> None:
