@@ -6,7 +6,6 @@ import asyncio
 import gc
 from collections import Counter
 from contextlib import suppress
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -46,16 +45,6 @@ class Source:
 
     def _next_turn(self) -> None:
         self.turn += 1
-
-
-class LoopClock:
-    """The time of the event loop."""
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def utc_now(self) -> datetime:
-        return datetime(2026, 3, 1, tzinfo=UTC)
 
 
 class Cluster:
