@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from plugins.preemption.candidates import Choice
     from plugins.preemption.units import Unit
-    from scheduler.framework import CycleState, Diagnosis, FitsWithout, PodGroup, PostFilterResult
+    from scheduler.framework import CycleState, Diagnosis, GroupDryRuns, PodGroup, PostFilterResult
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -173,10 +173,10 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
         return await super().post_filter(state, pod, snapshot, diagnosis)
 
     async def post_filter_group(
-        self, group: PodGroup, members: Sequence[PodInfo], snapshot: Snapshot, fits_without: FitsWithout
+        self, group: PodGroup, members: Sequence[PodInfo], dry_runs: GroupDryRuns
     ) -> Sequence[PodInfo] | Status:
-        await self._work.done(self._quotas.reading(snapshot.objects(ELASTIC_QUOTAS)))
-        return await super().post_filter_group(group, members, snapshot, fits_without)
+        await dry_runs.done(self._quotas.reading(dry_runs.snapshot().objects(ELASTIC_QUOTAS)))
+        return await super().post_filter_group(group, members, dry_runs)
 
     def why_not_eligible(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
