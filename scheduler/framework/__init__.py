@@ -31,7 +31,7 @@ from scheduler.framework.events import (
     no_event_keys,
     no_pod_key,
 )
-from scheduler.framework.group_plugins import PodGroupPlugin, PodGroupPostFilterPlugin
+from scheduler.framework.group_plugins import GroupDryRuns, PodGroupPlugin, PodGroupPostFilterPlugin
 from scheduler.framework.interface import (
     API_VERSION,
     MAX_NODE_SCORE,
@@ -57,7 +57,6 @@ from scheduler.framework.interface import (
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.placements import Placement, PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.pod_groups import (
-    GroupDryRuns,
     PodGroup,
     PodGroupMembers,
     PodGroupObjects,

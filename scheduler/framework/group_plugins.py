@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from scheduler.framework.interface import Plugin
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
-    from scheduler.framework.pod_groups import GroupDryRuns, PodGroup
+    from scheduler.framework.pod_groups import PodGroup
     from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
+    from scheduler.snapshot import Snapshot
+
+T = TypeVar("T")
+
+
+class GroupDryRuns(Protocol):
+    """Simulates the group of the current cycle on the cluster without some pods.
+
+    Other pods are placed meanwhile: after each await the cluster may have changed.
+    """
+
+    def snapshot(self) -> Snapshot:
+        """Return the cluster; valid until the next await."""
+        ...
+
+    async def done(self, work: Generator[None, None, T]) -> T:
+        """Run slow work in time slices, and return its result; a snapshot is valid until its next step."""
+        ...
+
+    async def fits_without(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
+        """Return the names of the nodes of the group's members, or None if too few members fit."""
+        ...
 
 
 class PodGroupPostFilterPlugin(Plugin):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Sequence
+    from collections.abc import Collection
 
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
-    from scheduler.snapshot import Snapshot
-
-T = TypeVar("T")
 
 UNSCHEDULABLE: Final = "pod group is unschedulable"
 """Prefix of the message for pods that wait for others of their group."""
@@ -85,23 +82,4 @@ class PodGroupObjects(Protocol):
 
     def pod_group(self, key: GroupKey) -> PodGroup | None:
         """Return the group of an object; None if it does not exist, or cannot be decoded."""
-        ...
-
-
-class GroupDryRuns(Protocol):
-    """Simulates the group of the current cycle on the cluster without some pods.
-
-    Other pods are placed meanwhile: after each await the cluster may have changed.
-    """
-
-    def snapshot(self) -> Snapshot:
-        """Return the cluster; valid until the next await."""
-        ...
-
-    async def done(self, work: Generator[None, None, T]) -> T:
-        """Run slow work in time slices, and return its result; a snapshot is valid until its next step."""
-        ...
-
-    async def fits_without(self, pods: Sequence[PodInfo]) -> frozenset[str] | None:
-        """Return the names of the nodes of the group's members, or None if too few members fit."""
         ...
