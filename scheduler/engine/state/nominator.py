@@ -45,11 +45,15 @@ class Nominator:
     def add(self, pod: PodInfo, node_name: str | None = None) -> None:
         """Nominate a pod, replacing an earlier nomination.
 
+        A pod with a node has no nomination, because the cluster counts it there.
+
         Args:
             pod: its newest version.
             node_name: the node; "" removes the nomination; None takes it from the pod's status.
         """
-        if node_name is None:
+        if pod.node_name:
+            node_name = ""
+        elif node_name is None:
             node_name = pod.pod.status.nominated_node_name
         if self._nodes.get(pod.uid, "") == node_name and self._pods.get(node_name, {}).get(pod.uid) is pod:
             return

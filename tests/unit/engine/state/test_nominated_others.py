@@ -86,6 +86,18 @@ def test_no_nomination_costs_nothing(cache: Cache, nominator: CountingNominator)
     assert nominator.reads == 0
 
 
+def test_a_bound_pod_counts_once(cache: Cache, nominator: CountingNominator):
+    pending = pod("high", priority=9, cpu="2")
+    nominator.add(pending, "n1")
+    assert others(nominator, cache) == {"n1": ["high"]}
+
+    bound = pending.placed_on("n1")
+    cache.add_pod(bound)
+    nominator.add(bound, "n1")
+
+    assert others(nominator, cache) == {}
+
+
 def test_many_changes_at_once_drop_the_columns(cache: Cache, nominator: CountingNominator):
     nominator.add(pod("first"), "n1")
     others(nominator, cache, priority=0)

@@ -126,3 +126,23 @@ def test_nominating_the_same_again_is_no_change(nominator: Nominator):
     nominator.add(pending, "n1")
 
     assert nominator.generation == generation
+
+
+def test_a_pod_with_a_node_has_no_nomination(nominator: Nominator):
+    nominator.add(web("n1").placed_on("n1"))
+    nominator.add(pod("other", node="n1"), "n1")
+
+    assert nominator.nominated_nodes == frozenset()
+
+
+@pytest.mark.parametrize("update", [True, False], ids=["updated", "added"])
+def test_a_bound_version_ends_the_nomination(nominator: Nominator, update: bool):
+    pending, bound = web("n1"), web("n1").placed_on("n1")
+    nominator.add(pending)
+    if update:
+        nominator.update(pending, bound)
+    else:
+        nominator.add(bound, "n1")
+
+    assert nominator.node_of(WEB) == ""
+    assert nominator.nominated_nodes == frozenset()
