@@ -222,7 +222,12 @@ def _tried(
     if not removable:
         return found
     tried = yield from dry_run.steps(state, pod, snapshot, removable, nominated, limit, has_time)
+    looked_at = 0
     for row, result in tried.items():
+        if looked_at > _PODS_A_STEP:
+            looked_at = 0
+            yield
+        looked_at += 1 if isinstance(result, Status) else 1 + len(result)
         if isinstance(result, Status):
             found[row] = result
         elif not result:

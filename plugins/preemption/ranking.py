@@ -53,15 +53,14 @@ def harm(candidate: PreemptionCandidate) -> tuple[float, ...]:
     Its parts are the violated budgets, the highest priority of a victim, the sum of priorities, the number of victims,
     and how long the first victim of the highest priority has run; shorter is better.
     """
-    priorities = [victim.priority for victim in candidate.victims]
-    highest = max(priorities)
-    first = min(started(victim) for victim in candidate.victims if victim.priority == highest)
+    victims = candidate.victims
+    first = victims[0]  # of the highest priority, and started before the others of this priority
     return (
         candidate.violations,
-        highest,
-        sum(priority + _NOBODY_IS_BELOW for priority in priorities),
-        len(priorities),
-        -first,
+        first.priority,
+        sum(victim.priority for victim in victims) + _NOBODY_IS_BELOW * len(victims),
+        len(victims),
+        -started(first),
     )
 
 

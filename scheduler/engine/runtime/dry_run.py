@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,13 +87,12 @@ def _try(
     nominated: Pods,
     limit: VictimLimit | None,
 ) -> Generator[None, None, Found]:
-    gone = _pairs(removable)
     expected = NominatedOthers(
         NominatedPods.of({row: nominated[row] for row in removable if row in nominated}, snapshot.n_nodes)
     )
     what_if = snapshot.overlay()
-    for start in range(0, len(gone), _PODS_A_STEP):
-        some = gone[start : start + _PODS_A_STEP]
+    gone = ((row, each) for row, its in removable.items() for each in its)
+    while some := tuple(islice(gone, _PODS_A_STEP)):
         what_if.remove(some)
         filtering.run_remove_pods(state, pod, some, what_if)
         yield
@@ -124,10 +123,6 @@ def _try(
             victims[row].append(victim)
         yield
     return {**refusals, **{row: tuple(its) for row, its in victims.items()}}
-
-
-def _pairs(pods: Pods) -> list[tuple[int, PodInfo]]:
-    return list(chain.from_iterable(((row, pod) for pod in its) for row, its in pods.items()))
 
 
 def _refusal(diagnosis: Diagnosis, row: int) -> Status:

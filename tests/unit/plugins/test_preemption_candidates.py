@@ -146,3 +146,27 @@ def test_the_pods_of_few_nodes_are_looked_at_in_one_step(monkeypatch: pytest.Mon
 
     assert len(looked_at) == 60 * 30
     assert most <= 130
+
+
+def test_many_victims_are_sorted_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    sorted_pods = []
+    real = candidates.by_importance
+    monkeypatch.setattr(
+        candidates, "by_importance", lambda pods: sorted_pods.extend(found := real(pods)) or found
+    )
+    nodes = [node(f"m{row}", cpu="2") for row in range(60)]
+    victims = [
+        pod(f"v{row}-{number}", cpu="60m", node=f"m{row}") for row in range(60) for number in range(30)
+    ]
+    snapshot, state, dry_run = snapshot_of(*nodes, pods=victims), CycleState(), DryRun()
+    dry_run.filtering = framework_of(made(NodeResourcesFit)).filtering
+    dry_run.filtering.run_pre_filter(state, POD, snapshot, Diagnosis.blank(snapshot.n_nodes))
+
+    most = before = 0
+    for _ in search(
+        dry_run, state, POD, snapshot, range(60), budgets=DisruptionBudgets(), nominated={}, enough=60
+    ):
+        most, before = max(most, len(sorted_pods) - before), len(sorted_pods)
+
+    assert len(sorted_pods) == 2 * 60 * 30  # as possible victims, and as victims
+    assert max(most, len(sorted_pods) - before) <= 260

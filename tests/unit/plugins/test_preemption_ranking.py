@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plugins.preemption import ranking
 from plugins.preemption.ranking import PreemptionCandidate, best, by_importance
 from tests.support.builders import pod
 
@@ -65,3 +66,14 @@ def test_candidates_that_nothing_tells_apart_all_win() -> None:
 
     assert best(twins) == twins
     assert best([]) == []
+
+
+def test_the_start_of_only_one_victim_of_each_candidate_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    real = ranking.started
+    monkeypatch.setattr(ranking, "started", lambda pod: read.append(pod.name) or real(pod))
+    victims = tuple(victim(f"v{number}", started=EARLY) for number in range(9))
+
+    best([PreemptionCandidate(row, victims, 0) for row in range(3)])
+
+    assert read == ["v0"] * 3
