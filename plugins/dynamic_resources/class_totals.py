@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
-_KEPT_CLASSES = 64
 _NONE: frozenset[str] = frozenset()
 
 
@@ -59,8 +58,6 @@ class ClassTotals:
         counts = self._devices.counts
         counted = counts.get(device_class.metadata.name)
         if counted is None or counted.device_class is not device_class:
-            if len(counts) >= _KEPT_CLASSES:
-                del counts[next(iter(counts))]
             counted = counts[device_class.metadata.name] = Counted(device_class, self._devices.slices)
         self._work.begin()
         self._work.done(self._devices.following())

@@ -9,6 +9,7 @@ from plugins.dynamic_resources.pod_claims import CLAIMS
 from plugins.dynamic_resources.structured import AllocatedDevices, Inventory
 from scheduler.framework import Needs
 from scheduler.framework.sliced_work import run_to_end
+from scheduler.objects.bounded_dict import BoundedDict
 from scheduler.objects.dynamic_resources import AllocationResult, ResourceClaim
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ RESOURCE_SLICES: Final = "resource.k8s.io/v1/resourceslices"
 NEEDS: Final = Needs(kinds=frozenset({CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES}))
 
 _CLAIMS_OF_A_STEP = 16
+_COUNTED_CLASSES = 64
 
 
 class InFlightAllocation(NamedTuple):
@@ -66,7 +68,7 @@ class Devices:
         self.inventory = Inventory(self.slices)
         self.in_flight: dict[str, InFlightAllocation] = {}
         self.given_up: dict[tuple[str, str], bool] = {}
-        self.counts: dict[str, Counted] = {}
+        self.counts: BoundedDict[str, Counted] = BoundedDict(_COUNTED_CLASSES)
         self._allocated = AllocatedDevices()
         self._changes = 0
         self._unread: set[str] = set()  # claims that changed

@@ -6,7 +6,6 @@ Source:
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -16,6 +15,7 @@ import numpy as np
 
 from plugins.node_terms import nodes_demanded
 from scheduler.framework.sliced_work import run_to_end
+from scheduler.objects.bounded_dict import BoundedDict
 from scheduler.objects.remembered import Remembered
 from scheduler.objects.selectors import (
     LabelRule,
@@ -83,7 +83,7 @@ class ConstraintReader:
 
     def __init__(self) -> None:
         self._read: Remembered[tuple[object, ...], tuple[SpreadConstraint, ...]] = Remembered()
-        self._long: OrderedDict[tuple[object, ...], _Reading] = OrderedDict()
+        self._long: BoundedDict[tuple[object, ...], _Reading] = BoundedDict(_MOST_READINGS)
 
     def of_pod(self, pod: PodInfo, action: str, work: PluginWork) -> tuple[SpreadConstraint, ...]:
         """Return the pod's own constraints with an action, DO_NOT_SCHEDULE or SCHEDULE_ANYWAY.
@@ -100,8 +100,6 @@ class ConstraintReader:
             reading = self._long.get(place)
             if reading is None:
                 reading = self._long[place] = _Reading(pod, action)
-                if len(self._long) > _MOST_READINGS:
-                    self._long.popitem(last=False)
             self._long.move_to_end(place)
             work.begin()
             work.done(reading.steps())

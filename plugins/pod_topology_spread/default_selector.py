@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from plugins.pod_topology_spread.constraints import rule_of_labels
+from scheduler.objects.bounded_dict import BoundedDict
 from scheduler.objects.meta import ApiStruct
 from scheduler.objects.remembered import Remembered
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
@@ -115,7 +116,7 @@ class DefaultSelectors:
 
     def __init__(self) -> None:
         self._objects: dict[str, Objects] = {}  # by kind; they follow the cluster
-        self._services: dict[str, _Services] = {}  # by namespace
+        self._services: BoundedDict[str, _Services] = BoundedDict(_CACHE_SIZE)  # by namespace
         self._rules: Remembered[tuple[_Labels, tuple[Requirement, ...]], LabelRule] = Remembered()
         self._controllers: Remembered[str, tuple[Mapping[str, Any], tuple[Requirement, ...]]] = Remembered()
 
@@ -149,8 +150,6 @@ class DefaultSelectors:
         """Return the current Services of a namespace."""
         found = self._services.get(namespace)
         if found is None:
-            if len(self._services) >= _CACHE_SIZE:
-                self._services.clear()
             found = self._services[namespace] = _Services(namespace)
         found.follow(self._objects.get(SERVICES, _NOTHING))
         return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, TypeVar
@@ -13,6 +12,7 @@ import msgspec
 import numpy as np
 
 from plugins.volume_binding.reachability import ReachabilityIndex, reach_of
+from scheduler.objects.bounded_dict import BoundedDict
 from scheduler.objects.matchers import matcher
 from scheduler.objects.selectors import LabelRule, NodeRule, SelectorError, parse_label_selector
 from scheduler.objects.storage import CSIStorageCapacity, PersistentVolume
@@ -187,9 +187,8 @@ class Candidates(ABC, Generic[S, T]):
         self._n_fit = 0  # how many codes are not 0
         self._traits: list[T | None] = [None]  # None for an object that fits no demand
         self._code_of: dict[T | None, int] = {None: 0}
-        self._verdicts: OrderedDict[Hashable, bytearray] = (
-            OrderedDict()
-        )  # demand -> result for each of the traits
+        # Demand -> result for each of the traits.
+        self._verdicts: BoundedDict[Hashable, bytearray] = BoundedDict(_MOST_DEMANDS)
         self._places = ReachabilityIndex()
         self.version += 1
 
@@ -242,8 +241,6 @@ class Candidates(ABC, Generic[S, T]):
         verdicts = self._verdicts.get(demand)
         if verdicts is None:
             verdicts = self._verdicts[demand] = bytearray(1)
-            if len(self._verdicts) > _MOST_DEMANDS:
-                self._verdicts.popitem(last=False)
         self._verdicts.move_to_end(demand)
         while len(verdicts) < len(self._traits):
             traits = self._traits[len(verdicts) : len(verdicts) + _COMPARED_AT_ONCE]
@@ -388,7 +385,9 @@ class KeptCandidates:
     """The candidates of the most recently used classes."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[type[Candidates[Any, Any]], str], Candidates[Any, Any]] = OrderedDict()
+        self._kept: BoundedDict[tuple[type[Candidates[Any, Any]], str], Candidates[Any, Any]] = BoundedDict(
+            _MOST_CLASSES
+        )
 
     def volumes(self, class_name: str) -> VolumeCandidates:
         """Return the unclaimed volumes of a class; the caller updates them from all volumes with `follow`."""
@@ -403,8 +402,6 @@ class KeptCandidates:
         found = self._kept.get(key)
         if found is None:
             found = self._kept[key] = kind(class_name)
-            if len(self._kept) > _MOST_CLASSES:
-                self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         assert isinstance(found, kind)
         return found

@@ -6,7 +6,6 @@ Source:
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from plugins.pod_work import PluginWork
@@ -46,6 +45,7 @@ from scheduler.framework import (
     WaitForEvent,
 )
 from scheduler.framework.sliced_work import run_to_end
+from scheduler.objects.bounded_dict import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -110,9 +110,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         time_slice: TimeSlice,
     ) -> None:
         self._work = PluginWork(time_slice)
-        self._begun: OrderedDict[str, NodeVolumes] = (
-            OrderedDict()
-        )  # pod uid -> an evaluation that takes longer than one time slice
+        # Pod uid -> an evaluation that takes longer than one time slice.
+        self._begun: BoundedDict[str, NodeVolumes] = BoundedDict(_MOST_BEGUN)
         self._binder = VolumeBinder(objects, writer, happenings, locks, clock, args.bind_timeout_seconds)
         self._kept = KeptCandidates()
 
@@ -160,8 +159,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         except NeedsTime:
             found.pause()
             self._begun[pod.uid] = found
-            if len(self._begun) > _MOST_BEGUN:
-                self._begun.popitem(last=False)
             raise
         return outcomes  # what was begun is kept: another plugin may need time in this attempt
 

@@ -6,12 +6,12 @@ change meanwhile are evaluated again afterwards.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import numpy as np
 
+from scheduler.objects.bounded_dict import BoundedDict
 from scheduler.objects.selectors import METADATA_NAME, Operator, SelectorError, read_node_term
 
 if TYPE_CHECKING:
@@ -227,15 +227,13 @@ class NodeTallies:
 
     def __init__(self, nodes: Nodes, changes: ChangeLog) -> None:
         self._nodes, self._changes = nodes, changes
-        self._kept: OrderedDict[Hashable, KeptNodeTally] = OrderedDict()
+        self._kept: BoundedDict[Hashable, KeptNodeTally] = BoundedDict(_MOST_TALLIES)
 
     def of(self, terms: WeighedTerms) -> KeptNodeTally:
         """Return the tally of a list of terms; create it if necessary."""
         tally = self._kept.get(terms.key)
         if tally is None:
             tally = self._kept[terms.key] = KeptNodeTally(self._nodes, self._changes, terms)
-            if len(self._kept) > _MOST_TALLIES:
-                self._kept.popitem(last=False)
         self._kept.move_to_end(terms.key)
         return tally
 

@@ -7,11 +7,11 @@ changes, another one only the changes of node objects.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from scheduler.objects.bounded_dict import BoundedDict
 from scheduler.snapshot.affinity_index import AffinityIndex
 from scheduler.snapshot.arrays import Column, wrapped
 from scheduler.snapshot.change_log import ChangeLog
@@ -79,7 +79,9 @@ class ClusterTable:
         self._allocatable: dict[str, Column[np.int64]] = {}  # by resource
         self._requested: dict[str, Column[np.int64]] = {}  # by resource: offered resources and others
         self._offered = NamesInUse()
-        self._other_resources: OrderedDict[str, None] = OrderedDict()
+        self._other_resources: BoundedDict[str, None] = BoundedDict(
+            _OTHER_RESOURCES, lambda resource, _: self._drop_requested(resource)
+        )
         self._overdrawn: dict[str, int] = {}  # resource -> number of rows with a negative sum
         self._nonzero_milli_cpu: Column[np.int64] = Column(np.int64)
         self._nonzero_memory_bytes: Column[np.int64] = Column(np.int64)
@@ -87,7 +89,9 @@ class ClusterTable:
         self._unschedulable: Column[np.bool_] = Column(np.bool_)
         self._taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(())
         self._declared_features: InternedColumn[frozenset[str]] = InternedColumn(frozenset())
-        self._labels: OrderedDict[str, InternedColumn[str | None]] = OrderedDict()  # by label key
+        self._labels: BoundedDict[str, InternedColumn[str | None]] = BoundedDict(
+            _LABEL_COLUMNS
+        )  # by label key
         self._label_keys = NamesInUse()
         self._no_label: InternedColumn[str | None] = InternedColumn(None)
         self._used_ports: InternedColumn[frozenset[HostPort]] = InternedColumn(frozenset())
@@ -226,8 +230,6 @@ class ClusterTable:
         """Return the column of requests for a resource that no node offers."""
         column = self._new_requested_column(resource)
         self._other_resources[resource] = None
-        if len(self._other_resources) > _OTHER_RESOURCES:
-            self._drop_requested(next(iter(self._other_resources)))
         return column
 
     def _new_requested_column(self, resource: str) -> Column[np.int64]:
@@ -251,8 +253,6 @@ class ClusterTable:
         for row, node in enumerate(self._nodes):
             column.set(row, node.labels.get(key))
         self._labels[key] = column
-        if len(self._labels) > _LABEL_COLUMNS:
-            self._labels.popitem(last=False)
         return column
 
     # Nodes.

@@ -12,7 +12,7 @@ from plugins.dynamic_resources.cel import CELError, CelSelector, selector
 from plugins.dynamic_resources.structured.node_results import NodeResults
 from plugins.dynamic_resources.structured.pool_equivalence import Numbers
 from plugins.dynamic_resources.structured.question import KEPT_POOLS, Question
-from plugins.dynamic_resources.structured.requests import make_room
+from scheduler.objects.bounded_dict import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
@@ -81,7 +81,8 @@ class KnownQuestion(Question):
 
     def forget(self, dropped: int) -> None:
         super().forget(dropped)
-        make_room(self.found, KEPT_POOLS)
+        if len(self.found) >= KEPT_POOLS:
+            self.found.clear()
 
 
 class Questions:
@@ -90,12 +91,13 @@ class Questions:
     _KEPT = 16
 
     def __init__(self) -> None:
-        self._known: dict[tuple[bytes, ...], tuple[Sequence[DeviceClass | None], KnownQuestion]] = {}
         self._keys: dict[KnownQuestion, tuple[bytes, ...]] = {}  # the keys of the cached questions
+        self._known: BoundedDict[tuple[bytes, ...], tuple[Sequence[DeviceClass | None], KnownQuestion]] = (
+            BoundedDict(self._KEPT, lambda _, oldest: self._keys.pop(oldest[1]))
+        )
         self._shapes = Numbers()
-        self._digests: dict[
-            int, tuple[ResourceClaimSpec, bytes]
-        ] = {}  # id of a large spec -> it, and its digest
+        # Id of a large spec -> it, and its digest.
+        self._digests: BoundedDict[int, tuple[ResourceClaimSpec, bytes]] = BoundedDict(_KEPT_DIGESTS)
 
     def asked(
         self,
@@ -128,7 +130,7 @@ class Questions:
             known = classes, KnownQuestion(specs, classes, self._shapes, compiled)
             self._keep(key, known)
         else:
-            self._known[key] = self._known.pop(key)
+            self._known.move_to_end(key)
         known[1].forget(dropped)
         return known[1]
 
@@ -136,16 +138,13 @@ class Questions:
         """Keep a question that is in use, whatever other questions were created meanwhile."""
         key = self._keys.get(question)
         if key is not None:
-            self._known[key] = self._known.pop(key)
+            self._known.move_to_end(key)
 
     def _keep(
         self, key: tuple[bytes, ...], known: tuple[Sequence[DeviceClass | None], KnownQuestion]
     ) -> None:
         if key in self._known:
-            del self._keys[self._known.pop(key)[1]]
-        elif len(self._known) >= self._KEPT:
-            oldest = next(iter(self._known))
-            del self._keys[self._known.pop(oldest)[1]]
+            del self._keys[self._known[key][1]]
         self._known[key] = known
         self._keys[known[1]] = key
         n_candidates = sum(question.n_candidates for question in self._keys)
@@ -162,7 +161,6 @@ class Questions:
             return known[1]
         written = msgspec.json.encode(spec)
         if len(written) > _LARGE_SPEC:
-            make_room(self._digests, _KEPT_DIGESTS)
             written = sha256(written).digest()
             self._digests[id(spec)] = spec, written
         return written

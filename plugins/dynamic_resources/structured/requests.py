@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from plugins.dynamic_resources.cel import CELError, CelSelector
 from plugins.dynamic_resources.structured.capacity import Consumption, consumption
 from plugins.dynamic_resources.structured.evaluations import EVALUATIONS_OF_A_STEP, evaluations
+from scheduler.objects.bounded_dict import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -149,7 +150,9 @@ class WantedDevices:
         self.problem = self._problem(request)
         self._capacity = request.capacity
         # capacities of a device -> what would be consumed of them
-        self._consumptions: dict[Hashable, dict[str, Consumption] | None] = {}
+        self._consumptions: BoundedDict[Hashable, dict[str, Consumption] | None] = BoundedDict(
+            _KEPT_CONSUMPTIONS
+        )
         self._class_selectors = _expressions(device_class.spec.selectors, compiled) if device_class else ()
         self._selectors = _expressions(request.selectors, compiled)
         self.facts = _facts_of([compiled for _, compiled in (*self._class_selectors, *self._selectors)])
@@ -198,7 +201,6 @@ class WantedDevices:
         """Return what the request would consume of a device; None if the device cannot satisfy it."""
         capacities = tuple(device.device.capacity.items())
         if capacities not in self._consumptions:
-            make_room(self._consumptions, _KEPT_CONSUMPTIONS)
             self._consumptions[capacities] = consumption(device.device, self._capacity)
         return self._consumptions[capacities]
 
@@ -240,9 +242,3 @@ def _facts_of(expressions: Iterable[CelSelector | CELError]) -> frozenset[Device
             return None
         found.update(each.facts)
     return frozenset(found)
-
-
-def make_room(kept: dict[Any, Any], most: int) -> None:
-    """Clear a cache that has its largest size."""
-    if len(kept) >= most:
-        kept.clear()

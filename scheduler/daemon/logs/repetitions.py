@@ -6,6 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
+from scheduler.objects.bounded_dict import BoundedDict
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from types import TracebackType
@@ -38,7 +40,7 @@ class Repetitions(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._shown: dict[Hashable, _Shown] = {}
+        self._shown: BoundedDict[Hashable, _Shown] = BoundedDict(_MOST)
 
     def filter(self, record: logging.LogRecord) -> bool:
         if not isinstance(record.exc_info, tuple) or record.exc_info[0] is None:
@@ -57,8 +59,6 @@ class Repetitions(logging.Filter):
         shown = self._shown.get(key)
         if shown is None or now - shown.shown_at >= _SHOWN_EVERY_SECONDS:
             self._shown[key] = _Shown(now)
-            if len(self._shown) > _MOST:
-                del self._shown[next(iter(self._shown))]
             return True
         shown.times += 1
         if now - shown.told_at < _TOLD_EVERY_SECONDS:

@@ -29,6 +29,7 @@ from scheduler.daemon.server.review_limit import ReviewLimit
 from scheduler.errors import ApiError
 from scheduler.kube.client.resources import Resource
 from scheduler.kube.http.request import Request
+from scheduler.objects.bounded_dict import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -274,7 +275,8 @@ class _CachedAnswers(Generic[V]):
     def __init__(self, clock: Callable[[], float], seconds: float) -> None:
         self._clock = clock
         self._seconds = seconds
-        self._answers: dict[bytes, tuple[float, V]] = {}  # key -> end of validity, result
+        # Key -> end of validity, result.
+        self._answers: BoundedDict[bytes, tuple[float, V]] = BoundedDict(_MAX_CACHED_ANSWERS)
 
     def get(self, key: bytes) -> V | None:
         until, answer = self._answers.get(key, (0.0, None))
@@ -284,10 +286,7 @@ class _CachedAnswers(Generic[V]):
         self._answers.pop(key, None)
 
     def put(self, key: bytes, answer: V) -> None:
-        self._answers.pop(key, None)
         self._answers[key] = (self._clock() + self._seconds, answer)
-        if len(self._answers) > _MAX_CACHED_ANSWERS:
-            del self._answers[next(iter(self._answers))]
 
 
 def _digest(*parts: str | bytes) -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scheduler.objects.bounded_dict import BoundedDict
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,7 +44,7 @@ class ReviewLimit:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._all = _Bucket(_ALL_PER_SECOND, _ALL_AT_ONCE, _ALL_AT_ONCE, clock())
-        self._peers: dict[str, _Bucket] = {}  # in order of their last review
+        self._peers: BoundedDict[str, _Bucket] = BoundedDict(_PEERS)  # in order of their last review
         self._under_way = 0
 
     def begin(self, peer: str) -> float:
@@ -51,10 +53,8 @@ class ReviewLimit:
         After 0 the caller must call `end` when the review has ended.
         """
         now = self._clock()
-        of_peer = self._peers.pop(peer, None) or _Bucket(_PEER_PER_SECOND, _PEER_AT_ONCE, _PEER_AT_ONCE, now)
+        of_peer = self._peers.get(peer) or _Bucket(_PEER_PER_SECOND, _PEER_AT_ONCE, _PEER_AT_ONCE, now)
         self._peers[peer] = of_peer
-        if len(self._peers) > _PEERS:
-            del self._peers[next(iter(self._peers))]
         if self._under_way >= _UNDER_WAY:
             return 1.0
         seconds = max(of_peer.wait_seconds(now), self._all.wait_seconds(now))

@@ -10,6 +10,8 @@ from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from scheduler.objects.bounded_dict import BoundedDict
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -81,7 +83,8 @@ class Places:
 
     def __init__(self) -> None:
         self._histories: dict[str, list[Move]] = {}  # uid -> history, of pods inside
-        self._departed: dict[str, list[Move]] = {}  # uid -> history, of pods outside, by when they left
+        # Uid -> history, of pods outside, by when they left.
+        self._departed: BoundedDict[str, list[Move]] = BoundedDict(_DEPARTED_KEPT)
         self._counts = Counter[Place]()
 
     def of(self, uid: str) -> Place:
@@ -106,8 +109,6 @@ class Places:
             del history[0]
         if end is Place.OUTSIDE:
             self._departed[uid] = history
-            if len(self._departed) > _DEPARTED_KEPT:
-                del self._departed[next(iter(self._departed))]
         else:
             self._histories[uid] = history
             self._counts[end] += 1

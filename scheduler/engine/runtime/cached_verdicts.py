@@ -16,6 +16,7 @@ from scheduler.engine.runtime.plugin_points import overrides
 from scheduler.framework.interface import Plugin
 from scheduler.framework.outcomes import PASS
 from scheduler.framework.status import Code
+from scheduler.objects.bounded_dict import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -228,7 +229,7 @@ class CacheBySignature(Generic[K]):
         self._make = make
         self._kept: OrderedDict[Hashable, K] = OrderedDict()
         # A hash collision only caches a signature one call too early.
-        self._asked_once: dict[int, None] = {}
+        self._asked_once: BoundedDict[int, None] = BoundedDict(_MOST_ASKED_ONCE)
 
     def of(self, signature: Hashable, version: Hashable) -> K | None:
         """Return the cached results of a signature; None at its first use, which may be the only one.
@@ -238,8 +239,6 @@ class CacheBySignature(Generic[K]):
         if signature in self._kept or (short := hash(signature)) in self._asked_once:
             return self.keep(signature, version)
         self._asked_once[short] = None
-        if len(self._asked_once) > _MOST_ASKED_ONCE:
-            del self._asked_once[next(iter(self._asked_once))]
         return None
 
     def keep(self, signature: Hashable, version: Hashable) -> K:

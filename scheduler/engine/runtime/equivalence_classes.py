@@ -18,6 +18,7 @@ from scheduler.engine.runtime.plugin_points import overrides
 from scheduler.engine.runtime.return_values import signature_of
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.interface import Plugin
+from scheduler.objects.bounded_dict import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -105,7 +106,7 @@ class EquivalenceClasses:
         self._versioned = [plugin for plugin in giving if overrides(plugin, Plugin, "version")]
         self._classes: OrderedDict[Hashable, EquivalenceClass] = OrderedDict()
         # A hash collision only caches a class one pod too early.
-        self._first_pods: dict[int, None] = {}
+        self._first_pods: BoundedDict[int, None] = BoundedDict(_MOST_FIRST_PODS)
 
     def of(self, pod: PodInfo, group: PodGroup | None, snapshot: Snapshot) -> EquivalenceClass | None:
         """Return the class of a pod and the group of its attempt, or None if nothing can be shared.
@@ -144,8 +145,6 @@ class EquivalenceClasses:
                 self._classes.popitem(last=False)
         else:
             self._first_pods[short] = None
-            if len(self._first_pods) > _MOST_FIRST_PODS:
-                del self._first_pods[next(iter(self._first_pods))]
         return made
 
     def forget(self) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from scheduler.objects.bounded_dict import BoundedDict
 from scheduler.snapshot import NominatedOthers, NominatedPods
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Nominator:
         self._pods: dict[str, dict[str, PodInfo]] = {}  # node name -> pod uid -> pod
         self._priorities: list[int] = []  # of all nominated pods, ascending
         self._groups: dict[GroupKey, int] = {}  # group -> number of its nominated pods
-        self._views: OrderedDict[tuple[int, GroupKey | None], _View] = OrderedDict()
+        self._views: BoundedDict[tuple[int, GroupKey | None], _View] = BoundedDict(_MOST_VIEWS)
 
     def add(self, pod: PodInfo, node_name: str | None = None) -> None:
         """Nominate a pod, replacing an earlier nomination.
@@ -122,8 +122,6 @@ class Nominator:
         else:
             view = self._views.get(key) or self._views.setdefault(key, _View(self, *key))
             self._views.move_to_end(key)
-            if len(self._views) > _MOST_VIEWS:
-                self._views.popitem(last=False)
             view.follow(snapshot, snapshot.changes)
         row = snapshot.row_of(self._nodes.get(pod.uid, ""))
         is_counted = row is not None and pod.uid in view.pods.by_row.get(row, {})

@@ -89,10 +89,10 @@ class EventSeries:
     def about(self) -> str:
         return f"{self.body.regarding.namespace}/{self.body.regarding.name}"
 
-    @property
-    def is_uncounted(self) -> bool:
-        """Whether the server does not know the current count."""
-        return self.count > 1 and self.count > self._sent_count
+    def finish(self) -> None:
+        """Queue the last count, unless the server knows it."""
+        if self.count > 1 and self.count > self._sent_count:
+            self.queue()
 
     def queue(self) -> bool:
         """Queue the event; it is sent with the count at that time. Return False if the queue is full."""

@@ -18,6 +18,7 @@ from scheduler.clock import rfc3339_micro
 from scheduler.framework.pod_groups import PodGroup
 from scheduler.kube.client.event_series import EventBody, EventMetadata, EventSeries, ObjectReference
 from scheduler.kube.client.resources import EVENTS
+from scheduler.objects.bounded_dict import BoundedDict
 from scheduler.urls import shown_text
 
 if TYPE_CHECKING:
@@ -93,7 +94,9 @@ class EventRecorder:
         self._clock = clock
         self._controller = controller
         self._instance = f"{controller}-{socket.gethostname()}"
-        self._known: dict[tuple[object, ...], EventSeries] = {}
+        self._known: BoundedDict[tuple[object, ...], EventSeries] = BoundedDict(
+            KNOWN_LIMIT, lambda _, event: event.finish()
+        )
         self._last_nanoseconds = 0
 
     def record(
@@ -151,8 +154,6 @@ class EventRecorder:
         )
         if event.queue() and not is_unique:
             self._known[key] = event
-            if len(self._known) > KNOWN_LIMIT:
-                self._forget(next(iter(self._known)))
 
     def about(self, kind: str, key: str) -> list[EventSeries]:
         """Return the remembered events about an object, by `namespace/name`."""
@@ -167,18 +168,13 @@ class EventRecorder:
         now = self._clock.monotonic()
         for key, event in list(self._known.items()):
             if now - event.observed_at > FINISH_SECONDS:
-                self._forget(key)
+                self._known.pop(key).finish()
 
     def flush(self) -> None:
         """Queue the count of every series: this also keeps the server from deleting the event for its age."""
         for event in self._known.values():
             if event.count > 1:
                 event.queue()
-
-    def _forget(self, key: tuple[object, ...]) -> None:
-        event = self._known.pop(key)
-        if event.is_uncounted:
-            event.queue()
 
     def _event_name(self, about: str, now: datetime) -> str:
         """Return `<name>.<hex nanoseconds>`, unique although the clock counts microseconds."""

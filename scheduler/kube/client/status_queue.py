@@ -10,6 +10,7 @@ from scheduler.kube.client.background import JobQueue
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.client.status_patch import NOMINATED_NODE_NAME, changed_fields, status_patch
 from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH, Request
+from scheduler.objects.bounded_dict import BoundedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -38,9 +39,8 @@ class UnseenChanges:
     """
 
     def __init__(self) -> None:
-        self._of: OrderedDict[str, tuple[str, set[str]]] = (
-            OrderedDict()
-        )  # uid -> version as last seen, fields
+        # Pod uid -> version as last seen, fields.
+        self._of: BoundedDict[str, tuple[str, set[str]]] = BoundedDict(_UNSEEN_KEPT)
 
     def of(self, pod: PodInfo) -> Collection[str]:
         """Return the unseen fields of a pod, if this version of it is the one last seen when they were written."""
@@ -51,9 +51,6 @@ class UnseenChanges:
         """Record written fields of a pod whose last seen version this is."""
         if fields:
             self._of[pod.uid] = pod.resource_version, {*self.of(pod), *fields}
-            self._of.move_to_end(pod.uid)
-            if len(self._of) > _UNSEEN_KEPT:
-                self._of.popitem(last=False)
 
     def remove(self, pod: PodInfo, fields: Collection[str]) -> None:
         """Record that fields have the values of this version of the pod again."""

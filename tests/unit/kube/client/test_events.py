@@ -361,6 +361,24 @@ async def test_the_oldest_events_are_forgotten_when_there_are_too_many():
 
 
 @virtually
+async def test_the_last_count_of_a_forgotten_event_is_sent(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("scheduler.kube.client.events.KNOWN_LIMIT", 1)
+    async with case() as at:
+        at.fail()
+        await at.written()
+        at.patches(Answer(), Answer())
+        for _ in range(3):
+            at.fail()
+            await at.written()
+        at.fail("other")
+
+        assert [each.json["series"]["count"] for each in await at.written() if each.method == "PATCH"] == [
+            2,
+            4,
+        ]
+
+
+@virtually
 async def test_a_flush_writes_every_count():
     async with case() as at:
         at.fail()

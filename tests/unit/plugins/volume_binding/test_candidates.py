@@ -165,8 +165,9 @@ def test_a_selector_is_compared_once_with_all_volumes_that_have_the_same_labels(
     assert len(asked) == 1
 
 
-def test_classes_not_asked_about_for_long_are_forgotten(shelf: Shelf, monkeypatch: pytest.MonkeyPatch):
+def test_classes_not_asked_about_for_long_are_forgotten(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(candidates, "_MOST_CLASSES", 2)
+    shelf = Shelf(monkeypatch)
     for name in ("a", "b", "a", "c"):
         shelf.volumes(name)
 
