@@ -52,17 +52,19 @@ class PluginLoadError(SchedulerError):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One error of a configuration.
+    """One error of a configuration or an object.
 
     Attributes:
         path: the field's path.
         problem: the expected and the found value.
         plugin: the name or reference of the plugin that could not be loaded; "" for other errors.
+        reason: one word, for a condition.
     """
 
     path: str
     problem: str
     plugin: str = field(default="", compare=False)
+    reason: str = "Invalid"
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}" if self.path else self.problem

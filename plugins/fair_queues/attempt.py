@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plugins.fair_queues.queues import written
+from scheduler.objects.readable_amounts import readable_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,10 +43,12 @@ class InTheWay:
     def message(self, standing: QueueUsage) -> str:
         """Return the message."""
         title, kind = standing.tree.title(self.place), "max" if self.is_max else "fair"
-        used, most, asked = (written(self.resource, each) for each in (self.used, self.most, self.asked))
+        used, most, asked, promised = readable_amounts(
+            self.resource, self.used, self.most, self.asked, self.promised
+        )
         description = f"queue {title} has {used} of its {kind} {most} {self.resource}"
         if self.promised:
-            description += f" and keeps {written(self.resource, self.promised)} for pods that preempted"
+            description += f" and keeps {promised} for pods that preempted"
         return f"{description}, the pod requests {asked}"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from plugins.capacity_scheduling.quotas import add
 from plugins.capacity_scheduling.usage import NamespaceUsage
-from plugins.fair_queues.queues import QUEUES, QueueFault, Queues, Tree
+from plugins.fair_queues.queues import QUEUES, Queues, Tree
 from plugins.fair_queues.shares import FairShares
 from scheduler.objects.resource_names import PODS
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from scheduler.errors import FieldError
     from scheduler.framework import QueuedPods
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, Snapshot
@@ -267,7 +268,7 @@ class Ledger:
         self._deserved: tuple[object, Int64s] | None = None
 
     @property
-    def wrong(self) -> Mapping[str, QueueFault]:
+    def wrong(self) -> Mapping[str, FieldError]:
         """The faults of queues, by name."""
         return self._queues.wrong
 

@@ -6,18 +6,18 @@ import logging
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import numpy as np
 
 from plugins.capacity_scheduling.quotas import add
 from plugins.objects_in_steps import SETTLED_A_STEP, ObjectsInSteps
-from scheduler.errors import ObjectError
+from scheduler.errors import FieldError, ObjectError
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.amounts import Amounts, bounded_amount
 from scheduler.objects.decode import typed_object
-from scheduler.objects.resource_names import CPU
+from scheduler.objects.readable_amounts import readable_amounts
 from scheduler.objects.selectors import LabelRule, LabelSelector, SelectorError, parse_label_selector
 
 if TYPE_CHECKING:
@@ -43,20 +43,6 @@ MOST_LEVELS: Final = 32
 """The maximum depth of a queue, counting its root and itself; deeper queues are not active."""
 _NAMED_OF_CYCLE: Final = 4
 _LONGEST_TITLE: Final = 256
-
-
-class QueueFault(NamedTuple):
-    """An error in a queue.
-
-    Attributes:
-        field: the field.
-        text: the message.
-        reason: a one-word reason.
-    """
-
-    field: str
-    text: str
-    reason: str = "Invalid"
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -263,8 +249,8 @@ class Queues(ObjectsInSteps):
     def __init__(self) -> None:
         super().__init__()
         self.tree = Tree()
-        self._read: dict[str, Queue | QueueFault] = {}
-        self.wrong: Mapping[str, QueueFault] = {}
+        self._read: dict[str, Queue | FieldError] = {}
+        self.wrong: Mapping[str, FieldError] = {}
 
     def forget(self) -> None:
         self._read = {}
@@ -293,33 +279,33 @@ class Queues(ObjectsInSteps):
             if self.wrong.get(name) != fault:
                 logger.warning(
                     "Queue is invalid; its invalid part is ignored",
-                    extra={"queue": name, "field": fault.field, "error": fault.text},
+                    extra={"queue": name, "field": fault.path, "error": fault.problem},
                 )
         self.tree, self.wrong = tree, wrong
 
 
-def _other_weight(known: Queue | QueueFault | None, found: Queue | QueueFault | None) -> int | None:
+def _other_weight(known: Queue | FieldError | None, found: Queue | FieldError | None) -> int | None:
     """Return the weight of a queue's new version if it differs in nothing else, else None."""
     if isinstance(known, Queue) and isinstance(found, Queue) and replace(known, weight=found.weight) == found:
         return found.weight
     return None
 
 
-def faults(queues: Mapping[str, Mapping[str, Any]]) -> dict[str, QueueFault]:
+def faults(queues: Mapping[str, Mapping[str, Any]]) -> dict[str, FieldError]:
     """Return the most serious fault of each queue by name; `queues` is name -> object."""
     return read(queues)[1]
 
 
-def read(objects: Mapping[str, Mapping[str, Any]]) -> tuple[Tree, dict[str, QueueFault]]:
+def read(objects: Mapping[str, Mapping[str, Any]]) -> tuple[Tree, dict[str, FieldError]]:
     """Return the tree of the valid queues, and the faults."""
     return run_to_end(_settled({name: _read_one(name, obj) for name, obj in objects.items()}))
 
 
 def _settled(
-    found_by_name: Mapping[str, Queue | QueueFault],
-) -> Generator[None, None, tuple[Tree, dict[str, QueueFault]]]:
+    found_by_name: Mapping[str, Queue | FieldError],
+) -> Generator[None, None, tuple[Tree, dict[str, FieldError]]]:
     """Return the tree of the valid queues, and the faults; linear in their number, in steps."""
-    wrong: dict[str, QueueFault] = {}
+    wrong: dict[str, FieldError] = {}
     known: dict[str, Queue] = {}
     for name, found in found_by_name.items():
         if isinstance(found, Queue):
@@ -334,7 +320,7 @@ def _settled(
         if queue.claims:
             message = "it has children, and only queues without children hold pods: its pods are left to other queues"
             path = "spec.namespaces" if queue.namespaces else "spec.podSelector"
-            wrong.setdefault(name, QueueFault(path, message, "HasChildren"))
+            wrong.setdefault(name, FieldError(path, message, reason="HasChildren"))
             active[name] = replace(queue, namespaces=(), rule=None)
     yield
     yield from _settle_claims(active, wrong)
@@ -344,27 +330,27 @@ def _settled(
     return tree, wrong
 
 
-def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | QueueFault:
+def _read_one(name: str, obj: Mapping[str, Any]) -> Queue | FieldError:
     try:
         found = typed_object(obj, _Queue)
     except ObjectError as error:
-        return QueueFault(error.path or "spec", error.problem)
+        return FieldError(error.path or "spec", error.problem)
     spec = found.spec
     if spec.weight < 1:
-        return QueueFault("spec.weight", f"at least 1 is expected, was {spec.weight}")
+        return FieldError("spec.weight", f"at least 1 is expected, was {spec.weight}")
     if spec.weight > _MOST_WEIGHT:
-        return QueueFault("spec.weight", f"at most {_MOST_WEIGHT} is expected, was {spec.weight}")
+        return FieldError("spec.weight", f"at most {_MOST_WEIGHT} is expected, was {spec.weight}")
     amounts: dict[str, dict[str, int]] = {"min": {}, "max": {}}
     for kind, given in (("min", spec.min), ("max", spec.max)):
         for resource, amount in (given or {}).items():
             try:
                 amounts[kind][resource] = bounded_amount(resource, amount)
             except ValueError as error:
-                return QueueFault(f"spec.{kind}.{resource}", str(error))
+                return FieldError(f"spec.{kind}.{resource}", str(error))
     try:
         rule = None if spec.pod_selector is None else parse_label_selector(spec.pod_selector)
     except SelectorError as error:
-        return QueueFault("spec.podSelector", str(error))
+        return FieldError("spec.podSelector", str(error))
     return Queue(
         name,
         spec.parent,
@@ -400,7 +386,7 @@ def _end_with_root(levels: int) -> _End:
 
 
 def _with_parents(
-    known: Mapping[str, Queue], wrong: dict[str, QueueFault]
+    known: Mapping[str, Queue], wrong: dict[str, FieldError]
 ) -> Generator[None, None, dict[str, Queue]]:
     """Return the queues whose ancestors lead to a root, and record the faults of the others."""
     active: dict[str, Queue] = {}
@@ -413,19 +399,19 @@ def _with_parents(
             active[name] = queue
         elif end.levels:
             message = f"{end.levels} queues lead from it to its root, at most {MOST_LEVELS} may"
-            wrong[name] = QueueFault("spec.parent", message, "TooDeep")
+            wrong[name] = FieldError("spec.parent", message, reason="TooDeep")
         elif end.cycle:
-            wrong[name] = QueueFault(
-                "spec.parent", f"no root is found: {_told_of(end.cycle, name, known)}", "ParentCycle"
+            wrong[name] = FieldError(
+                "spec.parent", f"no root is found: {_told_of(end.cycle, name, known)}", reason="ParentCycle"
             )
         elif end.last == name:
             is_there = end.parent in wrong
             why = "is invalid itself" if is_there else "does not exist"
             reason = "ParentNotActive" if is_there else "UnknownParent"
-            wrong[name] = QueueFault("spec.parent", f"queue {end.parent} {why}", reason)
+            wrong[name] = FieldError("spec.parent", f"queue {end.parent} {why}", reason=reason)
         else:
             message = f"queue {queue.parent} is left out, since of {end.last} the parent is"
-            wrong[name] = QueueFault("spec.parent", message, "ParentNotActive")
+            wrong[name] = FieldError("spec.parent", message, reason="ParentNotActive")
     return active
 
 
@@ -461,7 +447,7 @@ def _told_of(cycle: Mapping[str, None], name: str, known: Mapping[str, Queue]) -
     return " is part of ".join([*shown, shown[0]])
 
 
-def _settle_claims(active: dict[str, Queue], wrong: dict[str, QueueFault]) -> Generator[None, None, None]:
+def _settle_claims(active: dict[str, Queue], wrong: dict[str, FieldError]) -> Generator[None, None, None]:
     """Give a namespace that several queues claim as a whole to the oldest of them."""
     holders: dict[str, str] = {}
     ordered = sorted(active.values(), key=attrgetter("name"))
@@ -476,7 +462,7 @@ def _settle_claims(active: dict[str, Queue], wrong: dict[str, QueueFault]) -> Ge
             holder = holders.setdefault(namespace, queue.name)
             if holder != queue.name:
                 message = f"queue {holder} has namespace {namespace} already"
-                fault = QueueFault(f"spec.namespaces[{number}]", message, "NamespaceTaken")
+                fault = FieldError(f"spec.namespaces[{number}]", message, reason="NamespaceTaken")
                 wrong.setdefault(queue.name, fault)
         left = tuple(each for each in queue.namespaces if holders[each] == queue.name)
         if left != queue.namespaces:
@@ -484,7 +470,7 @@ def _settle_claims(active: dict[str, Queue], wrong: dict[str, QueueFault]) -> Ge
             active[queue.name] = replace(queue, namespaces=left or ("",))
 
 
-def _settle_amounts(active: dict[str, Queue], wrong: dict[str, QueueFault]) -> Generator[None, None, None]:
+def _settle_amounts(active: dict[str, Queue], wrong: dict[str, FieldError]) -> Generator[None, None, None]:
     """Limit min to max, and record queues whose children are guaranteed more than their parent; those are scaled down later."""
     of_children: dict[str, dict[str, int]] = {}
     ordered = yield from _parents_first(active.values())
@@ -494,30 +480,22 @@ def _settle_amounts(active: dict[str, Queue], wrong: dict[str, QueueFault]) -> G
         sums = of_children.get(queue.name, {})
         for resource, total in sums.items():
             if resource in queue.min and total > queue.min[resource]:
-                sums_up, least = written(resource, total), written(resource, queue.min[resource])
+                sums_up, least = readable_amounts(resource, total, queue.min[resource])
                 message = (
                     f"its children are guaranteed {sums_up} together, but it only {least}: they get less"
                 )
-                fault = QueueFault(f"spec.min.{resource}", message, "ChildrenMinAboveMin")
+                fault = FieldError(f"spec.min.{resource}", message, reason="ChildrenMinAboveMin")
                 wrong.setdefault(queue.name, fault)
         settled = {**sums, **queue.min}
         for resource, amount in settled.items():
             if amount > queue.max.get(resource, amount):
-                most = written(resource, queue.max[resource])
-                message = f"{written(resource, amount)} is more than its max, {most}: max counts"
-                wrong.setdefault(queue.name, QueueFault(f"spec.min.{resource}", message, "MinAboveMax"))
+                least, most = readable_amounts(resource, amount, queue.max[resource])
+                message = f"{least} is more than its max, {most}: max counts"
+                wrong.setdefault(
+                    queue.name, FieldError(f"spec.min.{resource}", message, reason="MinAboveMax")
+                )
                 settled[resource] = queue.max[resource]
         if settled != queue.min:
             active[queue.name] = replace(queue, min=settled)
         if queue.parent:
             add(of_children.setdefault(queue.parent, {}), settled)
-
-
-def written(resource: str, amount: int) -> str:
-    """Return a readable amount; `amount` is milliCPU, bytes or a count."""
-    if resource == CPU:
-        return f"{amount / 1000:g}"
-    for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
-        if amount >= size:
-            return f"{amount / size:.4g}{unit}"
-    return str(amount)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from plugins.fair_queues.ledger import Ledger
-    from plugins.fair_queues.queues import QueueFault
+    from scheduler.errors import FieldError
     from scheduler.snapshot import Snapshot
 
 
@@ -27,7 +27,7 @@ class QueueReport:
         longest_wait_seconds: how long the first of them has waited, without pods that no node could run.
     """
 
-    fault: QueueFault | None = None
+    fault: FieldError | None = None
     used: Mapping[str, int] = field(default_factory=dict)
     fair_share: Mapping[str, int] = field(default_factory=dict)
     used_share: float = 0.0

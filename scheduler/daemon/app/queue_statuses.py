@@ -79,9 +79,7 @@ def queue_reports(parts: Parts) -> Generator[None, None, Mapping[str, QueueRepor
 def status_of_report(report: QueueReport, spec: Mapping[str, object]) -> WantedStatus:
     """Return a queue's status."""
     fault = report.fault
-    verdict = (
-        Acceptance("Valid") if fault is None else Acceptance(fault.reason, f"{fault.field}: {fault.text}")
-    )
+    verdict = Acceptance("Valid") if fault is None else Acceptance(fault.reason, str(fault))
     fields = {
         "used": written(report.used, named_in(spec)),
         "fairShare": written(report.fair_share, named_in(spec)),

@@ -121,6 +121,12 @@ LATE = "2026-03-02T08:00:00Z"
             id="sure of more than it may have",
         ),
         pytest.param(
+            [queue("a", min={"nvidia.com/gpu": 2048}, max={"nvidia.com/gpu": 1024})],
+            ["a"],
+            {"a": ("spec.min.nvidia.com/gpu", "2048 is more than its max, 1024: max counts")},
+            id="counts have no units of bytes",
+        ),
+        pytest.param(
             [queue("a"), queue("b", parent="a", min={"cpu": 2})], ["a", "b"], {}, id="a parent without min"
         ),
     ],
@@ -133,8 +139,8 @@ def test_what_is_wrong_is_told_at_its_field(
     assert sorted(each.name for each in tree.queues) == active
     assert found.keys() == told.keys()
     for name, (field, text) in told.items():
-        assert found[name][0] == field
-        assert text is ... or found[name][1] == text
+        assert found[name].path == field
+        assert text is ... or found[name].problem == text
     assert faults(dict(queues)) == found
 
 
@@ -237,16 +243,17 @@ def test_of_a_long_cycle_each_queue_is_told_in_few_words() -> None:
     told = found[names[7]]
     assert len(found) == 400
     assert told.reason == "ParentCycle"
-    assert told.text.startswith(f"no root is found: {names[7]} is part of {names[6]} is part of ")
-    assert told.text.endswith(", and so on, in a cycle of 400 queues")
-    assert max(len(fault.text) for fault in found.values()) < 1000
+    assert told.problem.startswith(f"no root is found: {names[7]} is part of {names[6]} is part of ")
+    assert told.problem.endswith(", and so on, in a cycle of 400 queues")
+    assert max(len(fault.problem) for fault in found.values()) < 1000
 
 
 def test_a_queue_that_is_too_far_down_is_not_in_force_nor_are_those_below() -> None:
     chain = [queue("q0"), *(queue(f"q{number}", parent=f"q{number - 1}") for number in range(1, 800))]
     tree, wrong = read(dict(chain))
     assert len(tree) == 32
-    assert wrong["q32"] == ("spec.parent", "33 queues lead from it to its root, at most 32 may", "TooDeep")
+    assert str(wrong["q32"]) == "spec.parent: 33 queues lead from it to its root, at most 32 may"
+    assert wrong["q32"].reason == "TooDeep"
     assert len(wrong) == 768
     assert len(tree.title(31)) <= 256
 
