@@ -109,6 +109,7 @@ class NodeAffinity(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin):
     name = "NodeAffinity"
     api_version = 1
     reads_pods = False
+    reads_only_nodes = True
     Args = NodeAffinityArgs
 
     def __init__(self, *, args: NodeAffinityArgs, time_slice: TimeSlice) -> None:

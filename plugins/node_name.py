@@ -35,6 +35,7 @@ class NodeName(FilterPlugin):
     name = "NodeName"
     api_version = 1
     reads_pods = False
+    reads_only_nodes = True
 
     def signature(self, pod: PodInfo) -> Hashable:
         return pod.pod.spec.node_name

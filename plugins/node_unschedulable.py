@@ -40,6 +40,7 @@ class NodeUnschedulable(FilterPlugin):
     name = "NodeUnschedulable"
     api_version = 1
     reads_pods = False
+    reads_only_nodes = True
 
     def signature(self, pod: PodInfo) -> Hashable:
         return pod.tolerations

@@ -43,6 +43,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin):
     name = "TaintToleration"
     api_version = 1
     reads_pods = False
+    reads_only_nodes = True
 
     def signature(self, pod: PodInfo) -> Hashable:
         return pod.tolerations

@@ -106,6 +106,7 @@ class NodeResourcesFit(FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugi
 
     name = "NodeResourcesFit"
     api_version = 1
+    checks_free_capacity = True
     Args = NodeResourcesFitArgs
     needs = Needs(kinds=frozenset({DEVICE_CLASSES}))
 

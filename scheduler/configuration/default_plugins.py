@@ -14,6 +14,8 @@ from scheduler.configuration.types import Plugin, Plugins, PluginSet
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+MINIMAL_PLUGINS = ("PrioritySort", "DefaultBinder")
+"""A profile with these plugins alone is complete: it needs one plugin at QueueSort and one at Bind."""
 DEFAULT_PLUGINS = Plugins(
     multi_point=PluginSet(
         enabled=(

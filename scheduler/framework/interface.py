@@ -237,7 +237,18 @@ class FilterPlugin(Plugin):
     Override `filter` for speed, `filter_node` for simplicity, or both: then `filter_node` is called when few
     nodes must be evaluated again. A node that one plugin rejected is not passed to the next one, so the first
     rejection in the profile's order is the one reported.
+
+    Attributes:
+        reads_only_nodes: whether its rejections follow from the pod and the node alone: neither from other pods
+            nor from other objects. Preemption for a group then leaves out the nodes that it rejects. False is
+            never wrong.
+        checks_free_capacity: whether it rejects each node that has less free capacity of a resource than the pod
+            requests. A group is not tried in a placement with too little free capacity; its pods are then
+            requeued by the events of the plugins with this attribute.
     """
+
+    reads_only_nodes: ClassVar[bool] = False
+    checks_free_capacity: ClassVar[bool] = False
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         """Return which nodes can run the pod, and why the others cannot. Must not be called unless overridden.

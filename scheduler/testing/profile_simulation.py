@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.clock import SystemClock
+from scheduler.configuration.default_plugins import MINIMAL_PLUGINS
 from scheduler.configuration.load import parse
 from scheduler.daemon.app.assembly import Parts
 from scheduler.daemon.app.in_tree import IN_TREE
@@ -125,7 +126,7 @@ def _configuration(
 ) -> str:
     """Return a configuration as JSON."""
     ours = [{"name": name, "weight": weights.get(name, 1)} for name in plugins if name not in IN_TREE]
-    needed = [{"name": "PrioritySort"}, {"name": "DefaultBinder"}]
+    needed = [{"name": name} for name in MINIMAL_PLUGINS]
     points = {
         "multiPoint": {
             "enabled": [*needed, *ours] if only else ours,

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, Snapshot
 
-_MAX_CAPACITY_CHECKS: Final = "NodeResourcesFit"
-"""The plugin that would reject members in placements that are not tried; `capacity_for` applies its rule."""
 _SEARCHED: Final = 4
 """Number of placements with the best scores in which other orders are tried, if no placement holds the group."""
 NOWHERE: Final = "no feasible placements found"
@@ -141,9 +139,10 @@ class GroupPlacements:
         """Try placements until one holds all members, if no other can score higher; else select the best of all."""
         enough: list[tuple[Placement, Sequence[PodInfo]]] = []
         first: Pass | None = None
-        refused_by = {*attempts[0].framework.placing.generators}
-        if candidates.others:
-            refused_by.add(_MAX_CAPACITY_CHECKS)
+        framework = attempts[0].framework
+        refused_by = {*framework.placing.generators}
+        if candidates.others:  # the rule of `capacity_for` is that of these plugins
+            refused_by |= framework.plugins.filters_with(lambda each: each.checks_free_capacity)
         may_pause = not options.is_trial  # a dry run leaves pods out, and other pods would get their capacity
         count = len(candidates.worth_a_try) + len(candidates.others)
         for placement in candidates.worth_a_try or candidates.others[:1]:

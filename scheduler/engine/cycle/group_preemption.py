@@ -32,8 +32,6 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_OF_NODES_ALONE: Final = frozenset({"NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity"})
-"""The plugins whose rejections of nodes do not depend on the pods there."""
 _CHANGED: Final = "the cluster changed during the search for victims"
 
 
@@ -150,9 +148,10 @@ class _Simulations:
         if not self._pauses.has_same_nodes:  # rows may differ from those of the tried members
             return np.ones(n_nodes, dtype=np.bool_)
         found = np.zeros(n_nodes, dtype=np.bool_)
+        final = self._attempts[0].framework.plugins.filters_with(lambda each: each.reads_only_nodes)
         for member in self._tried.members:
             await self._pauses.yield_to_loop()
-            found |= ~member.decision.diagnosis.refused_by(_OF_NODES_ALONE)
+            found |= ~member.decision.diagnosis.refused_by(final)
         return found
 
     def _may_fit(self, nodes: Bools) -> bool:

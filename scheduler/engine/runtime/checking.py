@@ -51,7 +51,6 @@ def check_plugin(candidate: object, where: str) -> type[Plugin]:
 def _faults(plugin: type[Plugin]) -> Iterator[str]:
     name: object = plugin.name
     args: object = plugin.Args
-    reads_pods: object = plugin.reads_pods
     needs: object = plugin.needs
     if not isinstance(name, str) or not name:
         yield f'name: a string such as "LicenceAware" is expected, write name = "{plugin.__name__}" in the class'
@@ -61,8 +60,12 @@ def _faults(plugin: type[Plugin]) -> Iterator[str]:
         yield f"api_version: this scheduler has {API_VERSION}, the plugin uses {plugin.api_version}"
     if not (isinstance(args, type) and issubclass(args, PluginArgs)):
         yield f"Args: a subclass of scheduler.framework.PluginArgs is expected, was {args!r}"
-    if not isinstance(reads_pods, bool):
-        yield f"reads_pods: True or False is expected, was {reads_pods!r}"
+    for flag in ("reads_pods", "reads_only_nodes", "checks_free_capacity"):
+        value: object = getattr(plugin, flag, False)
+        if not isinstance(value, bool):
+            yield f"{flag}: True or False is expected, was {value!r}"
+    if getattr(plugin, "reads_only_nodes", False) is True and plugin.reads_pods is True:
+        yield "reads_only_nodes: such a plugin reads no pods, add reads_pods = False"
     if not isinstance(needs, Needs):
         yield f"needs: scheduler.framework.Needs is expected, was {needs!r}"
     else:

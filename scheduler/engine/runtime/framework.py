@@ -92,6 +92,11 @@ class EnabledPlugins:
     weights: Mapping[str, int] = field(default_factory=dict)
     placement_weights: Mapping[str, int] = field(default_factory=dict)
 
+    def filters_with(self, has: Callable[[FilterPlugin], bool]) -> frozenset[str]:
+        """Return the names of the Filter plugins with a property."""
+        filters = self.at.get(ExtensionPoint.FILTER, ())
+        return frozenset(each.name for each in filters if isinstance(each, FilterPlugin) and has(each))
+
     def all(self) -> Sequence[Plugin]:
         """Return each plugin once, in order of first appearance."""
         return list({id(plugin): plugin for plugins in self.at.values() for plugin in plugins}.values())

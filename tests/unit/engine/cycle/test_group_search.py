@@ -16,6 +16,7 @@ from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.engine.cycle.group_pass import GroupPasses, PassOptions
 from scheduler.engine.cycle.group_placements import GroupPlacements
 from scheduler.engine.cycle.group_search import GroupSearch
+from scheduler.engine.runtime.framework import EnabledPlugins
 from scheduler.engine.state.cache import Cache
 from scheduler.engine.state.nominator import Nominator
 from scheduler.framework import CycleState, Diagnosis, NeedsTime, Status
@@ -56,6 +57,7 @@ class Profile:
 
     racks: int = 1
     generators: Sequence[str] = ()
+    plugins = EnabledPlugins({})
 
     def run_unreserve(self, *_: Any, **__: Any) -> None:
         """Do nothing."""
