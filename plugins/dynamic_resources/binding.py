@@ -23,12 +23,12 @@ from scheduler.framework import EventResource
 from scheduler.objects.dynamic_resources import ResourceClaim
 
 if TYPE_CHECKING:
+    from plugins.dynamic_resources.claim_metrics import ClaimMetrics
     from plugins.dynamic_resources.claim_writes import ClaimWrites
     from plugins.dynamic_resources.devices import Devices
     from plugins.dynamic_resources.pod_devices import PodDevices
     from scheduler.framework import (
         Background,
-        ClaimMetrics,
         Clock,
         KeyedLock,
         PodActivator,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from plugins.dynamic_resources.args import DynamicResourcesArgs
 from plugins.dynamic_resources.binding import ClaimBinding
+from plugins.dynamic_resources.claim_metrics import ClaimMetrics
 from plugins.dynamic_resources.claim_writes import CLAIM_RIGHTS, ClaimWrites
 from plugins.dynamic_resources.devices import NEEDS, Devices
 from plugins.dynamic_resources.explaining import Explaining
@@ -35,7 +36,6 @@ from scheduler.framework import (
     ApiGet,
     ApiWrite,
     Background,
-    ClaimMetrics,
     Clock,
     ClusterEvent,
     ClusterObjects,
@@ -43,6 +43,7 @@ from scheduler.framework import (
     EventWithHint,
     FilterPlugin,
     KeyedLock,
+    PluginMetrics,
     PodActivator,
     PodEvents,
     PostFilterPlugin,
@@ -108,7 +109,7 @@ class DynamicResources(
         happenings: WaitForEvent,
         locks: KeyedLock,
         time_slice: TimeSlice,
-        metrics: ClaimMetrics,
+        metrics: PluginMetrics,
     ) -> None:
         self._objects = objects
         self._devices = Devices.of(objects)
@@ -134,7 +135,7 @@ class DynamicResources(
             events=events,
             happenings=happenings,
             locks=locks,
-            metrics=metrics,
+            metrics=ClaimMetrics(metrics),
             clock=clock,
             timeout_seconds=self._binding_seconds,
         )

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from plugins.volume_binding.reachability import Reach
     from plugins.volumes.csi_migration import InTreePlugin
     from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-    from scheduler.snapshot import Bools, Objects, Snapshot, UInt16s
+    from scheduler.snapshot import Bools, Objects, Rows, Snapshot, UInt16s
 
 
 class NodeRefusal(IntFlag):
@@ -234,6 +234,10 @@ class NodeVolumes:
             index[rows] = len(table)
             table.append(Outcome(Code.ERROR, (words,)))
         self.outcomes = Outcomes(index, tuple(table))
+
+    def has_failed_on(self, rows: Rows) -> bool:
+        """Return whether any of some nodes could not be evaluated."""
+        return any(failed[rows].any() for _, failed in self._failures) if self._failures else False
 
     @property
     def claims(self) -> PodClaims:

@@ -35,6 +35,7 @@ from scheduler.framework import (
     Needs,
     NeedsTime,
     PluginArgs,
+    PluginMetrics,
     PreBindPlugin,
     PreFilterPlugin,
     PreScorePlugin,
@@ -108,12 +109,18 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         locks: KeyedLock,
         clock: Clock,
         time_slice: TimeSlice,
+        metrics: PluginMetrics,
     ) -> None:
         self._work = PluginWork(time_slice)
         # Pod uid -> an evaluation that takes longer than one time slice.
         self._begun: BoundedDict[str, NodeVolumes] = BoundedDict(_MOST_BEGUN)
         self._binder = VolumeBinder(objects, writer, happenings, locks, clock, args.bind_timeout_seconds)
         self._kept = KeptCandidates()
+        self._failures = metrics.counter(
+            "scheduler_volume_scheduling_stage_error_total",
+            "Volume scheduling stage error count.",
+            "operation",
+        )
 
     def signature(self, pod: PodInfo) -> Hashable | None:
         """Return an equal signature for all pods without claims; results of other pods change with the volumes."""
@@ -149,17 +156,24 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Outcomes:
         found = state.read(_FOUND, NodeVolumes)
         self._work.begin()
-        if (
-            snapshot.node_changes is None
-        ):  # results for some rows only are of no use to the attempt that starts again
-            self._work.done(found.follow())
-            return run_to_end(found.judge())
+        # Results for some rows only are of no use to the attempt that starts again.
+        is_of_some_rows = snapshot.node_changes is None
         try:
-            outcomes = self._work.done(found.judge(), found.is_current)
+            if is_of_some_rows:
+                self._work.done(found.follow())
+                outcomes = run_to_end(found.judge())
+            else:
+                outcomes = self._work.done(found.judge(), found.is_current)
         except NeedsTime:
-            found.pause()
-            self._begun[pod.uid] = found
+            if not is_of_some_rows:
+                found.pause()
+                self._begun[pod.uid] = found
             raise
+        except Exception:
+            self._failures.add("predicate")
+            raise
+        if found.has_failed_on(rows):
+            self._failures.add("predicate")
         return outcomes  # what was begun is kept: another plugin may need time in this attempt
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, feasible: Rows) -> Status:
@@ -174,7 +188,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self._begun.pop(pod.uid, None)
         state.delete(_FOUND)  # frees arrays that are not needed while the volumes are bound
         if found is not None:
-            state.write(_CHANGES, self._binder.assume(found, node_name))
+            try:
+                state.write(_CHANGES, self._binder.assume(found, node_name))
+            except Exception:
+                self._failures.add("assume")
+                raise
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         self._binder.restore(_changes(state))
@@ -183,7 +201,14 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return None if _changes(state) else SKIP
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        return await self._binder.bind(pod, node_name, _changes(state))
+        try:
+            status = await self._binder.bind(pod, node_name, _changes(state))
+        except Exception:
+            self._failures.add("bind")
+            raise
+        if status is not None:
+            self._failures.add("bind")
+        return status
 
 
 def _changes(state: CycleState) -> Sequence[Any]:

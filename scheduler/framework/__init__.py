@@ -5,10 +5,10 @@ from scheduler.framework.capabilities import (
     ApiGet,
     ApiWrite,
     Background,
-    ClaimMetrics,
     ClusterObjects,
     HttpGet,
     KeyedLock,
+    PluginMetrics,
     PodActivator,
     PodBinder,
     PodEvents,
@@ -54,6 +54,7 @@ from scheduler.framework.interface import (
     ScorePlugin,
     Wait,
 )
+from scheduler.framework.metrics import Counter, Gauge, Histogram
 from scheduler.framework.outcomes import PASS, Outcome, Outcomes
 from scheduler.framework.placements import Placement, PlacementGeneratePlugin, PlacementScorePlugin
 from scheduler.framework.pod_groups import (
@@ -79,17 +80,19 @@ __all__ = [
     "ApiWrite",
     "Background",
     "BindPlugin",
-    "ClaimMetrics",
     "Clock",
     "ClusterEvent",
     "ClusterObjects",
     "Code",
+    "Counter",
     "CycleState",
     "Diagnosis",
     "EventResource",
     "EventWithHint",
     "FilterPlugin",
+    "Gauge",
     "GroupDryRuns",
+    "Histogram",
     "HttpGet",
     "KeyedLock",
     "Needs",
@@ -102,6 +105,7 @@ __all__ = [
     "PlacementScorePlugin",
     "Plugin",
     "PluginArgs",
+    "PluginMetrics",
     "PodActivator",
     "PodBinder",
     "PodEvents",

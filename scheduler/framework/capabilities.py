@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from scheduler.framework.events import ClusterEvent, EventResource
+    from scheduler.framework.metrics import Counter, Gauge, Histogram
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects, Snapshot
@@ -248,19 +249,26 @@ class PodEvents(Protocol):
 
 
 @runtime_checkable
-class ClaimMetrics(Protocol):
-    """Counts allocations of devices to pods."""
+class PluginMetrics(Protocol):
+    """Declares metrics of a plugin, which /metrics shows; for the constructor.
 
-    def claim_created(self, status: str) -> None:
-        """Count a ResourceClaim that was to be created: "success" or "failure"."""
+    All instances of a plugin share what is declared with the same name. The names of labels are separated by
+    spaces. Names begin with a prefix of the plugin's author, because all plugins share them.
+
+    Raises:
+        ValueError: the name belongs to another metric, or was declared otherwise.
+    """
+
+    def counter(self, name: str, text: str, labels: str = "") -> Counter:
+        """Declare numbers that only grow; the name ends in `_total`, and the text describes them."""
         ...
 
-    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
-        """Count a pod's wait for a device: until it was ready ("success"), "failed", "timeout" or "error"."""
+    def gauge(self, name: str, text: str, labels: str = "") -> Gauge:
+        """Declare numbers that change."""
         ...
 
-    def devices_allocated(self, profile: str, driver: str, status: str) -> None:
-        """Count a device with binding conditions that an attempt used; statuses as in `devices_awaited`."""
+    def histogram(self, name: str, text: str, labels: str = "", *, bounds: Sequence[float]) -> Histogram:
+        """Declare counts of numbers in buckets; `bounds` are the upper bounds of the buckets, ascending."""
         ...
 
 

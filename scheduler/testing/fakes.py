@@ -11,10 +11,10 @@ from scheduler.framework import (
     ApiGet,
     ApiWrite,
     Background,
-    ClaimMetrics,
     Clock,
     HttpGet,
     KeyedLock,
+    PluginMetrics,
     PodActivator,
     PodBinder,
     PodEvents,
@@ -34,7 +34,7 @@ from scheduler.snapshot import object_key
 from scheduler.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from typing import Any
 
@@ -177,20 +177,44 @@ class FakeEvents:
         self.recorded.append(FakeEvent(regarding.key, type_, reason, action, note))
 
 
-class FakeClaimMetrics:
-    """Implements `ClaimMetrics`; `calls` contains (method, arguments) of every call, oldest first."""
+class FakeMetrics:
+    """Implements `PluginMetrics`; `calls` contains (name, labels, number) of every call, oldest first.
+
+    The number of a counter is the amount; a gauge has one call for each number that it shows.
+    """
 
     def __init__(self) -> None:
-        self.calls: list[tuple[str, tuple[object, ...]]] = []
+        self.calls: list[tuple[str, tuple[str, ...], float]] = []
 
-    def claim_created(self, status: str) -> None:
-        self.calls.append(("claim_created", (status,)))
+    def counter(self, name: str, text: str, labels: str = "") -> FakeMetric:
+        return FakeMetric(name, labels, self.calls)
 
-    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
-        self.calls.append(("devices_awaited", (profile, driver, status, seconds)))
+    def gauge(self, name: str, text: str, labels: str = "") -> FakeMetric:
+        return FakeMetric(name, labels, self.calls)
 
-    def devices_allocated(self, profile: str, driver: str, status: str) -> None:
-        self.calls.append(("devices_allocated", (profile, driver, status)))
+    def histogram(self, name: str, text: str, labels: str = "", *, bounds: Sequence[float]) -> FakeMetric:
+        return FakeMetric(name, labels, self.calls)
+
+
+class FakeMetric:
+    """One metric of `FakeMetrics`."""
+
+    def __init__(self, name: str, labels: str, calls: list[tuple[str, tuple[str, ...], float]]) -> None:
+        self._name, self._labels, self._calls = name, labels.split(), calls
+
+    def add(self, *labels: str, amount: float = 1.0) -> None:
+        self._call(labels, amount)
+
+    def observe(self, number: float, *labels: str) -> None:
+        self._call(labels, number)
+
+    def replace(self, numbers: Mapping[tuple[str, ...], float]) -> None:
+        for labels, number in numbers.items():
+            self._call(labels, number)
+
+    def _call(self, labels: tuple[str, ...], number: float) -> None:
+        assert len(labels) == len(self._labels), f"{self._name} has the labels {self._labels}, was {labels}"
+        self._calls.append((self._name, labels, number))
 
 
 class FakeActivator:
@@ -292,7 +316,7 @@ class Fakes:
         self.api = FakeApi()
         self.background = FakeBackground()
         self.events = FakeEvents()
-        self.claim_metrics = FakeClaimMetrics()
+        self.metrics = FakeMetrics()
         self.activator = FakeActivator()
         self.happenings = FakeWaitForEvent()
         self.keyed_lock = FakeKeyedLock()
@@ -316,7 +340,7 @@ class Fakes:
             Background: self.background,
             SlicedWork: WithoutSlices(),
             PodEvents: self.events,
-            ClaimMetrics: self.claim_metrics,
+            PluginMetrics: self.metrics,
             PodActivator: self.activator,
             PodGroupMembers: self.pod_groups,
             PodGroupObjects: self.pod_groups,

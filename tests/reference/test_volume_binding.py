@@ -74,6 +74,7 @@ class Story:
             locks=fakes.keyed_lock,
             clock=fakes.clock,
             time_slice=fakes.time_slice,
+            metrics=fakes.metrics,
         )
         watch_storage(self.table)
         self.under_way: list[CycleState] = []

@@ -36,11 +36,11 @@ from scheduler.engine.runtime.profiles import build_in_steps
 from scheduler.engine.runtime.registry import Registry
 from scheduler.extensions.wasm.library import GuestLibrary
 from scheduler.framework import (
-    ClaimMetrics,
     Clock,
     ClusterObjects,
     HttpGet,
     KeyedLock,
+    PluginMetrics,
     PodActivator,
     PodGroupMembers,
     PodGroupObjects,
@@ -165,12 +165,12 @@ class Parts(Shared):
     def capabilities(self) -> Capabilities:
         """Return the capabilities of plugins that are the same in every command."""
         return {
-            ClaimMetrics: self.observer,
             Clock: self.hooks.clock,
             ClusterObjects: TableObjects(self.cache.table),
             HttpGet: self.web,
             SlicedWork: WithoutSlices(),
             NominatedPods: self.nominator,
+            PluginMetrics: self.observer,
             PodActivator: self.bus,
             PodGroupMembers: self.cache.groups,
             PodGroupObjects: self.profiles,

@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     Labels = tuple[str, ...]
     Key = Labels | str  # the value of a single label, else a tuple of values
@@ -79,6 +79,16 @@ class Family(ABC):
         self.text = text
         self.labels = tuple(labels)
 
+    def key(self, labels: Labels) -> Key:
+        """Return the key of a series.
+
+        Raises:
+            ValueError: another number of labels was declared.
+        """
+        if len(labels) != len(self.labels):
+            raise ValueError(f"{self.name} has the labels {self.labels}, the values are {labels}")
+        return labels[0] if len(labels) == 1 else labels
+
     @abstractmethod
     def series(self) -> Iterable[tuple[Any, ...]]:
         """Yield the arguments of `add_metric` of the `MetricFamily` in `prometheus_client`, for each series."""
@@ -107,6 +117,12 @@ class Gauges(Family, defaultdict["Key", Number]):
         Family.__init__(self, name, text, labels)
         defaultdict.__init__(self, Number)
 
+    def replace(self, numbers: Mapping[Labels, float]) -> None:
+        series = {self.key(labels): number for labels, number in numbers.items()}
+        self.clear()
+        for key, number in series.items():
+            self[key].value = number
+
     def series(self) -> Iterator[tuple[Labels, float]]:
         return ((_labels(key), number.value) for key, number in self.items())
 
@@ -120,6 +136,9 @@ class Counters(Gauges):
         super().__init__(name, text, labels)
         if not labels:
             self[()] = Number()
+
+    def add(self, *labels: str, amount: float = 1.0) -> None:
+        self[self.key(labels)].add(amount)
 
 
 class ReadGauges(Family):
@@ -158,6 +177,9 @@ class Histograms(Family, defaultdict["Key", Distribution]):
             self[()] = new()
         # A bucket's label is `le="1"` as in kube-scheduler, so that one query finds both.
         self._les = [*map(_as_go_writes, bounds), "+Inf"]
+
+    def observe(self, number: float, *labels: str) -> None:
+        self[self.key(labels)].observe(number)
 
     def series(self) -> Iterator[tuple[Labels, list[tuple[str, int]], float]]:
         for key, distribution in self.items():

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from scheduler.daemon.metrics.configuration import ConfigurationMetrics
 from scheduler.daemon.metrics.consistency import ConsistencyMetrics
-from scheduler.daemon.metrics.families import Families, exponential_buckets
+from scheduler.daemon.metrics.families import Counters, Families, Gauges, Histograms, exponential_buckets
 from scheduler.daemon.metrics.loop import LoopMetrics
+from scheduler.daemon.metrics.plugin_families import PluginFamilies
 from scheduler.daemon.metrics.plugin_refresh import RefreshMetrics
 from scheduler.daemon.metrics.rest_client import RestClientMetrics
 from scheduler.daemon.metrics.work_queues import WorkQueueMetrics
@@ -37,13 +38,6 @@ _ATTEMPTS = tuple(str(attempts) for attempts in range(15))  # number of attempts
 _POINT = {id(point): point.metric_name for point in ExtensionPoint}
 _CODE = {id(code): code.value for code in Code}
 
-_VOLUME_STAGES = {
-    ExtensionPoint.FILTER: "predicate",
-    ExtensionPoint.RESERVE: "assume",
-    ExtensionPoint.PRE_BIND: "bind",
-}
-"""Upstream's names of the extension points at which VolumeBinding may fail."""
-
 
 class Metrics:
     """All metrics of one scheduler; several instances can exist in one process.
@@ -62,6 +56,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.families = Families()
+        self._of_plugins = PluginFamilies(self.families)
         self.rest_client = RestClientMetrics(self.families)
         self.work_queue = WorkQueueMetrics(self.families).of
         self.configuration = ConfigurationMetrics(self.families)
@@ -148,11 +143,6 @@ class Metrics:
             "Number of times a plugin evaluated nodes, all of them at once; cached results do not count.",
             "plugin extension_point profile",
         )
-        self._volume_failures = counters(
-            "scheduler_volume_scheduling_stage_error_total",
-            "Volume scheduling stage error count.",
-            "operation",
-        )
         self._pod_attempts = histograms(
             "scheduler_pod_scheduling_attempts",
             "Number of attempts to successfully schedule a pod.",
@@ -173,22 +163,6 @@ class Metrics:
             "Duration of waiting on permit.",
             "result",
             bounds=exponential_buckets(0.001, 2, 15),
-        )
-        self._claims_created = counters(
-            "scheduler_resourceclaim_creates_total",
-            "Number of ResourceClaims that were to be created for extended resources of pods.",
-            "status",
-        )
-        self._devices_allocated = counters(
-            "scheduler_dra_bindingconditions_allocations_total",
-            "Number of devices with binding conditions that attempts used.",
-            "profile driver status",
-        )
-        self._devices_awaited_seconds = histograms(
-            "scheduler_dra_bindingconditions_wait_duration_seconds",
-            "Time in seconds that PreBind waited for devices to be ready.",
-            "profile driver status",
-            bounds=exponential_buckets(0.1, 2, 14),
         )
         self._incoming = counters(
             "scheduler_queue_incoming_pods_total",
@@ -325,6 +299,20 @@ class Metrics:
         """Add a gauge that is read on a scrape: the labels' values, and the number."""
         self.families.read_gauges(name, text, labels, read)
 
+    # Metrics of plugins.
+
+    def counter(self, name: str, text: str, labels: str = "") -> Counters:
+        """Return the counter of a plugin, as `PluginMetrics`."""
+        return self._of_plugins.declared(Counters, name, text, labels)
+
+    def gauge(self, name: str, text: str, labels: str = "") -> Gauges:
+        """Return the gauge of a plugin, as `PluginMetrics`."""
+        return self._of_plugins.declared(Gauges, name, text, labels)
+
+    def histogram(self, name: str, text: str, labels: str = "", *, bounds: Sequence[float]) -> Histograms:
+        """Return the histogram of a plugin, as `PluginMetrics`."""
+        return self._of_plugins.declared(Histograms, name, text, labels, bounds)
+
     # Observations of the runtime.
 
     def extension_point(self, profile: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
@@ -332,10 +320,6 @@ class Metrics:
 
     def plugin(self, plugin: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
         self._plugin_seconds[plugin, _POINT[id(point)], _CODE[id(code)]].observe(seconds)
-
-    def failed(self, plugin: str, point: ExtensionPoint) -> None:
-        if plugin == "VolumeBinding" and point in _VOLUME_STAGES:
-            self._volume_failures[_VOLUME_STAGES[point]].add()
 
     def evaluated(self, profile: str, plugin: str, point: ExtensionPoint) -> None:
         self._evaluations[plugin, _POINT[id(point)], profile].add()
@@ -368,15 +352,6 @@ class Metrics:
         """Record the end of one preemption: all victims were evicted (`success`), or not (`error`)."""
         self._preemption_seconds[result].observe(seconds)
         self._preemption_runs[result].add()
-
-    def claim_created(self, status: str) -> None:
-        self._claims_created[status].add()
-
-    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
-        self._devices_awaited_seconds[profile, driver, status].observe(seconds)
-
-    def devices_allocated(self, profile: str, driver: str, status: str) -> None:
-        self._devices_allocated[profile, driver, status].add()
 
     # Observations of the queue.
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from scheduler.engine.queue.ports import QueueObserver
 from scheduler.engine.runtime.instruments import Instruments, NoInstruments
-from scheduler.framework import ClaimMetrics
+from scheduler.framework import PluginMetrics
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from scheduler.engine.cycle.attempt import Decision
+    from scheduler.framework import Counter, Gauge, Histogram
     from scheduler.framework.queued_pod import QueuedPodInfo
 
 
-class CycleObserver(QueueObserver, Instruments, ClaimMetrics, Protocol):
+class CycleObserver(QueueObserver, Instruments, PluginMetrics, Protocol):
     """Receives measurements of attempts, events and failures.
 
     Implementations must not raise and must not change any state. Times are in seconds.
@@ -87,6 +90,17 @@ class CycleObserver(QueueObserver, Instruments, ClaimMetrics, Protocol):
         ...
 
 
+class _Discarded:
+    """A metric that is not shown; implements `Counter`, `Gauge` and `Histogram`."""
+
+    def add(self, *labels: str, amount: float = 1.0) -> None: ...
+    def replace(self, numbers: Mapping[tuple[str, ...], float]) -> None: ...
+    def observe(self, number: float, *labels: str) -> None: ...
+
+
+_DISCARDED: Final = _Discarded()
+
+
 class NoObserver(NoInstruments):
     """Discards all measurements."""
 
@@ -108,6 +122,12 @@ class NoObserver(NoInstruments):
     def preemption_ended(self, result: str, seconds: float) -> None: ...
     def counted_late(self) -> None: ...
     def rejected_by_kubelet(self, reason: str) -> None: ...
-    def claim_created(self, status: str) -> None: ...
-    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None: ...
-    def devices_allocated(self, profile: str, driver: str, status: str) -> None: ...
+
+    def counter(self, name: str, text: str, labels: str = "") -> Counter:
+        return _DISCARDED
+
+    def gauge(self, name: str, text: str, labels: str = "") -> Gauge:
+        return _DISCARDED
+
+    def histogram(self, name: str, text: str, labels: str = "", *, bounds: Sequence[float]) -> Histogram:
+        return _DISCARDED

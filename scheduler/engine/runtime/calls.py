@@ -349,7 +349,6 @@ class PluginCalls:
             if was_stopped:
                 self.stopped()
             if error.used_by is not None:  # the plugin that was to be called next used no time
-                self.instruments.failed(error.used_by.name, point)
                 return Status(Code.ERROR, (f"over budget: {error}",), error.used_by.name, error)
             return self._failed(plugin, point, f"over budget: {error}", error, at_node)
         logger.error("Plugin failed", exc_info=error, extra=self._fields(plugin, point))
@@ -370,7 +369,6 @@ class PluginCalls:
         error: BaseException | None = None,
         at_node: str = "",
     ) -> Status:
-        self.instruments.failed(plugin.name, point)
         message = _sendable(
             f'running {point.metric_name} plugin "{plugin.name}"{at_node}: {shown_text(what)}'
         )

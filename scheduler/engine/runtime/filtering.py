@@ -343,7 +343,6 @@ class Filtering:
         failed = diagnosis.first_error()
         if failed is not None:
             plugin, outcome, row = failed
-            self._call.instruments.failed(plugin, ExtensionPoint.FILTER)
             node, reasons = snapshot.name_of(row), ", ".join(outcome.reasons)
             message = f'running Filter plugin "{plugin}" for node "{node}": {reasons}'
             raise PluginError(Status(Code.ERROR, (message,), plugin))

@@ -95,6 +95,6 @@ class WantsADatabase(ScorePlugin):
 def test_a_capability_that_is_unknown_is_told_with_those_there_are():
     with pytest.raises(
         PluginLoadError,
-        match="'Database' is not defined; the capabilities are ApiGet, ApiWrite, Background, ClaimMetrics",
+        match="'Database' is not defined; the capabilities are ApiGet, ApiWrite, Background, Clock",
     ):
         ProfileSimulation(plugins=[WantsADatabase])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from plugins.dynamic_resources.claim_metrics import ClaimMetrics
 from scheduler.daemon.metrics import Metrics
 from scheduler.daemon.metrics.families import exponential_buckets
 from scheduler.framework.points import ExtensionPoint
@@ -64,7 +65,6 @@ ONLY_IN_THE_SOURCE = {
     "scheduler_dra_bindingconditions_wait_duration_seconds": Declared(
         "histogram", frozenset({"profile", "driver", "status"}), bounds(0.1, 2, 14)
     ),
-    "scheduler_volume_scheduling_stage_error_total": Declared("counter", frozenset({"operation"})),
     "scheduler_preemption_goroutines_duration_seconds": Declared(
         "histogram", frozenset({"result"}), bounds(0.01, 2, 20)
     ),
@@ -101,14 +101,12 @@ def rarely_told() -> Mapping[str, Family]:
     metrics.hint_asked("NodeAffinity", "NodeAdd", "Queue", 0.1)
     metrics.plugin("NodeAffinity", ExtensionPoint.FILTER, Code.SUCCESS, 0.1)
     metrics.preemption_ended("success", 0.1)
-    metrics.claim_created("success")
-    metrics.devices_allocated("custom-scheduler", "gpu.example.com", "timeout")
+    claims = ClaimMetrics(metrics)
+    claims.claim_created("success")
+    claims.devices_allocated("custom-scheduler", "gpu.example.com", "timeout")
     metrics.group_decided(0.1)
     metrics.group_attempted("custom-scheduler", "scheduled", 0.1)
-    metrics.devices_awaited("custom-scheduler", "gpu.example.com", "timeout", 600.0)
-    for point in ExtensionPoint:
-        metrics.failed("VolumeBinding", point)
-        metrics.failed("NodeAffinity", point)
+    claims.devices_awaited("custom-scheduler", "gpu.example.com", "timeout", 600.0)
     return families(metrics.text()[0].decode())
 
 
@@ -146,12 +144,6 @@ def test_metrics_that_were_not_seen_there_are_as_the_source_declares_them(
     found = {name: rarely_told[name].shape for name in ONLY_IN_THE_SOURCE}
 
     assert found == ONLY_IN_THE_SOURCE
-
-
-def test_failures_of_volume_binding_have_upstreams_names_for_where(rarely_told: Mapping[str, Family]) -> None:
-    family = rarely_told["scheduler_volume_scheduling_stage_error_total"]
-
-    assert family.values["operation"] == {"predicate", "assume", "bind"}
 
 
 def test_the_values_of_labels_are_kube_schedulers(ours: Mapping[str, Family]) -> None:

@@ -30,7 +30,6 @@ class Measurements:
     def __init__(self) -> None:
         self.points: list[tuple[str, str, str]] = []
         self.plugins: list[tuple[str, str, str]] = []
-        self.failures: list[tuple[str, str]] = []
         self.asked: list[tuple[str, str]] = []
         self.loops: list[tuple[str, str, int]] = []
 
@@ -41,9 +40,6 @@ class Measurements:
     def plugin(self, plugin: str, point: ExtensionPoint, code: Code, seconds: float) -> None:
         assert seconds >= 0
         self.plugins.append((plugin, point.metric_name, code.value))
-
-    def failed(self, plugin: str, point: ExtensionPoint) -> None:
-        self.failures.append((plugin, point.metric_name))
 
     def evaluated(self, profile: str, plugin: str, point: ExtensionPoint) -> None:
         self.asked.append((plugin, point.metric_name))
@@ -158,37 +154,3 @@ def test_kept_verdicts_are_not_counted_as_asking():
 
     assert measurements.asked.count(("Kept", "Filter")) == 2
     assert measurements.asked.count(("Always", "Filter")) == 4
-
-
-def test_each_failure_of_a_plugin_is_told_once():
-    measurements = Measurements()
-    run_all(
-        framework_of(
-            *everyone(
-                Gate=Status.unschedulable("no"),
-                PostFilter=KeyError("x"),
-                Reserve=Status.failed("x"),
-                Permit="nonsense",
-                PreBind=Status.failed("x"),
-            ),
-            instruments=measurements,
-        )
-    )
-
-    assert measurements.failures == [
-        ("PostFilter", "PostFilter"),
-        ("Reserve", "Reserve"),
-        ("Permit", "Permit"),
-        ("PreBind", "PreBind"),
-    ]
-
-
-def test_a_filter_that_cannot_tell_of_some_nodes_is_one_failure():
-    measurements = Measurements()
-    framework = framework_of(puppets.NodeFilter(answer=Status.failed("x")), instruments=measurements)
-    with pytest.raises(PluginError):
-        framework.filtering.find_feasible(
-            CycleState(), POD, SNAPSHOT, Diagnosis.blank(2), rows=SNAPSHOT.all_rows, nominated={}
-        )
-
-    assert measurements.failures == [("NodeFilter", "Filter")]

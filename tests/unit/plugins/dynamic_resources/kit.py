@@ -68,7 +68,7 @@ class Kit:
             happenings=fakes.happenings,
             locks=fakes.keyed_lock,
             time_slice=fakes.time_slice,
-            metrics=fakes.claim_metrics,
+            metrics=fakes.metrics,
         )
 
     def begin(self, pod: PodInfo, group: PodGroup | None = None) -> Attempt:

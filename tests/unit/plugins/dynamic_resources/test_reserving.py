@@ -50,6 +50,11 @@ def devices_of(it: Kit) -> Devices:
     return Devices.of(TableObjects(it.table))
 
 
+CREATED = "scheduler_resourceclaim_creates_total"
+ALLOCATED = "scheduler_dra_bindingconditions_allocations_total"
+AWAITED = "scheduler_dra_bindingconditions_wait_duration_seconds"
+
+
 def failed(status: Status | None) -> str:
     assert status is not None
     assert status.code is Code.ERROR
@@ -370,7 +375,7 @@ async def test_extended_resources_get_a_claim_of_their_own_and_the_pod_is_told()
     assert [each["name"] for each in claim["status"]["reservedFor"]] == ["ai"]
     told = it.api.writes[-1].body["status"]["extendedResourceClaimStatus"]
     assert told["resourceClaimName"] == "ai-extended-resources-xyz"
-    assert it.fakes.claim_metrics.calls == [("claim_created", ("success",))]
+    assert it.fakes.metrics.calls == [(CREATED, ("success",), 1.0)]
     assert devices_of(it).in_flight == {}
     assert it.begin(SECOND).reasons() == {"a": NO_ROOM}
 
@@ -384,7 +389,7 @@ async def test_a_claim_that_cannot_be_created_frees_the_device():
     assert failed(await attempt.pre_bind("a")) == "create claim for extended resources default/: no"
     attempt.unreserve("a")
 
-    assert it.fakes.claim_metrics.calls == [("claim_created", ("failure",))]
+    assert it.fakes.metrics.calls == [(CREATED, ("failure",), 1.0)]
     assert it.begin(SECOND).reasons() == {}
     assert it.fakes.background.started == []
 
@@ -468,9 +473,9 @@ async def test_a_pod_waits_until_its_devices_are_ready():
         "Scheduling",
         "waiting for binding conditions for device on node a",
     )
-    assert it.fakes.claim_metrics.calls == [
-        ("devices_awaited", ("custom-scheduler", DRIVER, "success", 0.0)),
-        ("devices_allocated", ("custom-scheduler", DRIVER, "success")),
+    assert it.fakes.metrics.calls == [
+        (AWAITED, ("custom-scheduler", DRIVER, "success"), 0.0),
+        (ALLOCATED, ("custom-scheduler", DRIVER, "success"), 1.0),
     ]
 
 
@@ -482,7 +487,7 @@ async def test_a_device_that_fails_ends_the_wait():
     status = await placed(it, FIRST, "a").pre_bind("a")
 
     assert failed(status) == 'device binding failed: claim=one, reason=Burnt, message="out"'
-    assert it.fakes.claim_metrics.calls[-1] == ("devices_allocated", ("custom-scheduler", DRIVER, "failed"))
+    assert it.fakes.metrics.calls[-1] == (ALLOCATED, ("custom-scheduler", DRIVER, "failed"), 1.0)
 
 
 @virtually
@@ -494,10 +499,7 @@ async def test_the_wait_ends_with_its_time():
 
     assert failed(status) == "device binding timeout: claim=one"
     assert times == [30.0]
-    assert it.fakes.claim_metrics.calls[0] == (
-        "devices_awaited",
-        ("custom-scheduler", DRIVER, "timeout", 30.0),
-    )
+    assert it.fakes.metrics.calls[0] == (AWAITED, ("custom-scheduler", DRIVER, "timeout"), 30.0)
 
 
 @virtually
@@ -522,4 +524,4 @@ async def test_a_pod_without_such_devices_does_not_wait():
     assert await placed(it, FIRST, "a").pre_bind("a") is None
 
     assert it.fakes.events.recorded == []
-    assert it.fakes.claim_metrics.calls == []
+    assert it.fakes.metrics.calls == []

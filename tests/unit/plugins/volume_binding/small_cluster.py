@@ -42,6 +42,7 @@ class Stage:
         watch_storage(self.table)
         self.show(*objects)
         fakes = Fakes()
+        self.metrics = fakes.metrics
         self.api: FakeApi = capabilities.get("writer", fakes.api)
         self.limit: FakeTimeSlice = capabilities.get("time_slice", FakeTimeSlice())
         given = {
@@ -50,6 +51,7 @@ class Stage:
             "locks": fakes.keyed_lock,
             "clock": fakes.clock,
             "time_slice": self.limit,
+            "metrics": fakes.metrics,
         }
         args = VolumeBindingArgs(bind_timeout_seconds=bind_timeout_seconds)
         self.plugin = VolumeBinding(args=args, objects=TableObjects(self.table), **given | capabilities)

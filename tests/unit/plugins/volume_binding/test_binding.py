@@ -107,6 +107,18 @@ def test_what_another_pod_has_reserved_by_then_is_not_given_back():
     assert stage.shown(VOLUMES, "pv")["spec"]["claimRef"]["name"] == "other"
 
 
+def test_an_error_while_volumes_are_assumed_is_counted(monkeypatch: pytest.MonkeyPatch):
+    stage = Stage(claim("data", "pv"), volume("pv"))
+    monkeypatch.setattr(stage.plugin, "_binder", None)
+    state, snapshot = CycleState(), stage.table.snapshot()
+    stage.plugin.pre_filter(state, using("data"), snapshot)
+    stage.plugin.filter(state, using("data"), snapshot, snapshot.all_rows)
+    with pytest.raises(AttributeError):
+        stage.plugin.reserve(state, using("data"), "n1")
+
+    assert stage.metrics.calls == [("scheduler_volume_scheduling_stage_error_total", ("assume",), 1.0)]
+
+
 def test_two_pods_of_one_claim_share_what_the_first_reserved():
     stage = Stage(*CLASSES, OLD, PV)
     stage.reserved(using("old", name="first"), "n1")
@@ -441,6 +453,7 @@ async def test_a_write_that_fails_ends_it_and_what_was_not_written_is_given_back
 
     assert status is not None
     assert (status.code, status.message, status.error) == (Code.ERROR, str(error), error)
+    assert live.stage.metrics.calls == [("scheduler_volume_scheduling_stage_error_total", ("bind",), 1.0)]
     live.stage.plugin.unreserve(live.state, DB, "n1")
     assert live.stage.shown(VOLUMES, "pv") == PV
     assert live.stage.shown(CLAIMS, "default/new") == NEW

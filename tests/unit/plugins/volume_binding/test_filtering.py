@@ -225,6 +225,7 @@ def test_a_volume_that_the_driver_cannot_have_is_an_error_on_the_drivers_nodes_a
 
     assert refusals["n1"][0] == "Error"
     assert refusals["n1"][1][0].startswith("could not translate pv: failed to translate Kubernetes ID")
+    assert stage.metrics.calls == [("scheduler_volume_scheduling_stage_error_total", ("predicate",), 1.0)]
     assert refusals["n2"] == (HOPELESS, (NOT_REACHED,))
 
 
