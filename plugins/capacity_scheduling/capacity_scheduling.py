@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from plugins.capacity_scheduling.accounts import Accounts
+from plugins.capacity_scheduling.quota_statuses import QuotaStatuses
 from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS, STATUS_RIGHT, Quotas, add
 from plugins.capacity_scheduling.usage import NamespaceUsage
 from plugins.preemption.candidates import NO_VICTIMS, why_not_eligible
@@ -43,10 +44,19 @@ from scheduler.framework.preemption import (  # the constructor's types are read
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
+    from typing import Self
 
     from plugins.preemption.candidates import Choice
     from plugins.preemption.units import Unit
-    from scheduler.framework import CycleState, Diagnosis, GroupDryRuns, PodGroup, PostFilterResult
+    from scheduler.framework import (
+        CycleState,
+        Diagnosis,
+        GroupDryRuns,
+        PodGroup,
+        PostFilterResult,
+        StatusAccess,
+        StatusSource,
+    )
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
 
@@ -85,6 +95,9 @@ class CapacityScheduling(PreFilterPlugin, Preempting):
         self._nominated = nominated
         self._quotas = Quotas()
         self._usage = NamespaceUsage()
+
+    def statuses(self, plugins: Sequence[Self], access: StatusAccess) -> Sequence[StatusSource]:
+        return [QuotaStatuses(access)]
 
     def events(self) -> Sequence[EventWithHint]:
         deleted = ClusterEvent(EventResource.POD, ActionType.DELETE)

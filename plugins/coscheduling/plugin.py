@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from plugins.coscheduling.free_resources import resource_gap
 from plugins.coscheduling.objects import PRIORITY_CLASSES, PodGroupObject, PriorityClass
+from plugins.coscheduling.pod_group_statuses import PodGroupStatuses
 from plugins.gang_scheduling.gangs import GangArgs, Gangs
 from scheduler.errors import FieldError, ObjectError
 from scheduler.framework import (
@@ -36,9 +37,9 @@ from scheduler.objects.pod_group import COSCHEDULING_POD_GROUPS, VOLCANO_POD_GRO
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
-    from typing import Any
+    from typing import Any, Self
 
-    from scheduler.framework import CycleState, QueuedPodInfo
+    from scheduler.framework import CycleState, QueuedPodInfo, StatusAccess, StatusSource
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
     from scheduler.snapshot import Snapshot
@@ -132,6 +133,9 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
 
     def attempted(self, group: PodGroup, status: Status) -> None:
         """Do nothing: the group's phase and conditions follow from its pods."""
+
+    def statuses(self, plugins: Sequence[Self], access: StatusAccess) -> Sequence[StatusSource]:
+        return [PodGroupStatuses(kind, access) for kind in sorted(self.group_kinds)]
 
     def events(self) -> Sequence[EventWithHint]:
         """Register for the group's own events, and for capacity that may close a resource gap."""

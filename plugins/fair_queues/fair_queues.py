@@ -14,6 +14,7 @@ import numpy as np
 
 from plugins.fair_queues.attempt import QueueAttempt
 from plugins.fair_queues.ledger import Ledger
+from plugins.fair_queues.queue_statuses import QueueStatuses
 from plugins.fair_queues.queues import QUEUES, STATUS_RIGHT
 from plugins.fair_queues.report import report
 from plugins.fair_queues.victims import ATTEMPT, Reclaim, WithinShares
@@ -55,12 +56,20 @@ from scheduler.framework.preemption import (  # the constructor's types are read
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
+    from typing import Self
 
     from plugins.fair_queues.ledger import QueueUsage
     from plugins.fair_queues.report import QueueReport
     from plugins.preemption.candidates import Choice
     from plugins.preemption.units import Unit
-    from scheduler.framework import CycleState, Diagnosis, PodGroup, PostFilterResult
+    from scheduler.framework import (
+        CycleState,
+        Diagnosis,
+        PodGroup,
+        PostFilterResult,
+        StatusAccess,
+        StatusSource,
+    )
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, NodeInfo, Snapshot
 
@@ -126,6 +135,9 @@ class FairQueues(PreFilterPlugin, ReservePlugin, Preempting):
         self._evicting: dict[str, Sequence[PodInfo]] = {}  # uid of a preemptor -> its victims
         self._pending = self._ledger.pending
         self._waiting_order = WaitingOrder(clock, queued, self._pending, args.longest_wait_seconds)
+
+    def statuses(self, plugins: Sequence[Self], access: StatusAccess) -> Sequence[StatusSource]:
+        return [QueueStatuses(plugins, access)]
 
     def events(self) -> Sequence[EventWithHint]:
         frees = ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN

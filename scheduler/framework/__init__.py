@@ -67,6 +67,7 @@ from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.scores import default_normalize_score, divide, divide_one, divide_small
 from scheduler.framework.sliced_work import NeedsTime
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status
+from scheduler.framework.statuses import Acceptance, StatusAccess, StatusSource, WantedStatus
 
 __all__ = [
     "API_VERSION",
@@ -75,6 +76,7 @@ __all__ = [
     "PASS",
     "SKIP",
     "SUCCESS",
+    "Acceptance",
     "ActionType",
     "ApiGet",
     "ApiWrite",
@@ -131,10 +133,13 @@ __all__ = [
     "Sleep",
     "SlicedWork",
     "Status",
+    "StatusAccess",
+    "StatusSource",
     "TimeSlice",
     "Wait",
     "WaitForEvent",
     "WaitingPods",
+    "WantedStatus",
     "WorkloadFeatures",
     "default_normalize_score",
     "divide",

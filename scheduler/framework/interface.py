@@ -27,6 +27,7 @@ from scheduler.framework.events import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Hashable, Iterable, Sequence
+    from typing import Self
 
     from scheduler.errors import FieldError
     from scheduler.framework.cycle_state import CycleState
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from scheduler.framework.outcomes import Outcomes
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.framework.status import Status
+    from scheduler.framework.statuses import StatusAccess, StatusSource
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Int64s, NodeInfo, Rows, Snapshot
 
@@ -130,6 +132,17 @@ class Plugin(ABC):
     def events(self) -> Sequence[EventWithHint]:
         """Return the cluster events that may make a pod rejected by this plugin schedulable; by default all events."""
         return EVERYTHING
+
+    def statuses(self, plugins: Sequence[Self], access: StatusAccess) -> Sequence[StatusSource]:
+        """Return the sources of the statuses of objects that the plugin reads; the daemon writes them.
+
+        Called after each change of the active configuration, once for all instances of a class.
+
+        Args:
+            plugins: the instances of the class in the active profiles, this one included.
+            access: what the sources may read and use.
+        """
+        return ()
 
     async def refresh(self) -> None:
         """Fetch background data; called at start and then every `refresh_seconds`, never in a scheduling cycle.

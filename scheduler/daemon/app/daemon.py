@@ -14,12 +14,7 @@ from scheduler.daemon.app.consistency.checker import ConsistencyChecker
 from scheduler.daemon.app.gauges import show_groups, show_queue, show_state
 from scheduler.daemon.app.generations import Generations
 from scheduler.daemon.app.in_tree import IN_TREE
-from scheduler.daemon.app.object_statuses import ObjectStatuses
-from scheduler.daemon.app.pod_group_statuses import KINDS as POD_GROUP_KINDS
-from scheduler.daemon.app.pod_group_statuses import PodGroupStatuses
-from scheduler.daemon.app.queue_statuses import QueueStatuses
-from scheduler.daemon.app.quota_statuses import QuotaStatuses
-from scheduler.daemon.app.share_gauges import show_shares
+from scheduler.daemon.app.plugin_statuses import PluginStatuses, StatusAccess
 from scheduler.daemon.app.watches import Watches
 from scheduler.daemon.metrics import Metrics
 from scheduler.engine.cycle.sampling import NodeSampling, percentages_of
@@ -39,7 +34,6 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import LeaderElection
     from scheduler.daemon.app.generation import Generation
-    from scheduler.daemon.app.object_statuses import StatusSource
     from scheduler.engine.runtime.framework import Framework
     from scheduler.engine.runtime.registry import Registry
     from scheduler.framework.interface import Plugin
@@ -154,26 +148,18 @@ class Daemon:
             metrics=self.metrics.consistency,
             random=Random(hash(random.getstate()[1])),  # separate, so that it changes no tie of the scheduler
         )
-        pods = self.watches.pods.store
-        quotas, queues = QuotaStatuses(pods, aside), QueueStatuses(self.parts)
-        groups = [PodGroupStatuses(kind, self.parts, pods, connection) for kind in POD_GROUP_KINDS]
-        sources: list[StatusSource] = [quotas, queues, *groups]
-        self._statuses = [
-            ObjectStatuses(
-                source,
-                self.parts,
-                requests=writes,
-                is_leading=self.leadership.is_leading,
-                recorder=self._recorders.of(CONTROLLER),
-            )
-            for source in sources
-        ]
+        self._statuses = PluginStatuses(
+            self.parts,
+            StatusAccess(self.parts, self.watches.pods.store, self.metrics, reads=connection, aside=aside),
+            requests=writes,
+            is_leading=self.leadership.is_leading,
+            recorder=self._recorders.of(CONTROLLER),
+        )
         self.watches.outages.when_over(self.consistency.check_soon)
         self.watches.cache_gate.when_restored(self.consistency.check_soon_and_wake)
         show_state(self.metrics, self.parts, lambda: self.generations.active)
         show_queue(self.metrics, self.parts, self.cycles)
         show_groups(self.metrics, self.parts)
-        show_shares(self.metrics, self.parts, quotas, queues, self.leadership.is_leading)
 
     @property
     def configuration(self) -> Configuration:
@@ -247,8 +233,7 @@ class Daemon:
                 rejections = self.parts.hooks.task(self.cycles.rejections.run(), REJECTIONS)
                 self._tasks.spawn(rejections, REJECTIONS)
                 self._tasks.spawn(self.consistency.run(), "consistency")
-                for statuses in self._statuses:
-                    self._tasks.spawn(statuses.run(), f"status of {statuses.kind}")
+                self._tasks.spawn(self._statuses.run(), "statuses")
                 is_lost = await self._lead_until(stop)
         if is_lost:
             self.cycles.scheduler.note_holder(

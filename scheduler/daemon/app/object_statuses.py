@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from math import inf
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
 from scheduler.clock import rfc3339
+from scheduler.daemon.app.needs import resource_of
+from scheduler.engine.cycle.time_slices import SLICE_SECONDS
 from scheduler.errors import ApiError
+from scheduler.framework.statuses import ACCEPTED
 from scheduler.kube.client import wire
 from scheduler.kube.client.event_series import ObjectReference
 from scheduler.kube.http.request import MERGE_PATCH, Request
-from scheduler.objects.amounts import amount_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from scheduler.daemon.app.assembly import Parts
-    from scheduler.framework.interface import Plugin
+    from scheduler.framework.statuses import StatusOf, StatusSource, WantedStatus
     from scheduler.kube.client.events import EventRecorder
     from scheduler.kube.client.requests import Requests
-    from scheduler.kube.client.resources import Resource
-    from scheduler.snapshot import Objects
 
-    StatusOf = Callable[[str, Mapping[str, Any]], "WantedStatus | None"]
-    """Returns the status of an object by its key; None if the status stays as it is."""
     _Change = tuple[str, Mapping[str, Any]]
     """An object whose status must change, after its key."""
 
@@ -37,8 +36,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _EVERY_SECONDS: Final = 1.0
-_INACTIVE_SECONDS: Final = 10.0
-"""The interval of checking whether a profile has the plugin now."""
 _SHARE: Final = 0.01
 """The share of time for counting: with many pods it is done less often."""
 _MOST_WRITES: Final = 50
@@ -48,36 +45,6 @@ _SLICE: Final = 64
 _REPAIR_SECONDS: Final = 60.0
 """After this time another client's change of a status is overwritten; by then the watch has shown this one's write."""
 _ACTION: Final = "Counting"
-ACCEPTED: Final = "Accepted"
-"""The condition for a valid object in use; a warning event repeats it when it is False."""
-
-
-class Acceptance(NamedTuple):
-    """The reason and the message of the condition Accepted; the message names the field that is wrong."""
-
-    reason: str
-    message: str = ""
-
-    def condition(self) -> dict[str, str]:
-        """Return the condition, without times."""
-        status = str(self.reason == "Valid")
-        return {"type": ACCEPTED, "status": status, "reason": self.reason, "message": self.message}
-
-
-class WantedStatus(NamedTuple):
-    """The status that an object should have.
-
-    Attributes:
-        fields: the fields, without conditions.
-        conditions: the conditions, without times; the object loses other conditions of the source's types.
-    """
-
-    fields: Mapping[str, Any]
-    conditions: Sequence[Mapping[str, str]] = ()
-
-    def status(self) -> dict[str, Any]:
-        """Return the status, without times."""
-        return {**self.fields, "conditions": [dict(each) for each in self.conditions]}
 
 
 class _Written(NamedTuple):
@@ -88,36 +55,12 @@ class _Written(NamedTuple):
     at: float
 
 
-class StatusSource(Protocol):
-    """One kind of objects, and the status that each should have.
-
-    Attributes:
-        resource: the kind.
-        kind: as the cluster's state names it.
-        plugin: the name of the plugin that reads it.
-        condition_types: the types of the conditions that are written; conditions of other types are left alone.
-    """
-
-    @property
-    def resource(self) -> Resource: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def plugin(self) -> str: ...
-    @property
-    def condition_types(self) -> frozenset[str]: ...
-
-    async def status_of(self, objects: Objects) -> StatusOf:
-        """Return a function that computes the status of one object; it stays the same until the next call."""
-        ...
-
-
 class ObjectStatuses:
     """Writes the status of each object of a kind when it changes; only the leader writes.
 
     Args:
         source: the wanted statuses.
-        parts: the objects, and the active profiles.
+        parts: the objects.
         requests: for writes.
         is_leading: whether writes are allowed now.
         recorder: recorder of events about the objects.
@@ -138,19 +81,12 @@ class ObjectStatuses:
         self._is_leading = is_leading
         self._recorder = recorder
         self._clock = parts.clock
+        self._resource = resource_of(source.kind)[0]
         self._written: dict[str, _Written] = {}  # uid -> what was written last
-
-    @property
-    def kind(self) -> str:
-        """The objects' kind."""
-        return self._source.kind
 
     async def run(self) -> NoReturn:
         """Compare once a second, or less often, until cancelled; write changes until the next comparison."""
         while True:
-            if not any(True for _ in active_plugins(self._parts, self._source.plugin)):
-                await asyncio.sleep(_INACTIVE_SECONDS)
-                continue
             began = self._clock.monotonic()
             changes: Sequence[_Change] = ()
             objects = self._parts.cache.table.watch_kind(self._source.kind)
@@ -202,7 +138,7 @@ class ObjectStatuses:
 
     async def _write(self, key: str, obj: Mapping[str, Any], wanted: WantedStatus) -> None:
         namespace, _, name = key.rpartition("/")
-        resource, before = self._source.resource, obj.get("status") or {}
+        before = obj.get("status") or {}
         old = {each.get("type"): each for each in before.get("conditions") or ()}
         status = {field: _merging(before.get(field), value) for field, value in wanted.fields.items()}
         if self._source.condition_types:
@@ -211,7 +147,7 @@ class ObjectStatuses:
                 *(each for type_, each in old.items() if type_ not in self._source.condition_types),
                 *(_timed(each, old.get(each["type"], {}), now) for each in wanted.conditions),
             ]
-        path = resource.path(namespace, name, "status")
+        path = self._resource.path(namespace, name, "status")
         # The version protects conditions that another client has written and the watch has not shown yet.
         version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
         body = msgspec.json.encode({"metadata": version, "status": status})
@@ -219,7 +155,7 @@ class ObjectStatuses:
             answer = await self._requests.send(Request("PATCH", path, body, MERGE_PATCH))
         except ApiError as error:
             if error.status not in {404, 409}:
-                fields = {"kind": resource.kind, "object": key, "error": str(error)}
+                fields = {"kind": self._source.object_kind, "object": key, "error": str(error)}
                 logger.warning("Status could not be written", extra=fields)
             return
         self._written[obj["metadata"]["uid"]] = _Written(
@@ -233,11 +169,11 @@ class ObjectStatuses:
 
     def _warn(self, namespace: str, name: str, obj: Mapping[str, Any], condition: Mapping[str, str]) -> None:
         about = ObjectReference(
-            kind=self._source.resource.kind,
+            kind=self._source.object_kind,
             namespace=namespace,
             name=name,
             uid=obj["metadata"]["uid"],
-            api_version=self._source.resource.api_version,
+            api_version=self._resource.api_version,
         )
         self._recorder.record(
             about,
@@ -251,7 +187,7 @@ class ObjectStatuses:
 
 async def run_in_slices(steps: Generator[None, None, T]) -> T:
     """Run work in short steps to its result; other tasks run after every few steps."""
-    number = 0
+    number, until = 0, time.perf_counter() + SLICE_SECONDS
     while True:
         try:
             next(steps)
@@ -259,24 +195,9 @@ async def run_in_slices(steps: Generator[None, None, T]) -> T:
             result: T = end.value
             return result
         number += 1
-        if number % _SLICE == 0:
+        if number % _SLICE == 0 or time.perf_counter() >= until:
             await asyncio.sleep(0)
-
-
-def active_plugins(parts: Parts, plugin: str) -> Iterable[Plugin]:
-    """Yield the plugins with a name, of all active profiles."""
-    for framework in parts.profiles.frameworks.values():
-        yield from (each for each in framework.plugins.all() if each.name == plugin)
-
-
-def written(amounts: Mapping[str, int], also: Iterable[str] = ()) -> dict[str, str]:
-    """Return amounts as quantities; the resources in `also` are included with 0."""
-    return {name: amount_text(name, amounts.get(name, 0)) for name in sorted({*amounts, *also})}
-
-
-def named_in(spec: Mapping[str, Any]) -> set[str]:
-    """Return the resources in an object's min and max."""
-    return {name for amounts in (spec.get("min"), spec.get("max")) for name in amounts or ()}
+            until = time.perf_counter() + SLICE_SECONDS
 
 
 def _json(status: Mapping[str, Any]) -> bytes:

@@ -103,7 +103,7 @@ def _method_faults(plugin: type[Plugin]) -> Iterator[str]:
     ]
     contracts += [
         (Plugin, method)
-        for method in ("signature", "version", "events", "refresh", "why", "nodes_without_data")
+        for method in ("signature", "version", "events", "refresh", "why", "nodes_without_data", "statuses")
     ]
     for contract, method in contracts:
         yield from _signature_faults(plugin, contract, method)

@@ -21,6 +21,14 @@ MONITORING = MANIFESTS / "monitoring"
 METRIC = re.compile(
     r"\b((?:custom_)?scheduler_\w+|rest_client_\w+|workqueue_\w+|process_\w+|leader_election_\w+)"
 )
+OF_CODE = (
+    "scheduler/daemon/app/daemon.py",
+    "scheduler/daemon/app/gauges.py",
+    "plugins/capacity_scheduling/quota_statuses.py",
+    "plugins/fair_queues/queue_statuses.py",
+    "plugins/volume_binding/plugin.py",
+    "plugins/dynamic_resources/claim_metrics.py",
+)
 OF_THE_DAEMON = re.compile(r'"((?:(?:custom_)?scheduler|leader_election)_\w+)"')
 GROUPS = one(rendered(MONITORING), "PrometheusRule")["spec"] if (MONITORING / "alerts.yaml").exists() else {}
 ALERTS = {rule["alert"]: rule for group in GROUPS["groups"] for rule in group["rules"]}
@@ -67,11 +75,7 @@ def known() -> set[str]:
         for suffix in (histogram if family.kind == "histogram" else {""})
     }
     process = re.findall(r"^# TYPE (\w+)", metrics.text()[0].decode(), re.MULTILINE)
-    shown = [
-        name
-        for file in ("daemon.py", "gauges.py", "share_gauges.py")
-        for name in OF_THE_DAEMON.findall((ROOT / "scheduler" / "daemon" / "app" / file).read_text())
-    ]
+    shown = [name for file in OF_CODE for name in OF_THE_DAEMON.findall((ROOT / file).read_text())]
     return names | {*process} | {*shown}
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.daemon.app.object_statuses import Acceptance, ObjectStatuses, WantedStatus
-from scheduler.kube.client.resources import ELASTIC_QUOTAS
+from scheduler.daemon.app.object_statuses import ObjectStatuses
+from scheduler.framework import Acceptance, StatusSource, WantedStatus
 from tests.support.virtual_time import LoopClock
 from tests.support.virtual_time_test import virtually
 
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 N_OBJECTS = 500
 
 
-class Source:
+class Source(StatusSource):
     """Statuses that say whether an object is even."""
 
-    resource = ELASTIC_QUOTAS
-    kind = "quotas"
-    plugin = "Plugin"
+    kind = "scheduling.x-k8s.io/v1alpha1/elasticquotas"
+    object_kind = "ElasticQuota"
     condition_types = frozenset({"Accepted"})
 
     def __init__(self) -> None:
@@ -56,13 +55,9 @@ class Cluster:
         self.writes: list[str] = []
         self.kept_statuses: list[int] = []
         self.is_leader = True
-        frameworks = {
-            "p": SimpleNamespace(plugins=SimpleNamespace(all=lambda: [SimpleNamespace(name="Plugin")]))
-        }
         parts: Any = SimpleNamespace(
             clock=LoopClock(),
             cache=SimpleNamespace(table=SimpleNamespace(watch_kind=lambda _kind: self.objects)),
-            profiles=SimpleNamespace(frameworks=frameworks),
         )
         recorder: Any = SimpleNamespace(record=lambda *_args, **_fields: None)
         requests: Any = self
@@ -126,24 +121,3 @@ async def test_each_status_is_written_once_and_again_when_another_client_changed
     assert cluster.writes == []
     await cluster.run(60)
     assert cluster.writes == ["a/q7"]
-
-
-@virtually
-async def test_an_inactive_plugin_is_looked_for_every_ten_seconds() -> None:
-    looks: list[float] = []
-
-    class Frameworks(dict[str, Any]):
-        def values(self) -> Any:
-            looks.append(asyncio.get_running_loop().time())
-            return super().values()
-
-    source: Any = SimpleNamespace(plugin="FairQueues", kind="queues")
-    parts: Any = SimpleNamespace(clock=LoopClock(), profiles=SimpleNamespace(frameworks=Frameworks()))
-    nothing: Any = None
-    statuses = ObjectStatuses(source, parts, requests=nothing, is_leading=lambda: True, recorder=nothing)
-
-    running = asyncio.create_task(statuses.run())
-    await asyncio.sleep(60.0)
-    running.cancel()
-
-    assert looks == [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]

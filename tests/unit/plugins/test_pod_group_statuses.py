@@ -6,10 +6,11 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from scheduler.daemon.app import pod_group_statuses
-from scheduler.daemon.app.pod_group_statuses import PodGroupStatuses
+from plugins.coscheduling import pod_group_statuses
+from plugins.coscheduling.pod_group_statuses import PodGroupStatuses
 from scheduler.objects.pod_group import VOLCANO_POD_GROUPS
 from tests.support.builders import pod
+from tests.support.status_access import FakeStatusAccess
 from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:
@@ -18,13 +19,10 @@ if TYPE_CHECKING:
 N_GROUPS = 500
 
 
-class Parts:
-    """A cluster with groups and without nodes, whose ended pods cannot be listed."""
+class Groups:
+    """A cluster with groups and without nodes."""
 
-    def __init__(self) -> None:
-        self.clock = self.cache = self.table = self
-
-    def watch_kind(self, kind: str) -> Any:
+    def objects(self, kind: str) -> Any:
         return self
 
     def typed(self, kind: type, key: str) -> Any:
@@ -32,9 +30,6 @@ class Parts:
 
     def snapshot(self) -> Any:
         return None
-
-    def monotonic(self) -> float:
-        return 0.0
 
 
 @virtually
@@ -52,14 +47,9 @@ async def test_statuses_of_many_groups_are_found_in_many_turns(monkeypatch: pyte
             asyncio.get_running_loop().call_soon(next_turn)
         return count(pods)
 
-    async def nothing(*_: Any) -> Any:
-        return {}
-
     monkeypatch.setattr(pod_group_statuses, "counted", counting)
     monkeypatch.setattr(pod_group_statuses, "resource_gap", lambda *_: {})
-    monkeypatch.setattr(PodGroupStatuses, "_list_ended", nothing)
-    parts: Any = Parts()
-    statuses = PodGroupStatuses(VOLCANO_POD_GROUPS, parts, {"default/p": pod("p")}, parts)
+    statuses = PodGroupStatuses(VOLCANO_POD_GROUPS, FakeStatusAccess({"default/p": pod("p")}, Groups()))
     objects: Any = {f"default/g{number}": {"metadata": {"uid": str(number)}} for number in range(N_GROUPS)}
 
     status_of = await statuses.status_of(objects)

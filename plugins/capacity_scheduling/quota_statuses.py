@@ -9,62 +9,62 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS as KIND
-from plugins.capacity_scheduling.quotas import Quotas, add
-from scheduler.daemon.app.object_statuses import (
+from plugins.capacity_scheduling.quotas import ELASTIC_QUOTAS, Quotas, add
+from scheduler.framework.statuses import (
     ACCEPTED,
     Acceptance,
+    StatusSource,
     WantedStatus,
     named_in,
-    run_in_slices,
     written,
 )
-from scheduler.engine.cycle import time_slices
-from scheduler.kube.client.resources import ELASTIC_QUOTAS
 from scheduler.objects.amounts import amount_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
     from plugins.capacity_scheduling.quotas import Quota
-    from scheduler.daemon.app.object_statuses import StatusOf
+    from scheduler.framework.statuses import StatusAccess, StatusOf
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Objects
-    from scheduler.worker_thread import Aside
 
 _NONE: Mapping[str, int] = {}
 
 
-class QuotaStatuses:
-    """Computes the statuses of quotas.
+class QuotaStatuses(StatusSource):
+    """Computes the statuses of quotas, and shows the share of each quota that is used.
 
     Args:
-        pods: namespace/name -> pod, as watched last.
-        aside: counts in another thread.
-
-    Attributes:
-        parts_of_max: namespace -> the highest share of its max that it uses of any resource, from the last computation.
+        access: reads pods, and counts them in another thread.
     """
 
-    resource = ELASTIC_QUOTAS
-    kind = KIND
-    plugin = "CapacityScheduling"
+    kind = ELASTIC_QUOTAS
+    object_kind = "ElasticQuota"
     condition_types = frozenset({ACCEPTED})
 
-    def __init__(self, pods: Mapping[str, PodInfo], aside: Aside) -> None:
-        self._pods = pods
-        self._aside = aside
+    def __init__(self, access: StatusAccess) -> None:
+        self._access = access
         self._quotas = Quotas()
-        self.parts_of_max: Mapping[str, float] = {}
+        self._used_ratio = access.metrics.gauge(
+            "custom_scheduler_quota_used_ratio",
+            "The greatest part of its quota's max that a namespace uses of any resource.",
+            "namespace",
+        )
+
+    def ended(self) -> None:
+        self._used_ratio.replace({})
 
     async def status_of(self, objects: Objects) -> StatusOf:
-        await time_slices.run_in_slices(self._quotas.reading(objects))
+        await self._access.in_slices(self._quotas.reading(objects))
         quotas, holders, wrong = self._quotas.by_namespace, self._quotas.holders, self._quotas.wrong
         namespaces = set(objects.versions)
         # A copy for the other thread, so that pods need not wait for it.
-        pods = list(self._pods.values())
-        used = await self._aside(partial(used_by_running, pods, namespaces), "counting what quotas' pods use")
-        self.parts_of_max = await run_in_slices(parts_of_max(quotas, used))
+        pods = list(self._access.pods.values())
+        used = await self._access.aside(
+            partial(used_by_running, pods, namespaces), "counting what quotas' pods use"
+        )
+        parts = await self._access.in_slices(parts_of_max(quotas, used))
+        self._used_ratio.replace({(namespace,): part for namespace, part in parts.items()})
 
         def status_of(key: str, obj: Mapping[str, Any]) -> WantedStatus | None:
             namespace = key.partition("/")[0]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from plugins.capacity_scheduling.quota_statuses import acceptance_of, part_of_max, used_by_running
 from plugins.capacity_scheduling.quotas import Quota
-from scheduler.daemon.app.object_statuses import named_in, written
-from scheduler.daemon.app.quota_statuses import acceptance_of, part_of_max, used_by_running
+from scheduler.framework.statuses import named_in, written
 from tests.support.builders import pod
 
 GI = 2**30

@@ -18,10 +18,8 @@ from plugins.coscheduling.phases import (
     volcano_status,
 )
 from scheduler.clock import rfc3339
-from scheduler.daemon.app.object_statuses import WantedStatus, run_in_slices
 from scheduler.errors import ApiError, ObjectError
-from scheduler.kube.client.paging import listed
-from scheduler.kube.client.resources import COSCHEDULING_POD_GROUPS, PODS, VOLCANO_POD_GROUPS
+from scheduler.framework.statuses import StatusSource, WantedStatus
 from scheduler.objects import pod_group as kinds
 from scheduler.objects.decode import decode_object, typed_object
 from scheduler.objects.pod_group import GroupKey, group_of, task_of
@@ -30,10 +28,7 @@ from scheduler.objects.v1 import Pod
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
-    from scheduler.daemon.app.assembly import Parts
-    from scheduler.daemon.app.object_statuses import StatusOf
-    from scheduler.kube.client.requests import Requests
-    from scheduler.objects.pod import PodInfo
+    from scheduler.framework.statuses import StatusAccess, StatusOf
     from scheduler.snapshot import Objects
 
 logger = logging.getLogger(__name__)
@@ -42,54 +37,39 @@ _LOOK_AGAIN_SECONDS: Final = 60.0
 """Ended pods are listed again after this time, because some may have been created and ended in between."""
 _ENDED: Final = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 _FINAL: Final = frozenset({"Finished", "Failed", "Completed"})
-_RESOURCES: Final = {
-    kinds.COSCHEDULING_POD_GROUPS: COSCHEDULING_POD_GROUPS,
-    kinds.VOLCANO_POD_GROUPS: VOLCANO_POD_GROUPS,
-}
-KINDS: Final = tuple(_RESOURCES)
 
 
-class PodGroupStatuses:
+class PodGroupStatuses(StatusSource):
     """The statuses of the PodGroups of one kind.
 
     Args:
-        kind: one of KINDS.
-        parts: the cluster's state.
-        pods: namespace/name -> pod that has not ended, as watched last.
-        reads: lists the ended pods, which are not watched.
+        kind: the kind.
+        access: reads pods; lists the ended ones, which are not watched.
     """
 
-    plugin = "Coscheduling"
+    object_kind = "PodGroup"
 
-    def __init__(
-        self,
-        kind: str,
-        parts: Parts,
-        pods: Mapping[str, PodInfo],
-        reads: Requests,
-    ) -> None:
-        self.kind, self.resource = kind, _RESOURCES[kind]
+    def __init__(self, kind: str, access: StatusAccess) -> None:
+        self.kind = kind
         self.condition_types = VOLCANO_CONDITIONS if kind == kinds.VOLCANO_POD_GROUPS else frozenset[str]()
-        self._parts, self._clock = parts, parts.clock
-        self._pods = pods
-        self._reads = reads
+        self._access, self._clock = access, access.clock
         self._live: dict[GroupKey, set[str]] = {}  # group -> uids of its pods that had not ended
         self._ended: dict[str, Mapping[GroupKey, list[Pod]]] = {}  # namespace -> group -> its ended pods
         self._listed: dict[str, float] = {}  # namespace -> when its ended pods were listed
         self._began: dict[str, str] = {}  # uid of a group -> when its first pod got a node
 
     async def status_of(self, objects: Objects) -> StatusOf:
-        groups = await run_in_slices(self._unfinished(dict(objects)))
+        groups = await self._access.in_slices(self._unfinished(dict(objects)))
         if not groups:
             return lambda _key, _obj: None
-        live = await run_in_slices(self._members(groups))
+        live = await self._access.in_slices(self._members(groups))
         uids = {key: {pod.metadata.uid for pod in pods} for key, pods in live.items()}
         for namespace in {key.namespace for key in groups if self._may_have_ended(key, groups[key], uids)}:
             self._ended[namespace] = await self._list_ended(namespace)
             self._listed[namespace] = self._clock.monotonic()
         self._live = uids
         self._forget(groups)
-        statuses = await run_in_slices(self._statuses(groups, live))
+        statuses = await self._access.in_slices(self._statuses(groups, live))
         return lambda key, _obj: statuses.get(key)
 
     def _unfinished(
@@ -107,7 +87,7 @@ class PodGroupStatuses:
     def _members(self, groups: Mapping[GroupKey, object]) -> Generator[None, None, dict[GroupKey, list[Pod]]]:
         """Return the pods of groups that have not ended; one pod in each step."""
         found: dict[GroupKey, list[Pod]] = {}
-        for pod in list(self._pods.values()):
+        for pod in list(self._access.pods.values()):
             yield
             if pod.group is not None and pod.group in groups:
                 found.setdefault(pod.group, []).append(pod.pod)
@@ -127,7 +107,9 @@ class PodGroupStatuses:
         """Return the ended pods of groups in a namespace; the last known ones if the list fails."""
         found: dict[GroupKey, list[Pod]] = {}
         try:
-            async for item in listed(self._reads, PODS.path(namespace), {"fieldSelector": _ENDED}):
+            async for item in self._access.listed(
+                f"/api/v1/namespaces/{namespace}/pods", {"fieldSelector": _ENDED}
+            ):
                 try:
                     pod = typed_object(decode_object(item), Pod)
                 except ObjectError:
@@ -168,12 +150,12 @@ class PodGroupStatuses:
         """Return the status of one group; None if it stays unchanged."""
         before = obj.get("status") or {}
         try:
-            group = self._parts.cache.table.watch_kind(key.kind).typed(PodGroupObject, key.key)
+            group = self._access.cluster.objects(key.kind).typed(PodGroupObject, key.key)
             if group is None:
                 return None
             if key.kind == kinds.VOLCANO_POD_GROUPS:
                 has_begun = members.placed + members.running + members.succeeded
-                gap = {} if has_begun else resource_gap(group.least(), self._parts.cache.snapshot())
+                gap = {} if has_begun else resource_gap(group.least(), self._access.cluster.snapshot())
                 return WantedStatus(*volcano_status(group, before, members, gap))
             fields = coscheduling_status(group, before, members)
         except (ObjectError, ValueError) as error:
