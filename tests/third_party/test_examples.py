@@ -36,7 +36,8 @@ def scores(trial: ProfileSimulation, wanted: Any, plugin: type[Plugin]) -> dict[
 @pytest.mark.parametrize("plugin", PLUGINS.values(), ids=list(PLUGINS))
 def test_an_example_keeps_the_contract(plugin: type[Plugin], check: Callable[[Any], None]):
     each = subject(plugin)
-    each.table.watch_kind("v1/configmaps")
+    for kind in plugin.needs.kinds:
+        each.table.watch_kind(kind)
     check(each)
 
 
