@@ -31,6 +31,7 @@ from scheduler.framework import (
     QueueingHint,
     QueueSortPlugin,
     Status,
+    no_event_keys,
 )
 from scheduler.objects.amounts import amounts_text
 from scheduler.objects.pod_group import COSCHEDULING_POD_GROUPS, VOLCANO_POD_GROUPS, task_of
@@ -138,12 +139,22 @@ class Coscheduling(QueueSortPlugin, Gangs, PreFilterPlugin):
         return [PodGroupStatuses(kind, access) for kind in sorted(self.group_kinds)]
 
     def events(self) -> Sequence[EventWithHint]:
-        """Register for the group's own events, and for capacity that may close a resource gap."""
+        """Register for the group's own events, for capacity that may close a resource gap, and for pods that leave a group."""
         room = (
             ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),
             ClusterEvent(EventResource.POD, ActionType.DELETE),
         )
-        return (*super().events(), *(EventWithHint(event, self._room_hint, self.own_group) for event in room))
+        own_update = ClusterEvent(EventResource.POD, ActionType.UPDATE)
+        return (
+            *super().events(),
+            *(EventWithHint(event, self._room_hint, self.own_group) for event in room),
+            EventWithHint(own_update, self._left_hint, event_keys=no_event_keys),
+        )
+
+    def _left_hint(self, pod: PodInfo, _: Any, new: PodInfo) -> QueueingHint:
+        """Requeue a pod whose labels and annotations no longer name a group; a new group is an event of that group."""
+        is_free = new.uid == pod.uid and self.own_group(new) is None
+        return QueueingHint.QUEUE if is_free else QueueingHint.SKIP
 
     def _room_hint(self, pod: PodInfo, old: Any, new: Any) -> QueueingHint:
         key = self.own_group(pod)

@@ -16,6 +16,10 @@ from tests.faults.campaign import run
 from tests.faults.text_report import told, whole
 
 
+_PROGRESS_SEEDS = 10
+"""After so many seeds a line tells how far it is, where no terminal shows each."""
+
+
 class _Seeds(click.ParamType):
     name = "FROM-TO"
 
@@ -70,8 +74,11 @@ def _soak(seeds: range, kind: str, jobs: int, *, in_parts: bool) -> int:
             if story:
                 failed += 1
                 click.echo(f"seed {seed} failed{story}")
+            progress = f"{number} of {len(seeds)}, {failed} failed"
             if sys.stderr.isatty():
-                click.echo(f"\r{number} of {len(seeds)}, {failed} failed", nl=False, err=True)
+                click.echo(f"\r{progress}", nl=False, err=True)
+            elif number % _PROGRESS_SEEDS == 0:
+                click.echo(progress, err=True)
     for what, count in sorted(acts.items()):
         click.echo(f"{count:7} {what}")
     seconds = time.monotonic() - began

@@ -101,10 +101,12 @@ _DRAWN_LAST: tuple[tuple[float, type[Actor]], ...] = ((0.08, Restores), (0.08, G
 """So that what else a seed means does not change by them."""
 SHORT_SEEDS = 500
 """Up to this seed storms are short: the tests play some of these seeds."""
-_SHORT_STORMS = (15.0, 30.0, 30.0, 60.0)
+_SHORT_STORMS = (10.0, 20.0, 20.0, 40.0)
+_SHORT_PACE = 1.5
+"""How much faster actors act in short storms."""
 _LONG_STORMS = (40.0, 90.0, 180.0)
 _POKE_SECONDS = 90.0
-_LOOK_SHARE = 0.1
+_LOOK_SHARE = 0.05
 """At how many of the moments a second apart daemons look at themselves."""
 _IDLE_SECONDS = 10.0
 """How often ended daemons are replaced when nothing else has to be looked at."""
@@ -114,8 +116,10 @@ _GENEROUS_SECONDS = 60.0
 """Before that, all who wait have backed off, and have been tried."""
 _LONGEST_TURN_SECONDS = 1.0
 """Of the processor: for so long, nothing may keep the lease, the watches and the pages waiting."""
-_CALM_SECONDS = 15 * 60.0 + 37.0
-"""Not a multiple of the five minutes after which pods are flushed."""
+_CALM_SECONDS = 5 * 60.0 + 37.0
+"""Long enough for two flushes, and no multiple of the time between them."""
+_BIND_TIMEOUT_SECONDS = 90
+"""Shorter than by default, so that the calm is: volumes that are never made are waited for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class Plan:
         scheduler_names: our profiles.
         replicas: how many daemons run at a time; of several one leads.
         elects: whether a daemon works only while it holds the lease.
-        flushes: whether pods are tried again after five minutes although nothing happened; where not, only events
+        flushes: whether pods are tried again after two minutes although nothing happened; where not, only events
             can wake them.
         extender: where there is one, and whether pods are placed without it when it fails.
         guest: the file of a WebAssembly guest; "" for none.
@@ -233,26 +237,34 @@ class Plan:
         random = Random(f"{seed}/plugins")
         elects = random.random() < 0.5
         optional = random.choice(("", *_OPTIONAL, *_OPTIONAL))
+        actors = [
+            Nodes,
+            Workload,
+            Kubelets,
+            *([_OPTIONAL[optional]] if optional else []),
+            *(actor for share, actor in _SOMETIMES_WITH_PLUGINS if random.random() < share),
+        ]
         return cls(
             seed=seed,
             n_nodes=random.randint(2, 8),
             storm_seconds=random.choice(_SHORT_STORMS if seed <= SHORT_SEEDS else _LONG_STORMS),
-            actors=[
-                Nodes,
-                Workload,
-                Kubelets,
-                *([_OPTIONAL[optional]] if optional else []),
-                *(actor for share, actor in _SOMETIMES_WITH_PLUGINS if random.random() < share),
-            ],
+            actors=actors,
             troubles=(),
             trouble_rate=0.0,
             scheduler_names=["custom-scheduler", "second-scheduler"][: random.choice((1, 1, 2))],
             replicas=random.choice((1, 2)) if elects else 1,
             elects=elects,
-            flushes=True,
+            # Devices as in `_of_pods`; a status that is refused because a token has expired is written again by the next
+            # attempt only, as by kube-scheduler.
+            flushes=random.random() < 0.4 or bool({SlowClaims, Tokens} & set(actors)),
             kind="plugins",
             optional=optional,
         )
+
+    @property
+    def pace(self) -> float:
+        """How much faster actors act than their pauses say."""
+        return _SHORT_PACE if self.seed <= SHORT_SEEDS else 1.0
 
     @property
     def configuration(self) -> str:
@@ -266,7 +278,9 @@ class Plan:
         )
         multi_point = "".join(f"\n      - name: {name}" for name in [*names, *guest, *quotas, WITNESS])
         limits = f"{{guestURL: '{self.guest}', timeLimit: {self.guest_limit}, memoryLimit: 1Mi}}"
-        arguments = f"\n  pluginConfig:\n  - name: guest\n    args: {limits}" if self.guest else ""
+        arguments = f"\n  pluginConfig:\n  - name: VolumeBinding\n    args: {{bindTimeoutSeconds: {_BIND_TIMEOUT_SECONDS}}}"
+        if self.guest:
+            arguments += f"\n  - name: guest\n    args: {limits}"
         bind = f"\n    bind:\n      enabled:\n      - name: {TroubledBind.name}"
         preempting = (
             f"\n    postFilter:\n      enabled:\n      - name: {optional}\n      disabled:\n      - name: '*'"
@@ -283,7 +297,7 @@ class Plan:
                 f"\n      - name: {self.broken}"
             )
         head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration"
-        # Renewed less often than by default: fifteen minutes of renewals are most of what a campaign costs.
+        # Renewed less often than by default: renewals while nothing happens cost time and find nothing.
         election = f"leaderElection:\n  leaderElect: {str(self.elects).lower()}\n  retryPeriod: 6s"
         if self.gates:
             head += f"\nfeatureGates: {json.dumps(dict(self.gates))}"
@@ -292,7 +306,7 @@ class Plan:
             url, is_ignorable = self.extender
             extenders = (
                 f"extenders:\n- urlPrefix: {url}\n  filterVerb: filter\n  prioritizeVerb: prioritize\n  weight: 1\n"
-                f"  nodeCacheCapable: true\n  httpTimeout: 2s\n  ignorable: {str(is_ignorable).lower()}\n"
+                f"  tlsConfig: {{insecure: true}}\n  nodeCacheCapable: true\n  httpTimeout: 2s\n  ignorable: {str(is_ignorable).lower()}\n"
             )
         return f"{head}\n{election}\n{extenders}profiles:{profiles}\n"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from copy import copy
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from plugins.fair_queues.fair_queues import FairQueues
 from scheduler.daemon.app.consistency.findings import Discrepancy
 from scheduler.daemon.app.needs import needs_of
 from scheduler.engine.cycle.scheduling import nominated_others, schedule_pod
@@ -324,12 +326,7 @@ def _waits_for_others(stage: Stage, pod: Object) -> bool:
 
 
 def _says_the_same(stage: Stage, told: str, message: str) -> bool:
-    """Whether a message is the judge's; who leaves as a whole group is counted by daemons only.
-
-    The judge does not know how long pods have waited in their queue, which FairQueues does.
-    """
-    if stage.plan.optional == "FairQueues":
-        return True
+    """Whether a message is the judge's; who leaves as a whole group is counted by daemons only."""
     if stage.plan.kind == "groups":
         told, message = (each.partition(" preemption: ")[0] for each in (told, message))
     return told == message
@@ -338,6 +335,7 @@ def _says_the_same(stage: Stage, told: str, message: str) -> bool:
 def _judge(judge: Daemon, daemon: Daemon, pod: Object) -> tuple[str, str]:
     """Return the node a pod would go to, and what would be said if there is none."""
     snapshot = judge.cache.snapshot()
+    _inform_of_waiting(judge, daemon)
     info = decode_pod(msgspec.json.encode(pod))
     decision = schedule_pod(
         judge.frameworks[info.scheduler_name],
@@ -347,6 +345,34 @@ def _judge(judge: Daemon, daemon: Daemon, pod: Object) -> tuple[str, str]:
         random=Random(0),
     )
     return decision.node_name, decision.status.message
+
+
+def _inform_of_waiting(judge: Daemon, daemon: Daemon) -> None:
+    """Let FairQueues of the judge know, before each pod, which pods wait and for how long, as the daemon knows it."""
+    for name, framework in judge.frameworks.items():
+        theirs = {plugin.name: plugin for plugin in daemon.frameworks[name].plugins.all()}
+        for plugin in framework.plugins.all():
+            if isinstance(plugin, FairQueues):
+                known = theirs[plugin.name]
+                assert isinstance(known, FairQueues)
+                pending, order = _copied(known._pending), _copied(known._waiting_order)
+                order._pending = plugin._pending = plugin._ledger.pending = pending
+                plugin._queued, plugin._waiting_order = known._queued, order
+
+
+def _copied(known: Any) -> Any:
+    """Return a copy of an object that shares no dict and no set with it."""
+    found = copy(known)
+    for name, held in vars(found).items():
+        if isinstance(held, dict):
+            setattr(
+                found,
+                name,
+                {key: copy(each) if isinstance(each, dict) else each for key, each in held.items()},
+            )
+        elif isinstance(held, set):
+            setattr(found, name, set(held))
+    return found
 
 
 def _check_queue(stage: Stage, life: Life) -> None:

@@ -30,9 +30,9 @@ _PARTLY_SECONDS = 60.0
 """So long a gang may be partly running: a Binding that is not answered is given up after 30 seconds, then the pod is read,
 and the member is tried again at once."""
 _BACKOFF_SECONDS = 1.0
-_QUIET_SECONDS = 600.0
+_QUIET_SECONDS = 240.0
 _QUIET_ATTEMPTS = 5
-"""When nothing happens, so many attempts at a group in ten minutes: one every five minutes, and what came before."""
+"""When nothing happens, so many attempts at a group in four minutes: one every two minutes, and what came before."""
 
 
 class Key(NamedTuple):
@@ -266,7 +266,9 @@ class Groups:
             waiting = [pod for pod in pods if is_pending(pod)]
             quiet = [at for at in self._of(key).attempts if at > stage.now - _QUIET_SECONDS]
             if len(quiet) > _QUIET_ATTEMPTS and self._placed_can_be_joined(group) and life.nodes:
-                stage.find(f"{key.name} was tried {len(quiet)} times in ten minutes, though nothing happened")
+                stage.find(
+                    f"{key.name} was tried {len(quiet)} times in four minutes, though nothing happened"
+                )
             if (
                 waiting
                 and len(pods) >= least

@@ -7,6 +7,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tests.faults.actors.coscheduling import CoschedulingGroups
 from tests.faults.actors.machine import Stalls
 from tests.faults.faulty_plugins import ON_PURPOSE
 
@@ -45,7 +46,6 @@ _EXPECTED: dict[str, Callable[[logging.LogRecord], bool]] = {
         "preempted",
         "is not bound, because too few members can be bound",
         "failed to get podGroup",  # which was deleted meanwhile
-        "all pods in a single pod group should have the same .spec.schedulerName",  # since one changed groups
         "cannot determine domain for already scheduled pods",  # it is gone, or was made another
         # A guest that goes wrong.
         "wasm: ",
@@ -114,6 +114,13 @@ class _Watching(logging.Handler):
             or (
                 # What was carried out and never shown is found by looking, when the server has forgotten it.
                 record.getMessage() == "Cache differs from the cluster" and bool(self._stage.restores)
+            )
+            or (
+                # Since one of them changed groups.
+                record.getMessage() == "Error scheduling pod; retrying"
+                and "all pods in a single pod group should have the same .spec.schedulerName" in text
+                and CoschedulingGroups in self._stage.plan.actors
+                and len(self._stage.plan.scheduler_names) > 1
             )
             or (
                 # It stood still in the middle of an attempt.

@@ -59,10 +59,10 @@ class Taped:
         header: header of the first file.
     """
 
-    def __init__(self, clock: Clock, *, flushes: bool = True) -> None:
+    def __init__(self, clock: Clock, max_in_unschedulable_seconds: float = 300.0) -> None:
         self.tape = Tape()
         self.header = Header.fresh(
-            clock, Random(SEED), max_in_unschedulable_seconds=300.0 if flushes else 1e9
+            clock, Random(SEED), max_in_unschedulable_seconds=max_in_unschedulable_seconds
         )
         self.hooks = Recorder(clock, self.tape, self.header)
 

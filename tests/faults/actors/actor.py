@@ -19,7 +19,7 @@ class Actor(ABC):
 
     Attributes:
         name: as in the story.
-        quarantine_duration: the shortest and the longest time between two acts, for a storm of ordinary strength.
+        pause_seconds: the shortest and the longest time between two acts, for a storm of ordinary strength.
         stage: where.
         random: its own.
     """
@@ -51,7 +51,7 @@ class Actor(ABC):
         """Act until the loop's time comes to `until`."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(self.random.uniform(*self.pause_seconds))
+            await asyncio.sleep(self.random.uniform(*self.pause_seconds) / self.stage.plan.pace)
             if loop.time() >= until:
                 return
             await self.act()

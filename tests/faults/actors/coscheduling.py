@@ -17,6 +17,8 @@ from tests.support.builders import pod_object
 from tests.support.manifests import MANIFESTS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scheduler.objects.pod import PodInfo
     from scheduler.simulator.apimachinery.objects import Object
     from tests.faults.daemon_runs import Life
@@ -46,6 +48,7 @@ class CoschedulingGroups(Actor):
         self._count = 0
         for definition in _DEFINITIONS:
             self.stage.store.create(CRDS, definition)
+        self.stage.judges.append(self._judge)
         for _ in range(3):
             self.stage.later(self.random.uniform(0.5, 3.0), self._start)
 
@@ -58,6 +61,21 @@ class CoschedulingGroups(Actor):
             (2, self._recreate_group),
             (3, self._delete_member),
         )()
+
+    def _judge(
+        self, life: Life, pod: PodInfo, node_name: str, there: Mapping[str, Mapping[str, PodInfo]]
+    ) -> None:
+        """No choice leaves a group with fewer pods on nodes than its minMember, by what the daemon's watches have shown."""
+        if pod.group is None:
+            return
+        group = (life.daemon.parts.cache.table.objects(pod.group.kind) or {}).get(pod.group.key)
+        placed = {uid for pods in there.values() for uid, each in pods.items() if each.group == pod.group}
+        if group is None or len(placed | {pod.uid}) < group["spec"]["minMember"]:
+            told = "no group" if group is None else f"{group['spec']['minMember']} have to be"
+            self.stage.find(
+                f"{pod.key} goes to {node_name}: {len(placed)} of {pod.group.key} are on nodes, {told}",
+                pod.uid,
+            )
 
     def check(self, life: Life) -> None:
         """A group that has enough pods and would fit does not wait."""

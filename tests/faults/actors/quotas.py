@@ -28,7 +28,10 @@ _MOST_PODS = 50
 
 
 class Queues(Actor):
-    """Whoever divides the cluster among teams: queue qN has namespace qN if it has no children."""
+    """Whoever divides the cluster among teams.
+
+    Queue qN has the pods of namespace qN if it has no children. Some have no namespace: pods that name them come there.
+    """
 
     name = "queues"
     pause_seconds: ClassVar[tuple[float, float]] = (0.5, 4.0)
@@ -45,8 +48,8 @@ class Queues(Actor):
 
     async def act(self) -> None:
         self.weighted(
-            (5, self._deploy),
-            (4, self._reparent),
+            (8, self._deploy),
+            (3, self._reparent),
             (2, self._change),
             (2, self._toggle),
             (2, self._relabel),
@@ -59,7 +62,9 @@ class Queues(Actor):
             self._create(name, self.random.choice(("", *self._names[:number])))
 
     def _create(self, name: str, parent: str) -> None:
-        spec: dict[str, Any] = {"namespaces": [name], "weight": self.random.choice((1, 2, 5)), **self._max()}
+        spec: dict[str, Any] = {"weight": self.random.choice((1, 2, 5)), **self._max()}
+        if self.random.random() < 0.6:
+            spec["namespaces"] = [name]
         if parent:
             spec["parent"] = parent
         if spec["max"] is None:
@@ -75,7 +80,7 @@ class Queues(Actor):
         )
 
     def _max(self) -> dict[str, Any]:
-        return {"max": self.random.choice((None, {"cpu": self.random.choice((1, 2, 4, 8))}))}
+        return {"max": self.random.choice((None, *({"cpu": cpu} for cpu in (1, 2, 4))))}
 
     def _reparent(self) -> None:
         """Give a queue any parent: a descendant of it too, which makes a cycle, or one that does not exist."""
@@ -83,7 +88,9 @@ class Queues(Actor):
         if queue is None:
             return
         name = queue["metadata"]["name"]
-        parent = self.random.choice([None, None, "nowhere", *(each for each in self._names if each != name)])
+        parent = self.random.choice(
+            [*5 * (None,), "nowhere", *(each for each in self._names if each != name)]
+        )
         self.tell(f"reparent {name} to {parent}")
         self.stage.store.patch(QUEUES, name, {"spec": {"parent": parent}})
 
@@ -108,7 +115,7 @@ class Queues(Actor):
             self.stage.store.delete(QUEUES, name)
 
     def _deploy(self) -> None:
-        namespace = self.random.choice(self._names)
+        namespace = self.random.choice(self._names[: _N_QUEUES // 2])
         for _ in range(self.random.choice((1, 2, 4))):
             if len(_pods_of(self, "queued-")) >= _MOST_PODS:
                 return
@@ -117,11 +124,13 @@ class Queues(Actor):
             _create_pod(self, f"queued-{self._count}", namespace)
 
     def _relabel(self) -> None:
-        """Let a pod name a queue, which has to admit its namespace, or none."""
+        """Let a pod name another queue, or none; a queue that admits the pod's namespace gets the pod."""
         pod = self.one_of(_pods_of(self, "queued-"))
         if pod is not None:
             metadata = pod["metadata"]
-            queue = self.random.choice((None, metadata["namespace"], *self._names))
+            queues = self.stage.store.list(QUEUES)
+            free = [each["metadata"]["name"] for each in queues if not each["spec"].get("namespaces")]
+            queue = self.random.choice((None, *self._names, *free, *free))
             self.tell(f"relabel {metadata['name']} for {queue}")
             patch = {"metadata": {"labels": {_QUEUE_NAME: queue}}}
             self.stage.store.patch("pods", metadata["name"], patch, metadata["namespace"])
@@ -135,10 +144,10 @@ class Queues(Actor):
         """No choice exceeds the max of a queue, or of one above it."""
         known = life.daemon.parts.cache.table.objects(_KINDS[QUEUES]) or {}
         queues = {obj["metadata"]["name"]: obj["spec"] for obj in known.values()}
-        for name in _chain(pod.namespace, queues):
+        for name in _chain(pod.namespace, pod.labels, queues):
             most = (queues[name].get("max") or {}).get("cpu")
             pods = _placed(there, pod)
-            used = sum(_cpu(each) for each in pods if name in _chain(each.namespace, queues))
+            used = sum(_cpu(each) for each in pods if name in _chain(each.namespace, each.labels, queues))
             if most is not None and used > 1000 * int(most) and _cpu(pod):
                 self.stage.find(
                     f"{pod.key} goes to {node_name}: {name} has {used} milliCPU of {most}", pod.uid
@@ -151,17 +160,15 @@ class Queues(Actor):
         used = dict.fromkeys(queues, 0)
         for pod in self.stage.store.list("pods"):
             if pod["spec"].get("nodeName") in life.nodes and not has_ended(pod):
-                for name in _chain(pod["metadata"]["namespace"], specs):
+                for name in _chain(pod["metadata"]["namespace"], pod["metadata"].get("labels", {}), specs):
                     used[name] += taken_milli(pod)
         for name, queue in queues.items():
             status = queue.get("status", {})
             condition = next(
                 (each for each in status.get("conditions", ()) if each["type"] == "Accepted"), {}
             )
-            is_leaf = not any(
-                spec.get("parent") == name and _is_active(each, specs) for each, spec in specs.items()
-            )
-            is_valid = _is_active(name, specs) and is_leaf
+            has_pods = bool(specs[name].get("namespaces"))
+            is_valid = _is_leaf(name, specs) if has_pods else _is_active(name, specs)
             if condition.get("status") != str(is_valid):
                 self.stage.find(
                     f"queue {name} {specs[name]} is {'valid' if is_valid else 'not valid'}: {condition}"
@@ -263,16 +270,28 @@ class ElasticQuotas(Actor):
                 )
 
 
-def _chain(namespace: str, queues: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the queue of a namespace's pods and those above it; none if that is not active, or has children."""
-    if not _is_active(namespace, queues):
+def _chain(namespace: str, labels: Mapping[str, str], queues: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the queue of a pod and those above it; none if it has no queue.
+
+    The queue that its label names comes first, if that admits the pod's namespace.
+    """
+    named = labels.get(_QUEUE_NAME, "")
+    if _is_leaf(named, queues) and queues[named].get("namespaces") in (None, [namespace]):
+        chain = [named]
+    elif _is_leaf(namespace, queues) and queues[namespace].get("namespaces"):
+        chain = [namespace]
+    else:
         return []
-    if any(spec.get("parent") == namespace and _is_active(name, queues) for name, spec in queues.items()):
-        return []
-    chain = [namespace]
     while queues[chain[-1]].get("parent"):
         chain.append(queues[chain[-1]]["parent"])
     return chain
+
+
+def _is_leaf(name: str, queues: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a queue is active, and no active queue has it as its parent."""
+    return _is_active(name, queues) and not any(
+        spec.get("parent") == name and _is_active(other, queues) for other, spec in queues.items()
+    )
 
 
 def _is_active(name: str, queues: Mapping[str, Mapping[str, Any]]) -> bool:

@@ -33,6 +33,14 @@ class Resizes(Actor):
         if pod is not None:
             self._resize(pod, "bound" if pod["spec"].get("nodeName") else "pending")
 
+    def calm(self) -> None:
+        """Let some resizes be under way in the end, so that pods take more than they ask for."""
+        if self.random.random() < 0.5:
+            for pod in [pod for pod in self.stage.our_pods() if pod["spec"].get("nodeName")]:
+                metadata = pod["metadata"]
+                cpu = self._resize(pod, "bound")
+                self._answer(metadata["name"], metadata["namespace"], metadata["uid"], cpu)
+
     def _passing(self, step: str, pod: PodInfo) -> None:
         if self.stage.is_calm or self.random.random() >= _SHARE:
             return
@@ -43,8 +51,8 @@ class Resizes(Actor):
         if found is not None and found["metadata"]["uid"] == pod.uid and not has_ended(found):
             self._resize(found, step)
 
-    def _resize(self, pod: Object, step: str) -> None:
-        """Ask for another size; the kubelet says later what becomes of it."""
+    def _resize(self, pod: Object, step: str) -> str:
+        """Ask for another size, and return it; the kubelet says later what becomes of it."""
         containers = deepcopy(pod["spec"]["containers"])
         requests = containers[0].setdefault("resources", {}).setdefault("requests", {})
         requests["cpu"] = self.random.choice(_CPU)
@@ -55,6 +63,7 @@ class Resizes(Actor):
         self.stage.store.patch("pods", name, patch, namespace, subresource="resize")
         seconds = self.random.choice((0.0, 0.1, 2.0, 10.0))
         self.stage.later(seconds, self._answer, name, namespace, metadata["uid"], requests["cpu"])
+        return str(requests["cpu"])
 
     def _answer(self, name: str, namespace: str, uid: str, cpu: str) -> None:
         """Write what the kubelet has given the pod, or why it has not."""

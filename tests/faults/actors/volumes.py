@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _CLAIMS, _VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 _CSI_NODES, _ATTACHMENTS = "csinodes.storage.k8s.io", "volumeattachments.storage.k8s.io"
 _DRIVER = "csi.example.com"
-_LOCAL, _PROVISIONED = "local", "provisioned"
+_LOCAL, _PROVISIONED, _FOREIGN = "local", "provisioned", "foreign"
 _PROVISIONERS = {_LOCAL: "kubernetes.io/no-provisioner", _PROVISIONED: _DRIVER}
 _SIZES = ("1Gi", "2Gi", "5Gi")
 _MOST_CLAIMS = 40
@@ -35,6 +35,7 @@ class Volumes(Actor):
 
     name = "volumes"
     pause_seconds: ClassVar[tuple[float, float]] = (1.0, 8.0)
+    classes: ClassVar[tuple[str, ...]] = (_LOCAL, _PROVISIONED)
 
     def begin(self) -> None:
         self._count = 0
@@ -96,7 +97,7 @@ class Volumes(Actor):
             "metadata": {"name": name, "namespace": "default"},
             "spec": {
                 "accessModes": [self.random.choice(("ReadWriteOnce", "ReadWriteOnce", "ReadWriteOncePod"))],
-                "storageClassName": self.random.choice((_LOCAL, _PROVISIONED)),
+                "storageClassName": self.random.choice(self.classes),
                 "resources": {"requests": {"storage": self.random.choice(_SIZES)}},
             },
         }
@@ -140,7 +141,11 @@ class Volumes(Actor):
         self._delete(_CLAIMS, self.one_of(self.stage.store.list(_CLAIMS)))
 
     def _delete_volume(self) -> None:
-        volumes = [each for each in self.stage.store.list(_VOLUMES) if "claimRef" not in each["spec"]]
+        volumes = [
+            each
+            for each in self.stage.store.list(_VOLUMES)
+            if "claimRef" not in each["spec"] and each["spec"]["storageClassName"] == _LOCAL
+        ]
         self._delete(_VOLUMES, self.one_of(volumes))
 
     def _delete(self, resource: str, obj: Object | None) -> None:
@@ -196,6 +201,8 @@ class VolumeLimits(Volumes):
     """The same, with limits of how many volumes a node can have attached, which come late and change."""
 
     name = "volume limits"
+    pause_seconds: ClassVar[tuple[float, float]] = (0.3, 3.0)
+    classes: ClassVar[tuple[str, ...]] = (_LOCAL, *4 * (_PROVISIONED,))
 
     def begin(self) -> None:
         super().begin()
@@ -206,10 +213,10 @@ class VolumeLimits(Volumes):
         self.stage.judges.append(self._judge)
 
     async def act(self) -> None:
-        if self.random.random() < 0.5:
+        if self.random.random() < 0.6:
             await super().act()
         else:
-            self.weighted((4, self._change_limit), (2, self._attach), (2, self._detach))()
+            self.weighted((4, self._change_limit), (3, self._attach), (2, self._detach))()
 
     def end(self) -> None:
         self._attachments.stop()
@@ -227,7 +234,7 @@ class VolumeLimits(Volumes):
 
     def _limit(self, node_name: str) -> None:
         if self.stage.store.find(_CSI_NODES, node_name) is None:
-            count = self.random.choice((0, 1, 2, 4))
+            count = self.random.choice((0, 1, 1, 2, 4))
             self.tell(f"limit {node_name} to {count} volumes")
             driver = {"name": _DRIVER, "nodeID": node_name, "allocatable": {"count": count}}
             self.stage.store.create(
@@ -235,16 +242,30 @@ class VolumeLimits(Volumes):
             )
 
     def _attach(self) -> None:
-        """Attach a volume without a pod, as one that is being detached from a node stays attached for a while."""
-        volumes = [each for each in self.stage.store.list(_VOLUMES) if "csi" in each["spec"]]
-        volume, node = self.one_of(volumes), self.one_of(self.stage.store.list("nodes"))
-        if volume is None or node is None:
+        """Attach a volume that no pod uses, as somebody by hand does, or one that pods use on another node."""
+        node = self.one_of(self.stage.store.list("nodes"))
+        if node is None:
             return
         self._count += 1
-        volume_name, node_name = volume["metadata"]["name"], node["metadata"]["name"]
+        volumes = [each for each in self.stage.store.list(_VOLUMES) if "csi" in each["spec"]]
+        volume = self.one_of(volumes) if self.random.random() < 0.5 else None
+        volume_name = self._add_foreign() if volume is None else volume["metadata"]["name"]
+        node_name = node["metadata"]["name"]
         spec = {"attacher": _DRIVER, "nodeName": node_name, "source": {"persistentVolumeName": volume_name}}
         self.tell(f"attach {volume_name} to {node_name}")
         self.stage.store.create(_ATTACHMENTS, {"metadata": {"name": f"own-{self._count}"}, "spec": spec})
+
+    def _add_foreign(self) -> str:
+        """Create a volume of the driver that is for no claim, and return its name."""
+        name = f"foreign-{self._count}"
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": _FOREIGN,
+            "csi": {"driver": _DRIVER, "volumeHandle": name},
+        }
+        self.stage.store.create(_VOLUMES, {"metadata": {"name": name}, "spec": spec})
+        return name
 
     def _detach(self) -> None:
         own = [
@@ -284,7 +305,9 @@ class VolumeLimits(Volumes):
         before |= {
             each["spec"]["source"]["persistentVolumeName"]
             for each in objects("storage.k8s.io/v1/volumeattachments").values()
-            if each["spec"]["nodeName"] == node_name and each["spec"]["attacher"] == _DRIVER
+            if each["spec"]["nodeName"] == node_name
+            and each["spec"]["attacher"] == _DRIVER
+            and each["spec"]["source"]["persistentVolumeName"] in volumes
         }
         new = handles(pod) - before
         if csi_node is None or not new:

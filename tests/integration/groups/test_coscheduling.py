@@ -482,6 +482,20 @@ async def test_a_pod_whose_label_comes_to_name_a_group_completes_it(tmp_path: Pa
         await it.until(lambda: it.node_of("here") and it.node_of("elsewhere"))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@virtually
+async def test_a_pod_that_leaves_its_group_no_longer_waits_for_it(tmp_path: Path, kind: str) -> None:
+    async with kinds_served(tmp_path) as it, it.daemon(AS_QUEUE_SORT):
+        it.add_nodes(node_object("n", cpu="4"))
+        it.add_pods(member(kind, "missing", "free"))
+        await asyncio.sleep(5)
+        assert not it.node_of("free")
+        named = member(kind, "missing", "free")["metadata"]
+        left = {field: dict.fromkeys(named[field]) for field in ("labels", "annotations") if named.get(field)}
+        it.server.store.patch("pods", "free", {"metadata": left}, "default")
+        await it.until(lambda: it.node_of("free"), seconds=10)
+
+
 @virtually
 async def test_a_daemon_that_binds_nothing_goes_on_where_there_are_groups(tmp_path: Path) -> None:
     configuration = (EXAMPLE / "scheduler.yaml").read_text()
