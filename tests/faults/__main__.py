@@ -15,7 +15,6 @@ import click
 from tests.faults.campaign import run
 from tests.faults.text_report import told, whole
 
-
 _PROGRESS_SEEDS = 10
 """After so many seeds a line tells how far it is, where no terminal shows each."""
 

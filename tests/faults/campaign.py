@@ -38,7 +38,7 @@ from tests.faults.actors.workload import Workload
 from tests.faults.checks import check_always, check_drift, check_in_the_end, check_state, check_stopped
 from tests.faults.decision_checker import NAME as WITNESS
 from tests.faults.faulty_plugins import TROUBLES, TROUBLES_OF_GROUPS, TroubledBind
-from tests.faults.limits import PARTS, drawn, in_parts
+from tests.faults.limits import PARTS, drawn, in_parts, installed_plugins_read_once
 from tests.faults.logs import watching_logs
 from tests.faults.replays import replay_all
 from tests.faults.stage import Stage
@@ -363,7 +363,11 @@ def run(seed: int, kind: str = "pods", *, is_taped: bool = False, is_all_in_part
         plan = Plan.of(seed, kind)
         if is_all_in_parts:
             plan = replace(plan, in_parts=PARTS)
-        with tempfile.TemporaryDirectory(prefix="faults-") as folder, in_parts(plan.in_parts):
+        with (
+            tempfile.TemporaryDirectory(prefix="faults-") as folder,
+            in_parts(plan.in_parts),
+            installed_plugins_read_once(),
+        ):
             report, stage = virtual_time.run(_play(plan, Path(folder), is_taped=is_taped))
             if is_taped:
                 replay_all(stage)

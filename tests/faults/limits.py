@@ -16,6 +16,7 @@ from scheduler.configuration.load import parse
 from scheduler.daemon.app import assembly
 from scheduler.daemon.app.capabilities import LoopTimeSlice
 from scheduler.engine.cycle import freeze, group_pauses, long_attempts, time_slices
+from scheduler.engine.runtime import registry
 from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.snapshot import affinity_index
 
@@ -60,6 +61,13 @@ def drawn(random: Random) -> Sequence[str]:
 def parsed(text: str) -> Configuration:
     """Read a configuration, of which a campaign has few."""
     return parse(text)
+
+
+@contextmanager
+def installed_plugins_read_once() -> Iterator[None]:
+    """Let configurations that name unknown plugins look only once for installed packages that have plugins."""
+    with patch.object(registry, "_entry_points", cache(registry._entry_points)):
+        yield
 
 
 @contextmanager
