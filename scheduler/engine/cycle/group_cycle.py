@@ -18,6 +18,7 @@ from scheduler.engine.cycle.group_placements import GroupPlacements
 from scheduler.engine.cycle.group_preemption import GroupPreemption
 from scheduler.engine.cycle.group_search import GroupSearch
 from scheduler.engine.runtime.budget import OverBudgetError
+from scheduler.engine.state.pod_states import PodState
 from scheduler.errors import ObjectError
 from scheduler.framework.status import SUCCESS, Status
 
@@ -303,7 +304,9 @@ class PodGroupCycle:
     def _binding_of(self, group: PodGroup, uids: Collection[str]) -> GroupBinding:
         """Return the joint binding of members; they join the binding of earlier attempts that still wait."""
         others = [pod.uid for pod in self._cache.groups.placed(group.key) if pod.uid not in uids]
-        before = [found for found in map(self._under_way.get, others) if found is not None]
+        # A member that another scheduler has bound stays on its node, also if its own binding was given up.
+        assumed = [uid for uid in others if self._cache.state_of(uid) is PodState.ASSUMED]
+        before = [found for found in map(self._under_way.get, assumed) if found is not None]
         binding = next((each for each in before if each.joined_by(uids)), None)
         if binding is None:
             going_back = sum(each.is_given_up for each in before)
