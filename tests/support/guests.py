@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import wasmtime
 
 from scheduler.engine.runtime.construction import build_plugin
-from scheduler.extensions.wasm.classes import guest_class
 from scheduler.extensions.wasm.guest import compile_guest
-from scheduler.extensions.wasm.guest_args import GuestArgs
+from scheduler.extensions.wasm.guest_plugin import guest_class
+from scheduler.extensions.wasm.guest_source import GuestArgs
 from scheduler.framework import PodEvents, TimeSlice, WaitingPods
 from scheduler.testing.fakes import FakeTimeSlice
 

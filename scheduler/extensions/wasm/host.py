@@ -1,4 +1,6 @@
-"""The functions that a guest imports.
+"""The functions that a guest imports: the plugin ABI with memory, log and handle, and WASI.
+
+A time limit stops a guest in its own code, but not within a host function that does not return.
 
 Source:
     kube-scheduler-wasm-extension, scheduler/plugin/host.go.
@@ -6,26 +8,228 @@ Source:
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING
 from weakref import proxy
 
+import msgspec
 import wasmtime
 
-from scheduler.extensions.wasm import wasi
 from scheduler.extensions.wasm.call_context import CallContext, NodeMessages, pod_bytes
-from scheduler.extensions.wasm.engine import engine
-from scheduler.extensions.wasm.guest import GuestError
-from scheduler.extensions.wasm.guest_memory import null_terminated, text
+from scheduler.extensions.wasm.guest import GuestError, engine
+from scheduler.objects.meta import ObjectMeta
+from scheduler.objects.pod import PodInfo
+from scheduler.objects.v1 import Pod
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from scheduler.extensions.wasm.guest import Guest
-    from scheduler.extensions.wasm.guest_memory import GuestMemory
-    from scheduler.extensions.wasm.handle import Handle
-    from scheduler.extensions.wasm.klog import GuestLog
+    from scheduler.framework.capabilities import PodEvents, WaitingPods
 
+logger = logging.getLogger(__name__)
+
+
+class GuestMemory:
+    """The memory of one instance; pointers and lengths are unsigned. An access out of bounds raises GuestError."""
+
+    def __init__(self, store: wasmtime.Store, memory: wasmtime.Memory) -> None:
+        self._store = store
+        self._memory = memory
+
+    def read(self, pointer: int, length: int) -> bytes:
+        """Copy bytes from the memory."""
+        self.check(pointer, length)
+        return bytes(self._memory.read(self._store, pointer, pointer + length)) if length else b""
+
+    def write(self, pointer: int, content: bytes) -> None:
+        """Copy bytes into the memory."""
+        self.check(pointer, len(content))
+        if content:
+            self._memory.write(self._store, content, pointer)
+
+    def give(self, content: bytes, buffer: int, limit: int) -> int:
+        """Write content to a guest's buffer if all of it fits, and return its length in any case.
+
+        A guest with too small a buffer calls again with a larger one.
+        """
+        if len(content) <= limit:
+            self.write(buffer, content)
+        return len(content)
+
+    def check(self, pointer: int, length: int) -> None:
+        """Check bounds; an empty range is valid at any position."""
+        size = self._memory.data_len(self._store)
+        if length and pointer + length > size:
+            raise GuestError(f"out of memory: {length} bytes at {pointer}, of {size}")
+
+
+def null_terminated(content: bytes) -> tuple[str, ...]:
+    """Split NUL-terminated texts; empty ones and an unterminated rest are ignored.
+
+    Source:
+        kube-scheduler-wasm-extension, scheduler/plugin/cstring.go.
+    """
+    whole = content.split(b"\0")[:-1]
+    return tuple(text(part) for part in whole if part)
+
+
+def text(content: bytes) -> str:
+    """Decode UTF-8; invalid bytes are replaced."""
+    return content.decode(errors="replace")
+
+
+_LEVELS = (logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)  # by klog's severity
+
+
+class GuestLog:
+    """Logs the lines of one guest.
+
+    Args:
+        plugin: the guest's name.
+        severity: the lowest severity that is logged. Upstream reverses the comparison in one of the two functions by
+            mistake, and so loses errors.
+    """
+
+    def __init__(self, plugin: str, severity: int) -> None:
+        self._plugin = plugin
+        self.severity = severity
+
+    def write(self, severity: int, message: bytes, pairs: bytes = b"") -> None:
+        """Log one line with klog's severity; `pairs` are NUL-terminated keys and values in turn."""
+        if severity < self.severity:
+            return
+        level = _LEVELS[min(severity, len(_LEVELS) - 1)]
+        logger.log(
+            level,
+            "Guest: %s",
+            text(message).rstrip("\n"),
+            extra={"plugin": self._plugin, "guest_fields": dict(_pairs(pairs))},
+        )
+
+
+def _pairs(content: bytes) -> Mapping[str, str]:
+    # Values may be empty, so memory.null_terminated does not fit.
+    words = [text(word) for word in content.split(b"\0")[:-1]]
+    if len(words) % 2:
+        words.append("")
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+_NO = bytes(8)
+_YES = b"\x01" + bytes(7)
+
+
+class _Reference(msgspec.Struct, frozen=True, rename="pascal"):
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="APIVersion")
+    name: str = ""
+    namespace: str = ""
+    uid: str = msgspec.field(default="", name="UID")
+    resource_version: str = ""
+
+
+class _Event(msgspec.Struct, frozen=True, rename="pascal"):
+    regarding_reference: _Reference = _Reference()
+    eventtype: str = ""
+    reason: str = ""
+    action: str = ""
+    note: str = ""
+
+
+class Handle:
+    """Implements the imports of a guest that begin with `handle`."""
+
+    def __init__(self, plugin: str, events: PodEvents, waiting_pods: WaitingPods) -> None:
+        self._plugin = plugin
+        self._events = events
+        self._waiting_pods = waiting_pods
+
+    def record(self, content: bytes, scene: CallContext) -> bytes:
+        """Write an event about a pod; returns nothing.
+
+        Raises:
+            GuestError: it cannot be decoded.
+        """
+        try:
+            event = msgspec.json.decode(content, type=_Event)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise GuestError(f"eventf: {error}") from error
+        about = event.regarding_reference
+        if scene.pod is not None and about.uid == scene.pod.uid:
+            pod = scene.pod
+        elif about.kind in {"Pod", ""} and about.name:
+            pod = PodInfo(Pod(metadata=ObjectMeta(name=about.name, namespace=about.namespace, uid=about.uid)))
+        else:
+            logger.warning(
+                "Event of a guest is not about a pod and is not written",
+                extra={"plugin": self._plugin, "kind": about.kind, "object": about.name, "note": event.note},
+            )
+            return b""
+        # Some guests use another type, which the API server would reject.
+        type_ = event.eventtype if event.eventtype in {"Normal", "Warning"} else "Normal"
+        self._events.record(pod, type_=type_, reason=event.reason, action=event.action, note=event.note)
+        return b""
+
+    def reject(self, uid: str) -> bytes:
+        """Reject a pod that waits at Permit; return 1 as a number of 8 bytes if it did wait, else 0."""
+        if self._waiting(uid) is None:
+            return _NO
+        self._waiting_pods.reject(uid, self._plugin, "removed")
+        return _YES
+
+    def waiting_pod(self, uid: str) -> bytes:
+        """Return a pod that waits at Permit as protobuf, else 0 as a number of 8 bytes."""
+        pod = self._waiting(uid)
+        return _NO if pod is None else pod_bytes(pod)
+
+    def _waiting(self, uid: str) -> PodInfo | None:
+        return next((pod for pod in self._waiting_pods.waiting() if pod.uid == uid), None)
+
+
+MAX_OUTPUT_BYTES = 64 * 1024
+"""The limit of the output that is kept of one call."""
+_MOST_ITEMS = 1024  # as Linux limits one call
+_SUCCESS, _BAD_FILE, _INVALID, _NOT_SUPPORTED = 0, 8, 28, 58  # WASI's errno
+_VECTOR_BYTES, _SUBSCRIPTION_BYTES, _EVENT_BYTES = 8, 48, 32
+_CLOCK = 0
+
+
+def fd_write(
+    memory: GuestMemory, output: bytearray, file: int, vectors: int, count: int, written: int
+) -> int:
+    """Keep what a guest writes to its standard output and error."""
+    if file not in {1, 2}:
+        return _BAD_FILE
+    if count > _MOST_ITEMS:
+        return _INVALID
+    total = 0
+    for number in range(count):
+        vector = memory.read(vectors + _VECTOR_BYTES * number, _VECTOR_BYTES)
+        pointer, length = (int.from_bytes(vector[at : at + 4], "little") for at in (0, 4))
+        memory.check(pointer, length)
+        output += memory.read(pointer, min(length, MAX_OUTPUT_BYTES - len(output)))
+        total += length
+    memory.write(written, (total & 0xFFFFFFFF).to_bytes(4, "little"))
+    return _SUCCESS
+
+
+def poll_oneoff(memory: GuestMemory, subscriptions: int, events: int, count: int, happened: int) -> int:
+    """End every sleep at once, as upstream does for its guests; there are no files to wait for."""
+    if not 0 < count <= _MOST_ITEMS:
+        return _INVALID
+    for number in range(count):
+        subscription = memory.read(subscriptions + _SUBSCRIPTION_BYTES * number, _SUBSCRIPTION_BYTES)
+        kind = subscription[8]
+        error = _SUCCESS if kind == _CLOCK else _NOT_SUPPORTED
+        event = subscription[:8] + error.to_bytes(2, "little") + bytes((kind,))
+        memory.write(events + _EVENT_BYTES * number, event.ljust(_EVENT_BYTES, b"\0"))
+    memory.write(happened, count.to_bytes(4, "little"))
+    return _SUCCESS
+
+
+if TYPE_CHECKING:
     HostFunction = Callable[..., int | None]
 
 _LOW_32_BITS = 2**32 - 1
@@ -190,10 +394,10 @@ class Host:
         self.log.write(severity, *content)
 
     def _fd_write(self, *args: int) -> int:
-        return wasi.fd_write(self._memory, self.call.output, *args)
+        return fd_write(self._memory, self.call.output, *args)
 
     def _poll_oneoff(self, *args: int) -> int:
-        return wasi.poll_oneoff(self._memory, *args)
+        return poll_oneoff(self._memory, *args)
 
 
 def _give(content: Callable[[Host], bytes]) -> HostFunction:

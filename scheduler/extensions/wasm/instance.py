@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 import wasmtime
 
 from scheduler.extensions.wasm.call_context import CallContext, UnfinishedError
-from scheduler.extensions.wasm.engine import engine, ticker, ticks
-from scheduler.extensions.wasm.guest import GuestError, GuestTimeError
-from scheduler.extensions.wasm.guest_memory import GuestMemory, text
+from scheduler.extensions.wasm.guest import GuestError, GuestTimeError, engine, ticker, ticks
+from scheduler.extensions.wasm.host import GuestMemory, text
 from scheduler.objects.durations import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scheduler.extensions.wasm.guest import Guest
-    from scheduler.extensions.wasm.guest_args import GuestArgs
+    from scheduler.extensions.wasm.guest_source import GuestArgs
     from scheduler.extensions.wasm.host import Host
 
 _MOST_TABLES = 4

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.configuration.defaults import enabled_names
 from scheduler.configuration.plugin_args import decode_args
 from scheduler.errors import ConfigurationError, FieldError
-from scheduler.extensions.wasm.guest_args import GuestArgs
-from scheduler.extensions.wasm.guest_source import guest_file, read_guest
+from scheduler.extensions.wasm.guest_source import GuestArgs, guest_file, read_guest
 from scheduler.urls import shown_text, shown_url
 
 if TYPE_CHECKING:
@@ -82,8 +81,8 @@ class GuestLibrary:
         if not url:
             raise _fault(where, "wasm: guestURL is required")
         try:
-            from scheduler.extensions.wasm.classes import guest_class  # needs the optional extra
             from scheduler.extensions.wasm.guest import GuestError
+            from scheduler.extensions.wasm.guest_plugin import guest_class  # needs the optional extra
         except ModuleNotFoundError as error:
             if error.name != "wasmtime":
                 raise

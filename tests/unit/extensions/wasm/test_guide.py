@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from scheduler.configuration.load import parse
-from scheduler.extensions.wasm.guest_args import GuestArgs
+from scheduler.extensions.wasm.guest_source import GuestArgs
 from scheduler.extensions.wasm.library import GuestLibrary, guest_urls
 from tests.unit.extensions.wasm.test_library import built, filters, folder
 

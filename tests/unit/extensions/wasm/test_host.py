@@ -169,7 +169,7 @@ def _whole(it: PodInfo) -> PodInfo:
 
 
 def test_log_lines_below_the_severity_are_dropped_in_both_functions(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="scheduler.extensions.wasm.klog")
+    caplog.set_level(logging.INFO, logger="scheduler.extensions.wasm.host")
     content = wat(
         """(func (export "filter") (result i32)
           (call $log (i32.const 0) (i32.const 16) (i32.const 5))
@@ -190,7 +190,7 @@ def test_log_lines_below_the_severity_are_dropped_in_both_functions(caplog: pyte
 
 
 def test_a_key_without_a_value_is_logged_with_none(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="scheduler.extensions.wasm.klog")
+    caplog.set_level(logging.INFO, logger="scheduler.extensions.wasm.host")
     logs = "(call $logs (i32.const 0) (i32.const 16) (i32.const 5) (i32.const 22) (i32.const 4))"
 
     heard(wat(f'(func (export "filter") (result i32) {logs} (i32.const 0))', data="hello\\nkey\\0val\\0"))

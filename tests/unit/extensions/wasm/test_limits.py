@@ -15,7 +15,7 @@ import wasmtime
 from scheduler.configuration.types import KubeSchedulerConfiguration
 from scheduler.errors import PluginLoadError
 from scheduler.extensions.wasm.guest import GuestError, GuestTimeError, _forget, compile_guest
-from scheduler.extensions.wasm.guest_args import GuestArgs, MemorySize
+from scheduler.extensions.wasm.guest_source import GuestArgs, MemorySize
 from scheduler.framework import Code, CycleState
 from scheduler.objects.durations import Duration
 from tests.support.builders import node, pod

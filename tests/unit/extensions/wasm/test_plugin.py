@@ -12,10 +12,14 @@ import pytest
 
 from scheduler.engine.runtime.checking import check_plugin
 from scheduler.engine.runtime.plugin_points import points_of
-from scheduler.extensions.wasm.classes import guest_class
 from scheduler.extensions.wasm.guest import GuestError, compile_guest
-from scheduler.extensions.wasm.guest_events import DEFAULT_EVENTS, cluster_events
-from scheduler.extensions.wasm.statuses import high_and_low, status_of
+from scheduler.extensions.wasm.guest_plugin import (
+    DEFAULT_EVENTS,
+    cluster_events,
+    guest_class,
+    high_and_low,
+    status_of,
+)
 from scheduler.framework import (
     SKIP,
     SUCCESS,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler.errors import PluginLoadError
 from scheduler.extensions.wasm.guest import GuestError
-from scheduler.extensions.wasm.guest_args import MemorySize
+from scheduler.extensions.wasm.guest_source import MemorySize
 from scheduler.framework import CycleState, Status
 from scheduler.objects.durations import Duration
 from tests.support.builders import node, pod
