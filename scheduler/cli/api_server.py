@@ -20,8 +20,7 @@ from scheduler.daemon.logs import configure_logging
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.simulator.external_controllers import KubeletOptions
 from scheduler.simulator.kubeconfig import may_write
-from scheduler.simulator.scenarios.clusters import heterogeneous
-from scheduler.simulator.scenarios.node_extras import furnish
+from scheduler.simulator.scenarios.clusters import furnish, heterogeneous
 from scheduler.simulator.scenarios.scenario import Scenario, load_scenario
 from scheduler.simulator.scenarios.scenario_player import ScenarioPlayer
 from scheduler.simulator.server import ApiServer

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.simulator.controllers.attachments import Attachments
 from scheduler.simulator.controllers.custom_resource_definition import DefinitionController
 from scheduler.simulator.controllers.daemonset import DaemonSetController
-from scheduler.simulator.controllers.deployment import DeploymentController
+from scheduler.simulator.controllers.deletion import (
+    EventExpiry,
+    GarbageCollector,
+    NamespaceController,
+    PodGroupProtection,
+)
+from scheduler.simulator.controllers.deployment import DeploymentController, ReplicaSetController
 from scheduler.simulator.controllers.disruption import DisruptionController
-from scheduler.simulator.controllers.ephemeral_volumes import EphemeralVolumes
-from scheduler.simulator.controllers.event_expiry import EventExpiry
-from scheduler.simulator.controllers.garbage_collector import GarbageCollector
 from scheduler.simulator.controllers.job import JobController
-from scheduler.simulator.controllers.namespace import NamespaceController
 from scheduler.simulator.controllers.node_lifecycle import NodeLifecycle
-from scheduler.simulator.controllers.pod_group_protection import PodGroupProtection
-from scheduler.simulator.controllers.replicaset import ReplicaSetController
 from scheduler.simulator.controllers.resource_claims import ResourceClaims
 from scheduler.simulator.controllers.statefulset import StatefulSetController
-from scheduler.simulator.controllers.storage_protection import StorageProtection
-from scheduler.simulator.controllers.volumes import VolumeController
-from scheduler.simulator.drivers.attacher import Attacher
+from scheduler.simulator.controllers.volumes import (
+    Attachments,
+    EphemeralVolumes,
+    StorageProtection,
+    VolumeController,
+)
 from scheduler.simulator.drivers.devices import DeviceDrivers, DeviceOptions
-from scheduler.simulator.drivers.provisioner import Provisioner, ProvisionerOptions
-from scheduler.simulator.drivers.provisioning_faults import ProvisioningFaults
-from scheduler.simulator.kubelet.heartbeats import Heartbeats
-from scheduler.simulator.kubelet.kubelet import Kubelet, KubeletOptions
+from scheduler.simulator.drivers.provisioning import ProvisioningFaults
+from scheduler.simulator.drivers.volumes import Attacher, Provisioner, ProvisionerOptions
+from scheduler.simulator.kubelet.kubelet import Heartbeats, Kubelet, KubeletOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

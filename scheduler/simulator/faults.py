@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.api.request_info import RequestInfo
+from scheduler.simulator.api.requests import RequestInfo
 from scheduler.simulator.apimachinery.status import StatusError
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""The server: HTTP access to the objects, on TCP or a Unix socket.
+"""The server: HTTP access to the objects, on TCP or a Unix socket; its log of requests, and forwarded ports.
+
+Source:
+    Kubernetes v1.36, staging/src/k8s.io/cri-streaming/pkg/streaming/portforward/websocket.go.
 
 It runs in the caller's event loop and takes all time from that loop and one clock, so that it also works
 with simulated time. It starts no threads and makes no DNS requests.
@@ -9,13 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 from email.utils import format_datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from aiohttp import hdrs, web
+import msgspec
+from aiohttp import WSMsgType, hdrs, web
 
 from scheduler.clock import Clock, SystemClock
 from scheduler.kube.certificates.key_pair import load_key_pair
@@ -24,13 +30,12 @@ from scheduler.simulator.access.rbac_defaults import bootstrap_rbac
 from scheduler.simulator.access.security import Security, is_review
 from scheduler.simulator.api.handlers import JSON, Answer, Api, Request, answer_of_error
 from scheduler.simulator.api.listing import is_from_storage, parse_version
-from scheduler.simulator.api.request_info import request_info
+from scheduler.simulator.api.requests import request_info
 from scheduler.simulator.api.watching import WatchStream
 from scheduler.simulator.apimachinery.status import StatusError, bad_request, too_large_version
-from scheduler.simulator.controllers.role_aggregation import RoleAggregation
-from scheduler.simulator.controllers.service_accounts import ServiceAccounts
+from scheduler.simulator.controllers.accounts import RoleAggregation, ServiceAccounts
 from scheduler.simulator.drivers.devices import DeviceDrivers
-from scheduler.simulator.drivers.provisioning_faults import ProvisioningFaults
+from scheduler.simulator.drivers.provisioning import ProvisioningFaults
 from scheduler.simulator.external_controllers import (
     DeviceOptions,
     KubeletOptions,
@@ -40,21 +45,118 @@ from scheduler.simulator.external_controllers import (
 from scheduler.simulator.faults import Faults
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 from scheduler.simulator.kubeconfig import write_kubeconfig
-from scheduler.simulator.port_forward import forward
 from scheduler.simulator.registry.registry import Registry
 from scheduler.simulator.registry.store import Store
-from scheduler.simulator.request_log import LoggedRequest, RequestLog
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
-    from scheduler.simulator.access.users import User
-    from scheduler.simulator.api.request_info import RequestInfo
+    from scheduler.simulator.access.rbac import User
+    from scheduler.simulator.api.requests import RequestInfo
     from scheduler.simulator.controllers.controller import Controller
     from scheduler.simulator.registry.registry import Backup
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRequest:
+    """One request that was answered, or a watch that started.
+
+    Attributes:
+        at_seconds: time of the request, by the server's monotonic clock.
+        method: HTTP method.
+        path: path without the query.
+        query: query parameters.
+        status: HTTP status of the answer; 0 if a fault dropped it.
+        body: body as received.
+        user_agent: User-Agent as received.
+        user: name of the user; "" for an unknown token.
+    """
+
+    at_seconds: float
+    method: str
+    path: str
+    query: Mapping[str, str]
+    status: int
+    body: bytes
+    user_agent: str = ""
+    user: str = ""
+
+    @property
+    def json(self) -> Any:
+        """The decoded body."""
+        return msgspec.json.decode(self.body)
+
+
+class RequestLog:
+    """The last requests, oldest first."""
+
+    def __init__(self, limit: int) -> None:
+        self._requests: deque[LoggedRequest] = deque(maxlen=limit)
+        self.count = 0
+        """The number of requests since the start."""
+
+    def __iter__(self) -> Iterator[LoggedRequest]:
+        return iter(self._requests)
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def add(self, request: LoggedRequest) -> None:
+        """Add a request; the oldest is dropped when there are too many."""
+        self._requests.append(request)
+        self.count += 1
+
+    def matching(self, *, method: str = "", path: str = "") -> list[LoggedRequest]:
+        """Return requests of a method whose path ends in `path`; "" matches any."""
+        return [
+            request
+            for request in self._requests
+            if (not method or request.method == method) and request.path.endswith(path)
+        ]
+
+    def clear(self) -> None:
+        """Drop all requests."""
+        self._requests.clear()
+
+
+PROTOCOL: Final = "v4.channel.k8s.io"
+_PIECE: Final = 2**16
+
+
+async def forward(http: web.BaseRequest, asked: int, port: int) -> web.StreamResponse:
+    """Relay a connection for a pod's port to a port of this machine, until either side ends it."""
+    stream = web.WebSocketResponse(protocols=(PROTOCOL,))
+    await stream.prepare(http)
+    told = asked.to_bytes(2, "little")
+    for channel in (b"\0", b"\1"):
+        await stream.send_bytes(channel + told)
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError as error:
+        await stream.send_bytes(b"\1" + f"error forwarding port: {error}".encode())
+        await stream.close()
+        return stream
+    answering = asyncio.create_task(_answer(reader, stream))
+    try:
+        async for message in stream:
+            if message.type is WSMsgType.BINARY and message.data[:1] == b"\0":
+                writer.write(message.data[1:])
+                await writer.drain()
+    finally:
+        answering.cancel()
+        writer.close()
+    return stream
+
+
+async def _answer(reader: asyncio.StreamReader, stream: web.WebSocketResponse) -> None:
+    with suppress(ConnectionError):  # the client disconnected
+        while piece := await reader.read(_PIECE):
+            await stream.send_bytes(b"\0" + piece)
+        await stream.close()
+
 
 _FRESH_SECONDS: Final = 3.0
 _FRESH_POLL_SECONDS: Final = 0.05

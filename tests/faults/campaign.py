@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from scheduler.simulator.access.users import User
+from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
 from tests.faults.actors.configurations import Configurations
 from tests.faults.actors.coscheduling import CoschedulingGroups

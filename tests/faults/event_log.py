@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scheduler.simulator.registry.store import Store
-    from scheduler.simulator.storage.watches import Watch
+    from scheduler.simulator.storage import Watch
 
 
 class Line(NamedTuple):

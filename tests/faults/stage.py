@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.objects.pod import PodInfo
-    from scheduler.simulator.api.request_info import RequestInfo
+    from scheduler.simulator.api.requests import RequestInfo
     from scheduler.simulator.registry.registry import Backup
     from scheduler.simulator.registry.store import Store
     from scheduler.simulator.server import ApiServer

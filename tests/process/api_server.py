@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any
 
 from scheduler.clock import SystemClock
-from scheduler.simulator.access.users import User
+from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object
 from tests.support.replicas import LEASES

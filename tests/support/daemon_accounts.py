@@ -12,8 +12,13 @@ import yaml
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.daemon.app.rights import Named, Right, rights_of
 from scheduler.daemon.app.roles import roles_yaml
-from scheduler.simulator.access.rbac_rules import Permission, permissions
-from scheduler.simulator.access.users import User, service_account_groups, service_account_name
+from scheduler.simulator.access.rbac import (
+    Permission,
+    User,
+    permissions,
+    service_account_groups,
+    service_account_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping

@@ -1,16 +1,177 @@
-"""Authentication of bearer tokens."""
+"""Authentication of bearer tokens, such as those of ServiceAccounts: signed JWTs.
+
+Source:
+    kube-apiserver v1.36, pkg/serviceaccount/claims.go and jwt.go.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hmac
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.simulator.access.service_account_tokens import ServiceAccountTokens, TokenError
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+from scheduler.errors import SchedulerError
+from scheduler.simulator.access.rbac import User, quoted, service_account_groups, service_account_name
+from scheduler.simulator.apimachinery.metadata import new_uid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scheduler.simulator.access.users import User
+    from scheduler.simulator.apimachinery.objects import Object
+    from scheduler.simulator.registry.registry import Registry
+
+ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
+
+BOUND_RESOURCES: Final = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+"""Objects to which a token can be bound beside its ServiceAccount: kind -> resource."""
+
+_LEEWAY_SECONDS: Final = 60
+_HALF: Final = 32  # bytes of each number of an ES256 signature
+
+
+class TokenError(SchedulerError):
+    """The token is invalid; the message is the client's."""
+
+
+class ServiceAccountTokens:
+    """Issues and reads tokens; the key is not stored.
+
+    Attributes:
+        audiences: audiences of a token by default: this server.
+    """
+
+    audiences = (ISSUER,)
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._key = ec.generate_private_key(ec.SECP256R1())
+
+    def issue(
+        self,
+        account: Mapping[str, Any],
+        *,
+        audiences: Sequence[str],
+        seconds: int,
+        bound_to: tuple[str, Mapping[str, Any]] | None = None,
+    ) -> str:
+        """Return a new token.
+
+        Args:
+            account: its ServiceAccount.
+            audiences: its audiences.
+            seconds: its lifetime, by the server's clock.
+            bound_to: kind and object that it is bound to, beside the account.
+        """
+        metadata = account["metadata"]
+        now = int(self._registry.clock.utc_now().timestamp())
+        private: Object = {"namespace": metadata["namespace"], "serviceaccount": _reference(account)}
+        if bound_to is not None:
+            kind, obj = bound_to
+            private[kind.lower()] = _reference(obj)
+        claims = {
+            "aud": list(audiences),
+            "exp": now + seconds,
+            "iat": now,
+            "iss": ISSUER,
+            "jti": new_uid(self._registry.random),
+            "kubernetes.io": private,
+            "nbf": now,
+            "sub": service_account_name(metadata["namespace"], metadata["name"]),
+        }
+        signed = f"{_encoded({'alg': 'ES256', 'typ': 'JWT'})}.{_encoded(claims)}"
+        r, s = decode_dss_signature(self._key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
+        return f"{signed}.{_base64(r.to_bytes(_HALF, 'big') + s.to_bytes(_HALF, 'big'))}"
+
+    def user_of(self, token: str, audiences: Sequence[str] = audiences) -> tuple[User, list[str]] | None:
+        """Return the user of a token, and the audiences for which it is valid; None if this server did not issue it.
+
+        Raises:
+            TokenError: the token is no longer valid, or not for these audiences.
+        """
+        claims = self._claims(token)
+        if claims is None:
+            return None
+        meant = [audience for audience in audiences if audience in claims["aud"]]
+        if not meant:
+            raise TokenError(f"token audiences {quoted(claims['aud'])} is invalid for the target audiences "
+                             f"{quoted(audiences)}")  # fmt: skip
+        now = self._registry.clock.utc_now().timestamp()
+        if now - _LEEWAY_SECONDS > claims["exp"]:
+            raise TokenError("service account token has expired")
+        private: Object = claims["kubernetes.io"]
+        namespace, account = private["namespace"], private["serviceaccount"]
+        self._check_account(namespace, account)
+        extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
+        for kind, resource in BOUND_RESOURCES.items():
+            bound = private.get(kind.lower())
+            if bound is None:
+                continue
+            self._check_bound(kind, resource, namespace, bound)
+            if kind != "Secret":
+                extra[f"authentication.kubernetes.io/{kind.lower()}-name"] = (bound["name"],)
+                extra[f"authentication.kubernetes.io/{kind.lower()}-uid"] = (bound["uid"],)
+        user = User(claims["sub"], account["uid"], service_account_groups(namespace), extra)
+        return user.authenticated(), meant
+
+    def _claims(self, token: str) -> Object | None:
+        """Return the claims of a token that this server signed."""
+        signed, _, signature = token.rpartition(".")
+        head, _, body = signed.partition(".")
+        try:
+            raw = _plain(signature)
+            if len(raw) != 2 * _HALF or msgspec.json.decode(_plain(head)).get("alg") != "ES256":
+                return None
+            numbers = (int.from_bytes(raw[:_HALF], "big"), int.from_bytes(raw[_HALF:], "big"))
+            self._key.public_key().verify(
+                encode_dss_signature(*numbers), signed.encode(), ec.ECDSA(hashes.SHA256())
+            )
+            claims: Object = msgspec.json.decode(_plain(body))
+        except (InvalidSignature, binascii.Error, ValueError, AttributeError):
+            return None  # not a token of this server
+        return claims
+
+    def _check_account(self, namespace: str, claimed: Object) -> None:
+        account = self._registry.find("serviceaccounts", claimed["name"], namespace)
+        if account is None:
+            raise TokenError(f'serviceaccounts "{claimed["name"]}" not found')
+        uid = account["metadata"]["uid"]
+        if uid != claimed["uid"]:
+            raise TokenError(f"service account UID ({uid}) does not match claim ({claimed['uid']})")
+
+    def _check_bound(self, kind: str, resource: str, namespace: str, claimed: Object) -> None:
+        obj = self._registry.find(resource, claimed["name"], namespace)
+        if obj is None:
+            raise TokenError("service account token has been invalidated")
+        uid = obj["metadata"]["uid"]
+        if uid != claimed["uid"]:
+            what = kind.lower()
+            raise TokenError(
+                f"{what} UID ({uid}) does not match service account {what} ref claim ({claimed['uid']})"
+            )
+
+
+def _reference(obj: Mapping[str, Any]) -> Object:
+    return {"name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
+
+
+def _encoded(value: Object) -> str:
+    return _base64(msgspec.json.encode(value))
+
+
+def _base64(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _plain(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
 
 _INVALID = "invalid bearer token"
 

@@ -1,25 +1,285 @@
-"""Authorization by roles and bindings or, without RBAC, full access for all authenticated users.
+"""Users, and their authorization by roles and bindings or, without RBAC, full access.
 
 Source:
+    kube-apiserver v1.36, plugin/pkg/auth/authorizer/rbac/rbac.go, pkg/apis/rbac/v1/evaluation_helpers.go;
+    staging/src/k8s.io/component-helpers/auth/rbac/validation/policy_comparator.go.
     kube-apiserver v1.36, pkg/registry/rbac/validation/rule.go and plugin/pkg/auth/authorizer/rbac/rbac.go.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from scheduler.simulator.access.rbac_rules import Rule, allows
-from scheduler.simulator.access.users import MASTERS, NOBODY, User, service_account_name
 from scheduler.simulator.apimachinery.status import StatusError, not_found
 from scheduler.simulator.kinds.roles import GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from scheduler.simulator.access.attributes import Attributes
+    from scheduler.simulator.api.requests import RequestInfo
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.registry import Registry
+
+ANONYMOUS: Final = "system:anonymous"
+AUTHENTICATED: Final = "system:authenticated"
+UNAUTHENTICATED: Final = "system:unauthenticated"
+MASTERS: Final = "system:masters"
+SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
+
+_SERVICE_ACCOUNT: Final = re.compile(r"system:serviceaccount:([^:]+):([^:]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user.
+
+    Attributes:
+        name: for example `system:serviceaccount:default:web`.
+        uid: uid; "" for none.
+        groups: groups, in order.
+        extra: extra attributes.
+    """
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def info(self) -> dict[str, Any]:
+        """Return the authentication.k8s.io/v1 UserInfo."""
+        found: dict[str, Any] = {"username": self.name}
+        if self.uid:
+            found["uid"] = self.uid
+        if self.groups:
+            found["groups"] = list(self.groups)
+        if self.extra:
+            found["extra"] = {key: list(values) for key, values in self.extra.items()}
+        return found
+
+    def authenticated(self) -> User:
+        """Return the user with the group of authenticated users."""
+        if AUTHENTICATED in self.groups:
+            return self
+        return User(self.name, self.uid, (*self.groups, AUTHENTICATED), self.extra)
+
+
+NOBODY: Final = User(ANONYMOUS, groups=(UNAUTHENTICATED,))
+
+
+def service_account_name(namespace: str, name: str) -> str:
+    """Return the user name of a ServiceAccount."""
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+def service_account_of(user: str) -> tuple[str, str] | None:
+    """Return the namespace and name of a user's ServiceAccount; None for other users."""
+    match = _SERVICE_ACCOUNT.fullmatch(user)
+    return None if match is None else (match[1], match[2])
+
+
+def service_account_groups(namespace: str) -> tuple[str, ...]:
+    """Return the groups of every ServiceAccount of a namespace."""
+    return (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}")
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """An action that authorization allows or denies.
+
+    Attributes:
+        verb: verb, as in RBAC.
+        group: API group; "" for core.
+        resource: the plural; "" for a path.
+        subresource: for example `status`.
+        namespace: namespace; "" for the whole cluster.
+        name: name of the object; "" for all.
+        path: path of a request that is not for a resource.
+    """
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    @property
+    def whole_resource(self) -> str:
+        """The resource as in rules: `pods/binding`."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+def attributes_of(info: RequestInfo) -> Attributes:
+    """Return the attributes of a request.
+
+    A list or watch of one name has that name, and a namespace has itself as its namespace.
+
+    Source:
+        kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/request/requestinfo.go.
+    """
+    if not info.is_resource:
+        return Attributes(info.verb, path=info.path)
+    name, namespace = info.name, info.namespace
+    if not name:
+        name = _selected_name(info.query.get("fieldSelector", ""))
+    if (info.group, info.resource) == ("", "namespaces"):
+        namespace = info.name
+    return Attributes(info.verb, info.group, info.resource, info.subresource, namespace, name)
+
+
+def refusal(user: User, deed: Attributes, reason: str = "") -> StatusError:
+    """Return the 403 error with upstream's message.
+
+    Source:
+        kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go.
+    """
+    because = f": {reason}" if reason else ""
+    if not deed.resource:
+        problem = f'User "{user.name}" cannot {deed.verb} path "{deed.path}"'
+        return StatusError(403, "Forbidden", f"forbidden: {problem}{because}", {})
+    where = f'in the namespace "{deed.namespace}"' if deed.namespace else "at the cluster scope"
+    problem = (
+        f'User "{user.name}" cannot {deed.verb} resource "{deed.whole_resource}" in API group '
+        f'"{deed.group}" {where}{because}'
+    )
+    details = {"name": deed.name} if deed.name else {}
+    if deed.group:
+        details["group"] = deed.group
+    details["kind"] = deed.resource
+    shown = f"{deed.resource}.{deed.group}" if deed.group else deed.resource
+    named = f' "{deed.name}"' if deed.name else ""
+    return StatusError(403, "Forbidden", f"{shown}{named} is forbidden: {problem}", details)
+
+
+def _selected_name(field_selector: str) -> str:
+    """Return the name that a field selector selects; "" if it selects no single one."""
+    for requirement in field_selector.split(","):
+        field, sign, value = requirement.partition("=")
+        if field == "metadata.name" and sign:
+            return value.removeprefix("=")
+    return ""
+
+
+Rule = dict[str, Any]
+"""rbac.authorization.k8s.io/v1 PolicyRule."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Permission:
+    """The smallest part of a rule: one verb on one resource or path.
+
+    Attributes:
+        verb: a verb, or `*`.
+        group: group of the resource, or `*`.
+        resource: a resource, `*` or `*/scale`; "" for a path.
+        name: name of the object; "" for all.
+        path: a path, which may end in `*`.
+    """
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    name: str = ""
+    path: str = ""
+
+    def rule(self) -> Rule:
+        """Return a rule with this permission only."""
+        if self.path:
+            return {"verbs": [self.verb], "nonResourceURLs": [self.path]}
+        rule: Rule = {"verbs": [self.verb], "apiGroups": [self.group], "resources": [self.resource]}
+        return rule | ({"resourceNames": [self.name]} if self.name else {})
+
+
+def permissions(rule: Mapping[str, Any]) -> Iterator[Permission]:
+    """Yield the permissions of a rule."""
+    for group in rule.get("apiGroups") or ():
+        for resource in rule.get("resources") or ():
+            for verb in rule.get("verbs") or ():
+                for name in rule.get("resourceNames") or ("",):
+                    yield Permission(verb, group, resource, name)
+    for path in rule.get("nonResourceURLs") or ():
+        for verb in rule.get("verbs") or ():
+            yield Permission(verb, path=path)
+
+
+def allows(rule: Mapping[str, Any], deed: Attributes) -> bool:
+    """Return whether a rule allows an action."""
+    return covers(rule, Permission(deed.verb, deed.group, deed.whole_resource, deed.name, deed.path))
+
+
+def covers(rule: Mapping[str, Any], wanted: Permission) -> bool:
+    """Return whether a rule covers a permission; wildcards in the permission are literal."""
+    if not _has(rule, "verbs", wanted.verb):
+        return False
+    if not wanted.resource:
+        return any(_path_covers(path, wanted.path) for path in rule.get("nonResourceURLs") or ())
+    names = rule.get("resourceNames")
+    return (
+        _has(rule, "apiGroups", wanted.group)
+        and any(_resource_covers(one, wanted.resource) for one in rule.get("resources") or ())
+        and (not names or wanted.name in names)
+    )
+
+
+def missing(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Permission]:
+    """Return the permissions of rules that the held rules do not cover."""
+    return [
+        permission
+        for rule in wanted
+        for permission in permissions(rule)
+        if not any(covers(own, permission) for own in held)
+    ]
+
+
+def compact(lacking: Iterable[Permission]) -> list[Rule]:
+    """Return permissions as rules, with the verbs of one resource together."""
+    rules: dict[tuple[str, ...], Rule] = {}
+    for permission in lacking:
+        place: tuple[str, ...] = (permission.group, permission.resource, permission.name)
+        key = (permission.verb, permission.path) if permission.path else place
+        rule = rules.setdefault(key, permission.rule() | {"verbs": []})
+        if permission.verb not in rule["verbs"]:
+            rule["verbs"].append(permission.verb)
+    return list(rules.values())
+
+
+def described(rule: Rule) -> str:
+    """Return a rule as one line, as in upstream's errors."""
+    fields = (
+        ("APIGroups", "apiGroups"),
+        ("Resources", "resources"),
+        ("NonResourceURLs", "nonResourceURLs"),
+        ("ResourceNames", "resourceNames"),
+        ("Verbs", "verbs"),
+    )
+    shown = [f"{title}:{quoted(rule[field])}" for title, field in fields if rule.get(field)]
+    return "{" + ", ".join(shown) + "}"
+
+
+def quoted(texts: Iterable[str]) -> str:
+    """Return texts as Go's %q prints a slice."""
+    return "[" + " ".join(f'"{text}"' for text in texts) + "]"
+
+
+def _has(rule: Mapping[str, Any], field: str, wanted: str) -> bool:
+    values = rule.get(field) or ()
+    return "*" in values or wanted in values
+
+
+def _resource_covers(own: str, wanted: str) -> bool:
+    """Return whether `pods`, `pods/binding`, `*/binding` or `*` covers a resource."""
+    if own in {"*", wanted}:
+        return True
+    _, slash, subresource = wanted.partition("/")
+    return bool(slash) and own == f"*/{subresource}"
+
+
+def _path_covers(own: str, wanted: str) -> bool:
+    return own == wanted or (own.endswith("*") and wanted.startswith(own.rstrip("*")))
+
 
 EVERYTHING: Final[list[Rule]] = [
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.access.rbac import EVERYTHING
-from scheduler.simulator.access.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED
+from scheduler.simulator.access.rbac import AUTHENTICATED, EVERYTHING, MASTERS, UNAUTHENTICATED
 from scheduler.simulator.apimachinery.objects import names
 from scheduler.simulator.kinds.roles import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scheduler.simulator.access.rbac_rules import Rule
+    from scheduler.simulator.access.rbac import Rule
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
 

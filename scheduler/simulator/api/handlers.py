@@ -12,15 +12,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from scheduler.simulator.api.aggregated_discovery import CONTENT_TYPE as AGGREGATED
-from scheduler.simulator.api.aggregated_discovery import aggregated_discovery, wants_aggregated
-from scheduler.simulator.api.body import delete_options, eviction_options, read_body, read_patch
-from scheduler.simulator.api.discovery import VERSION, api_group, api_groups, api_resources, api_versions
-from scheduler.simulator.api.listing import check_list_options, list_page
-from scheduler.simulator.api.openapi import OPENAPI_V2_PROTOBUF, openapi_document, openapi_v2_protobuf
-from scheduler.simulator.api.presentation import Presentation, negotiate
+from scheduler.simulator.api.discovery import CONTENT_TYPE as AGGREGATED
+from scheduler.simulator.api.discovery import (
+    OPENAPI_V2_PROTOBUF,
+    VERSION,
+    aggregated_discovery,
+    api_group,
+    api_groups,
+    api_resources,
+    api_versions,
+    openapi_document,
+    openapi_v2_protobuf,
+    wants_aggregated,
+)
+from scheduler.simulator.api.listing import Presentation, check_list_options, list_page, negotiate
+from scheduler.simulator.api.requests import delete_options, eviction_options, read_body, read_patch
 from scheduler.simulator.apimachinery.causes import forbidden_field, required
-from scheduler.simulator.apimachinery.decoding import WriteOptions
 from scheduler.simulator.apimachinery.status import (
     StatusError,
     bad_request,
@@ -29,19 +36,18 @@ from scheduler.simulator.apimachinery.status import (
     method_not_allowed,
     success,
 )
+from scheduler.simulator.apimachinery.structure import WriteOptions
 from scheduler.simulator.patches.patch_types import APPLY_PATCH
-from scheduler.simulator.registry.binding import bind
-from scheduler.simulator.registry.deletion import delete, delete_collection
-from scheduler.simulator.registry.eviction import evict
-from scheduler.simulator.registry.scale import patch_scale, scale_of, update_scale
+from scheduler.simulator.registry.deletion import delete, delete_collection, evict
+from scheduler.simulator.registry.subresources import bind, patch_scale, scale_of, update_scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from scheduler.simulator.api.request_info import RequestInfo
+    from scheduler.simulator.api.requests import RequestInfo
     from scheduler.simulator.apimachinery.kinds import Kind
     from scheduler.simulator.registry.registry import Registry
-    from scheduler.simulator.storage.entries import Entry
+    from scheduler.simulator.storage import Entry
 
 JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"

@@ -14,20 +14,24 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from scheduler.simulator.api.listing import NOT_OLDER_THAN, parse_version, refuse_list_options
-from scheduler.simulator.api.presentation import Presentation, bookmark
-from scheduler.simulator.api.request_info import RequestInfo, boolean_or_none
+from scheduler.simulator.api.listing import (
+    NOT_OLDER_THAN,
+    Presentation,
+    bookmark,
+    parse_version,
+    refuse_list_options,
+)
+from scheduler.simulator.api.requests import RequestInfo, boolean_or_none
 from scheduler.simulator.apimachinery.causes import forbidden_field, not_supported
 from scheduler.simulator.apimachinery.status import StatusError, bad_request
-from scheduler.simulator.storage.watches import ADDED, Watch
+from scheduler.simulator.storage import ADDED, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from scheduler.simulator.apimachinery.kinds import Kind
     from scheduler.simulator.registry.registry import Registry
-    from scheduler.simulator.storage.entries import Entry
-    from scheduler.simulator.storage.storage import Storage
+    from scheduler.simulator.storage import Entry, Storage
 
 BOOKMARK: Final = "BOOKMARK"
 

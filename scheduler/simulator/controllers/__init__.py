@@ -1,1 +1,1 @@
-"""Simulated controllers of kube-controller-manager, one file each: they watch the store and act."""
+"""Simulated controllers of kube-controller-manager: they watch the store and act."""

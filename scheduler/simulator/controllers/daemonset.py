@@ -16,10 +16,9 @@ from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.objects.selectors import required_node_affinity
 from scheduler.objects.taints import NO_EXECUTE, NO_SCHEDULE
 from scheduler.simulator.apimachinery.objects import is_terminating, labels_of
-from scheduler.simulator.controllers.workloads import REVISION_LABEL, WorkloadController, template_hash
-from scheduler.simulator.kinds.disruption_budgets import scaled
+from scheduler.simulator.controllers.controller import REVISION_LABEL, WorkloadController, template_hash
 from scheduler.simulator.kinds.pods import has_ended, is_active, is_ready
-from scheduler.simulator.kinds.workloads import TEMPLATE_GENERATION
+from scheduler.simulator.kinds.workloads import TEMPLATE_GENERATION, scaled
 
 if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject

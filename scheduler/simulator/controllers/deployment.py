@@ -1,6 +1,7 @@
-"""Simulates the Deployment controller: one ReplicaSet per template, with rolling updates.
+"""Simulates the Deployment and ReplicaSet controllers: one ReplicaSet per template, with rolling updates.
 
 Source:
+    kube-controller-manager v1.36, pkg/controller/replicaset/replica_set.go.
     kube-controller-manager v1.36, pkg/controller/deployment.
 """
 
@@ -10,14 +11,55 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import is_terminating, key_of, owned_by, with_condition
-from scheduler.simulator.controllers.workloads import WorkloadController, template_hash
-from scheduler.simulator.kinds.disruption_budgets import scaled
+from scheduler.simulator.controllers.controller import WorkloadController, template_hash
+from scheduler.simulator.kinds.pods import is_active, is_ready
+from scheduler.simulator.kinds.workloads import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
+
+_BURST: Final = 100
+"""Number of pods that one run creates; the event loop has other work between runs."""
+
+
+class ReplicaSetController(WorkloadController):
+    """Creates and deletes the pods of ReplicaSets, and counts them."""
+
+    resources = ("replicasets.apps", "pods")
+
+    def sync(self, workload: Object, owned: dict[str, Object]) -> None:
+        pods = list(filter(is_active, owned.values()))
+        if not is_terminating(workload):
+            missing = workload["spec"].get("replicas", 0) - len(pods)
+            metadata = {"generateName": f"{workload['metadata']['name']}-"}
+            for _ in range(min(missing, _BURST)):
+                if not self.create_pod(workload, metadata):
+                    break
+            for pod in sorted(pods, key=_least_missed)[: max(0, -missing)]:
+                self.delete_pod(pod)
+        ready = sum(map(is_ready, pods))
+        status = {
+            "replicas": len(pods),
+            "fullyLabeledReplicas": len(pods),
+            "readyReplicas": ready,
+            "availableReplicas": ready,
+            "observedGeneration": workload["metadata"].get("generation", 0),
+        }
+        self.store.change(workload, {"status": status}, "status")
+
+
+def _least_missed(pod: Object) -> tuple[bool, bool, bool, str]:
+    """Sort key for deletion: pods without a node, then not running, then not ready; then by name."""
+    return (
+        bool(pod["spec"].get("nodeName")),
+        pod["status"].get("phase") == "Running",
+        is_ready(pod),
+        pod["metadata"]["name"],
+    )
+
 
 _REPLICA_SETS: Final = "replicasets.apps"
 _HASH_LABEL: Final = "pod-template-hash"

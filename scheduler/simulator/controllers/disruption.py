@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of
 from scheduler.simulator.controllers.controller import QueueController
-from scheduler.simulator.kinds.disruption_budgets import conditions, count, covers, needs_scale
+from scheduler.simulator.kinds.workloads import conditions, count, covers, needs_scale
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

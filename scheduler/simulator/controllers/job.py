@@ -16,9 +16,9 @@ from scheduler.simulator.apimachinery.objects import (
     is_true,
     with_condition,
 )
-from scheduler.simulator.controllers.workloads import WorkloadController
-from scheduler.simulator.kinds.jobs import COMPLETION_INDEX
+from scheduler.simulator.controllers.controller import WorkloadController
 from scheduler.simulator.kinds.pods import has_ended, is_active, is_ready
+from scheduler.simulator.kinds.workloads import COMPLETION_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import controller_of, is_terminating, key_of
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.controllers.controller import QueueController
-from scheduler.simulator.controllers.recorded_events import record_event
+from scheduler.simulator.controllers.controller import QueueController, record_event
 from scheduler.simulator.kinds.pods import has_ended
 
 if TYPE_CHECKING:

@@ -1,26 +1,110 @@
-"""Simulates the PersistentVolume controller: binds claims and volumes, and sets their phases.
+"""Simulates the controllers of volumes: binding, ephemeral volumes, attachment, and protection while in use.
 
 The scheduler handles claims of a class with WaitForFirstConsumer: here their volume is bound only after the scheduler has
 reserved it, and provisioned only after it has selected a node.
 
 Source:
+    kube-controller-manager v1.36, staging/src/k8s.io/component-helpers/storage/volume/pv_helpers.go, FindMatchingVolume,
+    and pkg/controller/volume/persistentvolume/pv_controller.go, checkVolumeSatisfyClaim.
     kube-controller-manager v1.36, pkg/controller/volume/persistentvolume/pv_controller.go.
+    kube-controller-manager v1.36, pkg/controller/volume/ephemeral/controller.go.
+    kube-controller-manager v1.36, pkg/controller/volume/attachdetach, and pkg/volume/csi/csi_attacher.go.
+    kube-controller-manager v1.36, pkg/controller/volume/{pvcprotection,pvprotection,vacprotection}.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.apimachinery.objects import key_of
-from scheduler.simulator.controllers.controller import QueueController
-from scheduler.simulator.controllers.recorded_events import record_event
-from scheduler.simulator.controllers.volume_matching import is_for, matching_volume, mismatch
+from scheduler.objects.quantity import parse_quantity
+from scheduler.simulator.apimachinery.objects import (
+    controller_of,
+    is_terminating,
+    key_of,
+    labels_of,
+    owned_by,
+)
+from scheduler.simulator.apimachinery.selectors import label_rule
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.controllers.controller import QueueController, record_event
+from scheduler.simulator.kinds.persistent_volume_claims import PROTECTION as CLAIM_PROTECTION
 from scheduler.simulator.kinds.persistent_volume_claims import class_of, default_class
-from scheduler.simulator.kinds.storage import WAIT_FOR_FIRST_CONSUMER
+from scheduler.simulator.kinds.persistent_volumes import PROTECTION as VOLUME_PROTECTION
+from scheduler.simulator.kinds.pods import has_ended
+from scheduler.simulator.kinds.storage import ATTRIBUTES_CLASS_PROTECTION, WAIT_FOR_FIRST_CONSUMER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scheduler.objects.quantity import Quantity
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
+
+
+def matching_volume(claim: Object, volumes: Iterable[Object]) -> Object | None:
+    """Return the volume reserved for a claim, else the smallest that matches; None if there is none."""
+    spec, asked = claim["spec"], _size(claim)
+    selector = label_rule(spec["selector"]) if "selector" in spec else None
+    best: tuple[Quantity, Object] | None = None
+    for volume in volumes:
+        own, size = volume["spec"], capacity_of(volume)
+        is_reserved = "claimRef" in own
+        if is_reserved and not is_for(volume, claim):
+            continue
+        if size < asked or _fixed(own) != _fixed(spec) or is_terminating(volume):
+            continue
+        if not set(spec["accessModes"]) <= set(own["accessModes"]):
+            continue
+        if is_reserved:
+            return volume
+        if volume["status"].get("phase") != "Available":
+            continue
+        if selector is not None and not selector.matches(labels_of(volume)):
+            continue
+        if (class_of(volume) or "") == (class_of(claim) or "") and (best is None or size < best[0]):
+            best = (size, volume)
+    return None if best is None else best[1]
+
+
+def mismatch(claim: Object, volume: Object) -> str:
+    """Return why a claim cannot be bound to the volume it names; "" if it can."""
+    spec, own = claim["spec"], volume["spec"]
+    problems = (
+        (is_terminating(volume), f'the volume is marked for deletion "{key_of(volume)[1]}"'),
+        (capacity_of(volume) < _size(claim), "requested PV is too small"),
+        ((class_of(volume) or "") != (class_of(claim) or ""), "storageClassName does not match"),
+        (
+            own.get("volumeAttributesClassName", "") != spec.get("volumeAttributesClassName", ""),
+            "volumeAttributesClassName does not match",
+        ),
+        (own["volumeMode"] != spec["volumeMode"], "incompatible volumeMode"),
+        (not set(spec["accessModes"]) <= set(own["accessModes"]), "incompatible accessMode"),
+    )
+    return next((text for is_wrong, text in problems if is_wrong), "")
+
+
+def is_for(volume: Object, claim: Object) -> bool:
+    """Return whether a volume is reserved for a claim, or bound to it."""
+    reference = volume["spec"].get("claimRef", {})
+    if (reference.get("namespace", ""), reference.get("name", "")) != key_of(claim):
+        return False
+    return reference.get("uid", "") in {"", claim["metadata"]["uid"]}
+
+
+def capacity_of(volume: Object) -> Quantity:
+    """Return the capacity of a volume."""
+    return parse_quantity(volume["spec"]["capacity"]["storage"])
+
+
+def _size(claim: Object) -> Quantity:
+    return parse_quantity(claim["spec"]["resources"]["requests"]["storage"])
+
+
+def _fixed(spec: Object) -> tuple[str, str]:
+    """Return the fields that must be equal for a volume and its claim."""
+    return spec["volumeMode"], spec.get("volumeAttributesClassName", "")
+
 
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
@@ -264,3 +348,197 @@ def _keep(place: dict[str, dict[str, None]], group: str, name: str, *, is_there:
         return
     for names in place.values():
         names.pop(name, None)
+
+
+class EphemeralVolumes(QueueController):
+    """Creates the claim of every ephemeral volume, owned by the pod, so that it is deleted with the pod."""
+
+    resources = ("pods", _CLAIMS)
+
+    def observe(self, resource: str, type_: str, obj: Object) -> None:
+        namespace, name = key_of(obj)
+        if resource == "pods":
+            if type_ != "DELETED" and any("ephemeral" in one for one in obj["spec"].get("volumes", ())):
+                self.enqueue(f"{namespace}/{name}")
+        elif type_ == "DELETED" and controller_of(obj).get("kind") == "Pod":
+            self.enqueue(f"{namespace}/{controller_of(obj)['name']}")
+
+    def reconcile(self, key: str) -> None:
+        namespace, _, name = key.partition("/")
+        pod = self.store.find("pods", name, namespace)
+        if pod is None or is_terminating(pod):
+            return
+        for volume in pod["spec"].get("volumes", ()):
+            if "ephemeral" in volume:
+                self._keep(pod, volume["name"], volume["ephemeral"]["volumeClaimTemplate"])
+
+    def _keep(self, pod: Object, volume: str, template: Object) -> None:
+        """Create the claim of a volume, unless it exists."""
+        namespace, pod_name = key_of(pod)
+        name = f"{pod_name}-{volume}"
+        present = self.store.find(_CLAIMS, name, namespace)
+        if present is not None:
+            if controller_of(present).get("uid") != pod["metadata"]["uid"]:
+                where = f"pod {namespace}/{pod_name} (pod is not owner)"
+                self._tell(pod, volume, f"PVC {namespace}/{name} was not created for {where}")
+            return
+        metadata = template.get("metadata", {})
+        claim = {
+            "metadata": {
+                "name": name,
+                "labels": metadata.get("labels", {}),
+                "annotations": metadata.get("annotations", {}),
+                "ownerReferences": owned_by(pod),
+            },
+            "spec": template["spec"],
+        }
+        try:
+            self.store.create(_CLAIMS, claim, namespace=namespace)
+        except StatusError as error:
+            self._tell(pod, volume, f"create PVC {name}: {error.message}")
+
+    def _tell(self, pod: Object, volume: str, problem: str) -> None:
+        message = f"ephemeral volume {volume}: {problem}"
+        record_event(self.store, pod, "FailedBinding", message, component="ephemeral_volume", warning=True)
+
+
+ATTACHMENTS: Final = "volumeattachments.storage.k8s.io"
+
+
+class Attachments(QueueController):
+    """Creates VolumeAttachments for bound claims of pods on nodes, and deletes those that no pod needs."""
+
+    resources = ("pods", "persistentvolumeclaims")
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._claims: dict[str, list[str]] = {}  # uid of a pod on a node -> keys of its claims
+        self._users: dict[str, dict[str, str]] = {}  # key of a claim -> uid of a pod -> its node
+        self._attached: dict[str, dict[str, str]] = {}  # key of a claim -> node -> attachment
+
+    def observe(self, resource: str, type_: str, obj: Object) -> None:
+        if resource != "pods":
+            self.enqueue("/".join(key_of(obj)))
+            return
+        uid, node = obj["metadata"]["uid"], obj["spec"].get("nodeName", "")
+        claims = [] if type_ == "DELETED" or has_ended(obj) or not node else list(claims_of(obj))
+        for key in self._claims.pop(uid, []):
+            if key not in claims:
+                del self._users[key][uid]
+                self.enqueue(key)
+        for key in claims:
+            if self._users.setdefault(key, {}).get(uid) != node:
+                self._users[key][uid] = node
+                self.enqueue(key)
+        if claims:
+            self._claims[uid] = claims
+
+    def reconcile(self, key: str) -> None:
+        volume = self._volume_of(key)
+        wanted = set() if volume is None else set(self._users.get(key, {}).values())
+        attached = self._attached.setdefault(key, {})
+        for node in set(attached) - wanted:
+            name = attached.pop(node)
+            if self.store.find(ATTACHMENTS, name) is not None:
+                self.store.delete(ATTACHMENTS, name)
+        if volume is not None:
+            attached |= {node: self._attach(node, volume) for node in sorted(wanted - set(attached))}
+        if not attached:
+            del self._attached[key]
+
+    def _volume_of(self, key: str) -> Object | None:
+        """Return the volume of a claim, if it has to be attached."""
+        namespace, _, name = key.partition("/")
+        claim = self.store.find("persistentvolumeclaims", name, namespace)
+        volume_name = "" if claim is None else claim["spec"].get("volumeName", "")
+        volume = self.store.find("persistentvolumes", volume_name) if volume_name else None
+        if volume is None or is_terminating(volume) or "csi" not in volume["spec"]:
+            return None
+        driver = self.store.find("csidrivers.storage.k8s.io", volume["spec"]["csi"]["driver"])
+        return volume if driver is None or driver["spec"]["attachRequired"] else None
+
+    def _attach(self, node: str, volume: Object) -> str:
+        csi = volume["spec"]["csi"]
+        digest = hashlib.sha256(f"{csi['volumeHandle']}{csi['driver']}{node}".encode()).hexdigest()
+        name = f"csi-{digest}"
+        if self.store.find(ATTACHMENTS, name) is None:
+            source = {"persistentVolumeName": key_of(volume)[1]}
+            spec = {"attacher": csi["driver"], "nodeName": node, "source": source}
+            self.store.create(ATTACHMENTS, {"metadata": {"name": name}, "spec": spec})
+        return name
+
+
+def claims_of(pod: Object, *, but_ephemeral: bool = False) -> Iterator[str]:
+    """Yield the keys of the claims of a pod's volumes, optionally without those of ephemeral volumes."""
+    namespace, pod_name = key_of(pod)
+    for volume in pod["spec"].get("volumes", ()):
+        if "persistentVolumeClaim" in volume:
+            yield f"{namespace}/{volume['persistentVolumeClaim'].get('claimName', '')}"
+        elif "ephemeral" in volume and not but_ephemeral:
+            yield f"{namespace}/{pod_name}-{volume['name']}"
+
+
+_ATTRIBUTES_CLASSES: Final = "volumeattributesclasses.storage.k8s.io"
+_FINALIZERS: Final = {
+    "persistentvolumeclaims": CLAIM_PROTECTION,
+    "persistentvolumes": VOLUME_PROTECTION,
+    _ATTRIBUTES_CLASSES: ATTRIBUTES_CLASS_PROTECTION,
+}
+
+
+class StorageProtection(QueueController):
+    """Removes the finalizer of terminating objects that are no longer used."""
+
+    resources = ("pods", *_FINALIZERS)
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._users: dict[str, set[str]] = {}  # key of a claim -> uids of pods
+        self._used: dict[str, set[str]] = {}  # uid of a pod -> keys of claims
+
+    def observe(self, resource: str, type_: str, obj: Object) -> None:
+        if resource == "pods":
+            self._observe_pod(obj, is_there=type_ != "DELETED")
+        elif type_ != "DELETED" and is_terminating(obj):
+            self.enqueue(f"{resource}:{'/'.join(key_of(obj))}")
+        name = obj.get("spec", {}).get("volumeAttributesClassName")
+        if name:
+            self.enqueue(f"{_CLASSES}:/{name}")
+
+    def reconcile(self, key: str) -> None:
+        resource, _, place = key.partition(":")
+        namespace, _, name = place.partition("/")
+        obj = self.store.find(resource, name, namespace)
+        if obj is None or not is_terminating(obj) or self._is_used(resource, place, obj):
+            return
+        finalizers = obj["metadata"].get("finalizers", ())
+        kept = [one for one in finalizers if one != _FINALIZERS[resource]]
+        if len(kept) < len(finalizers):
+            self.store.change(obj, {"metadata": {"finalizers": kept or None}})
+
+    def _observe_pod(self, pod: Object, *, is_there: bool) -> None:
+        uid = pod["metadata"]["uid"]
+        used = (
+            set(claims_of(pod, but_ephemeral=has_ended(pod)))
+            if is_there and pod["spec"].get("nodeName")
+            else set()
+        )
+        for key in self._used.pop(uid, set()) - used:
+            self._users[key].discard(uid)
+            self.enqueue(f"persistentvolumeclaims:{key}")
+        for key in used:
+            self._users.setdefault(key, set()).add(uid)
+        if used:
+            self._used[uid] = used
+
+    def _is_used(self, resource: str, place: str, obj: Object) -> bool:
+        if resource == "persistentvolumeclaims":
+            return bool(self._users.get(place))
+        if resource == "persistentvolumes":
+            return bool(obj["status"].get("phase") == "Bound")
+        name = key_of(obj)[1]
+        return any(
+            one["spec"].get("volumeAttributesClassName") == name
+            for kind in ("persistentvolumeclaims", "persistentvolumes")
+            for one in self.store.list(kind)
+        )

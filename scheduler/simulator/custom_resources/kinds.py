@@ -14,9 +14,8 @@ from scheduler.simulator.apimachinery.kinds import Kind
 from scheduler.simulator.apimachinery.objects import clone, json_text, restore
 from scheduler.simulator.apimachinery.strategy import ScalePaths, Strategy
 from scheduler.simulator.apimachinery.tables import AGE, NAME, Printer, PrinterColumn, age
-from scheduler.simulator.custom_resources.jsonpaths import found_at
-from scheduler.simulator.custom_resources.schema_rules import violations
-from scheduler.simulator.custom_resources.schemas import fill_in, prune
+from scheduler.simulator.custom_resources.definitions import found_at
+from scheduler.simulator.custom_resources.schemas import fill_in, prune, violations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -18,7 +18,7 @@ from scheduler.simulator.apimachinery.causes import (
     required,
 )
 from scheduler.simulator.apimachinery.objects import clone, json_text
-from scheduler.simulator.apimachinery.selector_rules import validate_label_selector
+from scheduler.simulator.apimachinery.selectors import validate_label_selector
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.apimachinery.strategy import Strategy
 from scheduler.simulator.kinds.persistent_volumes import (

@@ -19,7 +19,7 @@ from scheduler.simulator.apimachinery.causes import (
 )
 from scheduler.simulator.apimachinery.metadata import dns_subdomain
 from scheduler.simulator.apimachinery.objects import json_text
-from scheduler.simulator.apimachinery.selector_rules import validate_node_selector
+from scheduler.simulator.apimachinery.selectors import validate_node_selector
 from scheduler.simulator.apimachinery.strategy import Strategy
 
 if TYPE_CHECKING:

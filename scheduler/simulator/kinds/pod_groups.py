@@ -1,37 +1,248 @@
-"""Workloads and PodGroups: pods that are placed together.
+"""Workloads and PodGroups: pods that are placed together; their specs are immutable.
 
 They are served with the feature gates GenericWorkload, GangScheduling, TopologyAwareWorkloadScheduling and
 WorkloadAwarePreemption, and without DRAWorkloadResourceClaims.
 
 Source:
+    kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/validation/validation.go, ValidateConditions.
+    kube-apiserver v1.36, pkg/apis/scheduling/v1alpha2/zz_generated.validations.go and
+    pkg/apis/scheduling/validation/validation.go.
     kube-apiserver v1.36, pkg/registry/scheduling/{workload,podgroup}/strategy.go and
     plugin/pkg/admission/{priority,podgroup,scheduling/podgroupprotection}.
 """
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.apimachinery.objects import is_terminating, names, restore
+from scheduler.objects.api_types import api_type
+from scheduler.simulator.apimachinery.causes import (
+    Cause,
+    duplicate,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+    too_many,
+)
+from scheduler.simulator.apimachinery.metadata import validate_label_name
+from scheduler.simulator.apimachinery.objects import is_terminating, json_text, names, restore
 from scheduler.simulator.apimachinery.status import StatusError, forbidden_resource
 from scheduler.simulator.apimachinery.strategy import Strategy
+from scheduler.simulator.kinds.devices import validate_label, validate_subdomain
 from scheduler.simulator.kinds.persistent_volumes import protect
-from scheduler.simulator.kinds.pod_group_rules import (
-    validate_pod_group,
-    validate_pod_group_status,
-    validate_pod_group_update,
-    validate_workload,
-    validate_workload_update,
-)
-from scheduler.simulator.kinds.priorities import priority_class
+from scheduler.simulator.kinds.pods import priority_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from scheduler.simulator.apimachinery.causes import Cause
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
+
+_STATUSES: Final = ("False", "True", "Unknown")
+_LONGEST_REASON: Final = 1024
+_LONGEST_MESSAGE: Final = 32 * 1024
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", re.ASCII)
+_REASON_RULE: Final = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
+    "characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or "
+    "'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is "
+    "'[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
+)
+
+
+def validate_conditions(conditions: Sequence[Object], path: str) -> Iterator[Cause]:
+    """Yield the errors of the conditions in a status; each type may occur once."""
+    types: set[str] = set()
+    for index, condition in enumerate(conditions):
+        where = f"{path}[{index}]"
+        if condition["type"] in types:
+            yield duplicate(f"{where}.type", condition["type"])
+        types.add(condition["type"])
+        yield from _validate_condition(condition, where)
+
+
+def _validate_condition(condition: Object, path: str) -> Iterator[Cause]:
+    yield from validate_label_name(condition["type"], f"{path}.type")
+    if condition["status"] not in _STATUSES:
+        yield not_supported(f"{path}.status", condition["status"], _STATUSES)
+    generation = condition.get("observedGeneration", 0)
+    if generation < 0:
+        problem = "must be greater than or equal to zero"
+        yield invalid_value(f"{path}.observedGeneration", str(generation), problem)
+    if not condition.get("lastTransitionTime"):
+        yield required(f"{path}.lastTransitionTime")
+    reason = condition["reason"]
+    if not reason:
+        yield required(f"{path}.reason")
+    elif not _REASON.fullmatch(reason):
+        yield invalid_value(f"{path}.reason", f'"{reason}"', _REASON_RULE)
+    for field, most in (("reason", _LONGEST_REASON), ("message", _LONGEST_MESSAGE)):
+        if len(condition[field].encode()) > most:
+            yield too_long(f"{path}.{field}", most)
+
+
+_POLICIES: Final = ("basic", "gang")
+_DISRUPTION_MODES: Final = ("Pod", "PodGroup")
+_GROUP_FIELDS: Final = (
+    "podGroupTemplateRef",
+    "schedulingPolicy",
+    "schedulingConstraints",
+    "disruptionMode",
+    "priorityClassName",
+    "priority",
+)
+_TEMPLATES: Final = "spec.podGroupTemplates"
+_MOST_TEMPLATES: Final = 8
+_MOST_TOPOLOGY_KEYS: Final = 1
+_HIGHEST_PRIORITY: Final = 1_000_000_000
+
+
+def validate_workload(spec: Object) -> Iterator[Cause]:
+    """Yield the errors of the spec of a new Workload."""
+    if "controllerRef" in spec:
+        yield from _validate_controller(spec["controllerRef"], "spec.controllerRef")
+    templates = spec.get("podGroupTemplates", ())
+    miscounted = list(_validate_count(templates))
+    if miscounted:
+        yield from miscounted
+        return
+    names = [template["name"] for template in templates]
+    for index, template in enumerate(templates):
+        if template["name"] in names[:index]:
+            shown = json_text(_as_go_writes(template))
+            yield Cause("FieldValueDuplicate", f"{_TEMPLATES}[{index}]", f"Duplicate value: {shown}")
+    for index, template in enumerate(templates):
+        yield from validate_label(template["name"], f"{_TEMPLATES}[{index}].name")
+        yield from _validate_scheduling(template, f"{_TEMPLATES}[{index}]")
+
+
+def validate_workload_update(spec: Object, before: Object) -> Iterator[Cause]:
+    """Yield the changes of the spec of a Workload, none of which is allowed."""
+    yield from _validate_unchanged(spec, before, ("controllerRef", "podGroupTemplates"))
+    templates = spec.get("podGroupTemplates", ())
+    if templates != before.get("podGroupTemplates", ()):
+        yield from _validate_count(templates)
+
+
+def validate_pod_group(spec: Object) -> Iterator[Cause]:
+    """Yield the errors of the spec of a new PodGroup."""
+    if "podGroupTemplateRef" in spec:
+        yield from _validate_template_reference(spec["podGroupTemplateRef"], "spec.podGroupTemplateRef")
+    yield from _validate_scheduling(spec, "spec")
+
+
+def validate_pod_group_update(spec: Object, before: Object) -> Iterator[Cause]:
+    """Yield the changes of the spec of a PodGroup, none of which is allowed."""
+    yield from _validate_unchanged(spec, before, _GROUP_FIELDS)
+
+
+def validate_pod_group_status(status: Object) -> Iterator[Cause]:
+    """Yield the errors of the status of a PodGroup."""
+    yield from validate_conditions(status.get("conditions", ()), "status.conditions")
+
+
+def _validate_unchanged(spec: Object, before: Object, fields: Sequence[str]) -> Iterator[Cause]:
+    for field in fields:
+        if spec.get(field) != before.get(field):
+            yield invalid_value(f"spec.{field}", "null", "field is immutable")
+
+
+def _validate_scheduling(holder: Object, path: str) -> Iterator[Cause]:
+    """Yield the errors of the fields that PodGroups and their templates share."""
+    policy = holder["schedulingPolicy"]
+    yield from _validate_one_of(policy, _POLICIES, f"{path}.schedulingPolicy")
+    if "gang" in policy:
+        yield from _validate_min_count(policy["gang"]["minCount"], f"{path}.schedulingPolicy.gang.minCount")
+    topology = holder.get("schedulingConstraints", {}).get("topology", ())
+    where = f"{path}.schedulingConstraints.topology"
+    if len(topology) > _MOST_TOPOLOGY_KEYS:
+        yield too_many(where, len(topology), _MOST_TOPOLOGY_KEYS)
+    else:
+        for index, constraint in enumerate(topology):
+            yield from _validate_key(constraint["key"], f"{where}[{index}].key")
+    mode = holder.get("disruptionMode")
+    if mode is not None and mode not in _DISRUPTION_MODES:
+        yield not_supported(f"{path}.disruptionMode", mode, _DISRUPTION_MODES)
+    if holder.get("priorityClassName"):
+        yield from validate_subdomain(holder["priorityClassName"], f"{path}.priorityClassName")
+    priority = holder.get("priority", 0)
+    if priority > _HIGHEST_PRIORITY:
+        problem = f"must be less than or equal to {_HIGHEST_PRIORITY}"
+        yield invalid_value(f"{path}.priority", str(priority), problem)
+
+
+def _validate_one_of(holder: Object, members: Sequence[str], path: str) -> Iterator[Cause]:
+    found = [member for member in members if member in holder]
+    all_ = ", ".join(f"`{member}`" for member in members)
+    if not found:
+        yield invalid_value(path, '""', f"must specify one of: {all_}")
+    elif len(found) > 1:
+        yield invalid_value(path, f'"{{{", ".join(found)}}}"', f"must specify exactly one of: {all_}")
+
+
+def _validate_min_count(count: int, path: str) -> Iterator[Cause]:
+    if count == 0:
+        yield required(path)
+    elif count < 0:
+        yield invalid_value(path, str(count), "must be greater than or equal to 1")
+
+
+def _validate_key(key: str, path: str) -> Iterator[Cause]:
+    if not key:
+        yield required(path)
+    else:
+        yield from validate_label_name(key, path)
+
+
+def _validate_template_reference(reference: Object, path: str) -> Iterator[Cause]:
+    yield from _validate_one_of(reference, ("workload",), path)
+    workload = reference.get("workload")
+    if workload is None:
+        return
+    if not workload["workloadName"]:
+        yield required(f"{path}.workload.workloadName")
+    else:
+        yield from validate_subdomain(workload["workloadName"], f"{path}.workload.workloadName")
+    yield from validate_label(workload["podGroupTemplateName"], f"{path}.workload.podGroupTemplateName")
+
+
+def _validate_count(templates: Sequence[Object]) -> Iterator[Cause]:
+    if len(templates) > _MOST_TEMPLATES:
+        yield too_many(_TEMPLATES, len(templates), _MOST_TEMPLATES)
+    elif not templates:
+        yield required(_TEMPLATES)
+
+
+def _validate_controller(reference: Object, path: str) -> Iterator[Cause]:
+    if reference.get("apiGroup"):
+        yield from validate_subdomain(reference["apiGroup"], f"{path}.apiGroup")
+    for field in ("kind", "name"):
+        yield from _validate_path_segment(reference[field], f"{path}.{field}")
+
+
+def _validate_path_segment(name: str, path: str) -> Iterator[Cause]:
+    if not name:
+        yield required(path)
+    elif name in {".", ".."}:
+        yield invalid_value(path, f'"{name}"', f"may not be '{name}'")
+    else:
+        for mark in "/%":
+            if mark in name:
+                yield invalid_value(path, f'"{name}"', f"may not contain '{mark}'")
+
+
+def _as_go_writes(template: Object) -> Object:
+    """Return a template with its fields in order, and null for fields that Go always encodes."""
+    fields = api_type("scheduling.k8s.io/v1alpha2", "PodGroupTemplate").by_name.values()
+    return {
+        field.name: template.get(field.name)
+        for field in fields
+        if field.name in template or field.in_json_at_zero
+    }
+
 
 GROUP: Final = "scheduling.k8s.io"
 PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"

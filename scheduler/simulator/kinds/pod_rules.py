@@ -22,8 +22,7 @@ from scheduler.simulator.apimachinery.causes import (
 from scheduler.simulator.apimachinery.metadata import dns_label, dns_subdomain
 from scheduler.simulator.apimachinery.objects import json_text
 from scheduler.simulator.kinds.persistent_volume_claims import validate_claim_spec
-from scheduler.simulator.kinds.placement_rules import REQUIRED, validate_placement
-from scheduler.simulator.kinds.resource_rules import validate_resources
+from scheduler.simulator.kinds.placement_rules import REQUIRED, validate_placement, validate_resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,4 +1,8 @@
-"""Pods: admission, and deletion."""
+"""Pods: their priority, admission, and deletion.
+
+Source:
+    kube-apiserver v1.36, plugin/pkg/admission/priority/admission.go.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,38 @@ from scheduler.simulator.apimachinery.status import StatusError, forbidden_resou
 from scheduler.simulator.apimachinery.strategy import Cluster, Strategy
 from scheduler.simulator.kinds.pod_defaults import default_pod, qos_class
 from scheduler.simulator.kinds.pod_rules import validate_pod, validate_pod_update
-from scheduler.simulator.kinds.priorities import priority_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from scheduler.simulator.apimachinery.causes import Cause
     from scheduler.simulator.apimachinery.objects import Object
+
+
+def priority_class(spec: Object, cluster: Cluster, refused: Callable[[str], StatusError]) -> Object:
+    """Return the class of a spec, or the global default, whose name is set in the spec; empty if there is none.
+
+    Args:
+        spec: spec of a pod or group, with `priorityClassName`.
+        cluster: the store with the classes.
+        refused: creates the error from a message.
+
+    Raises:
+        StatusError: there is no class of that name.
+    """
+    name = spec.get("priorityClassName")
+    if name:
+        found = cluster.find("priorityclasses", name)
+        if found is None:
+            raise refused(f"no PriorityClass with name {name} was found")
+        return found
+    defaults = [class_ for class_ in cluster.each("priorityclasses") if class_.get("globalDefault")]
+    if not defaults:
+        return {}
+    chosen = min(defaults, key=lambda class_: int(class_.get("value", 0)))
+    spec["priorityClassName"] = chosen["metadata"]["name"]
+    return chosen
+
 
 TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 

@@ -19,9 +19,9 @@ from scheduler.simulator.apimachinery.causes import (
     too_many,
 )
 from scheduler.simulator.apimachinery.objects import is_terminating, json_text
-from scheduler.simulator.apimachinery.selector_rules import validate_node_selector
+from scheduler.simulator.apimachinery.selectors import validate_node_selector
 from scheduler.simulator.apimachinery.strategy import Strategy
-from scheduler.simulator.kinds.device_rules import (
+from scheduler.simulator.kinds.devices import (
     duplicates,
     validate_binding_conditions,
     validate_device_name,

@@ -20,7 +20,7 @@ from scheduler.simulator.apimachinery.causes import (
 )
 from scheduler.simulator.apimachinery.metadata import dns_subdomain, validate_label_name
 from scheduler.simulator.apimachinery.objects import json_text
-from scheduler.simulator.apimachinery.selector_rules import validate_label_selector
+from scheduler.simulator.apimachinery.selectors import validate_label_selector
 from scheduler.simulator.apimachinery.strategy import Strategy
 from scheduler.simulator.kinds.persistent_volumes import (
     immutable,

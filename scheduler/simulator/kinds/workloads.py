@@ -1,19 +1,32 @@
-"""Deployments, ReplicaSets and other objects that create pods from a template."""
+"""Deployments, Jobs and other objects that create pods from a template, and PodDisruptionBudgets.
+
+Source:
+    kube-apiserver v1.36, pkg/apis/batch/v1/defaults.go and pkg/registry/batch/job/strategy.go.
+    kube-controller-manager v1.36, pkg/controller/disruption/disruption.go.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from scheduler.simulator.apimachinery.causes import Cause, invalid_value, required
-from scheduler.simulator.apimachinery.objects import json_text
+from scheduler.simulator.apimachinery.causes import Cause, invalid_value, not_supported, required
+from scheduler.simulator.apimachinery.objects import (
+    is_terminating,
+    json_text,
+    labels_of,
+    names,
+    with_condition,
+)
 from scheduler.simulator.apimachinery.selectors import label_rule
 from scheduler.simulator.apimachinery.strategy import Generic
 from scheduler.simulator.kinds.persistent_volume_claims import validate_claim_spec
 from scheduler.simulator.kinds.pod_defaults import default_claim_spec, default_pod_spec
 from scheduler.simulator.kinds.pod_rules import validate_pod_spec
+from scheduler.simulator.kinds.pods import is_ready
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.apimachinery.strategy import Cluster
@@ -130,3 +143,158 @@ def _default_rollout(spec: Object, field: str, **rolling: int | str) -> None:
     if strategy["type"] == "RollingUpdate":
         strategy["rollingUpdate"] = rolling | strategy.get("rollingUpdate", {})
     spec.setdefault("revisionHistoryLimit", 10)
+
+
+CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
+JOB_NAME: Final = "batch.kubernetes.io/job-name"
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+
+_OLD_CONTROLLER_UID: Final = "controller-uid"
+_OLD_JOB_NAME: Final = "job-name"
+
+
+class JobStrategy(Generic):
+    """The rules of Jobs."""
+
+    def default(self, obj: Object) -> None:
+        spec = obj["spec"]
+        if "completions" not in spec and "parallelism" not in spec:
+            spec["completions"] = 1
+        spec.setdefault("parallelism", 1)
+        spec.setdefault("backoffLimit", 6)
+        spec.setdefault("completionMode", "NonIndexed")
+        spec.setdefault("suspend", False)
+        spec.setdefault("manualSelector", False)
+        spec.setdefault(
+            "podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
+        )
+        default_pod_spec(spec["template"]["spec"])
+
+    def prepare_create(self, obj: Object, cluster: Cluster) -> None:
+        super().prepare_create(obj, cluster)
+        spec, metadata = obj["spec"], obj["metadata"]
+        if spec["manualSelector"]:
+            return
+        uid, name = metadata["uid"], metadata.get("name", "")
+        template = spec["template"]["metadata"]
+        template["labels"] = template.get("labels", {}) | {
+            CONTROLLER_UID: uid,
+            _OLD_CONTROLLER_UID: uid,
+            JOB_NAME: name,
+            _OLD_JOB_NAME: name,
+        }
+        selector = spec.setdefault("selector", {})
+        selector["matchLabels"] = selector.get("matchLabels", {}) | {CONTROLLER_UID: uid}
+
+    def validate(self, obj: Object) -> Iterator[Cause]:
+        spec = obj["spec"]
+        policy = spec["template"]["spec"].get("restartPolicy")
+        if policy == "Always":
+            yield not_supported("spec.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
+        yield from validate_pod_spec(spec["template"]["spec"], "spec.template.spec")
+        for field in names(
+            "parallelism completions backoffLimit activeDeadlineSeconds ttlSecondsAfterFinished"
+        ):
+            if spec.get(field, 0) < 0:
+                yield invalid_value(f"spec.{field}", str(spec[field]), "must be greater than or equal to 0")
+        if spec["completionMode"] == "Indexed" and "completions" not in spec:
+            yield required("spec.completions", "when completion mode is Indexed")
+
+    def validate_update(self, obj: Object, old: Object) -> Iterator[Cause]:
+        yield from self.validate(obj)
+        spec, before = obj["spec"], old["spec"]
+        for field in ("completions", "selector", "template", "completionMode"):
+            may_change = before.get("suspend") or (field == "completions" and _is_elastic(spec, before))
+            if spec.get(field) != before.get(field) and not may_change:
+                yield invalid_value(f"spec.{field}", json_text(spec.get(field)), "field is immutable")
+
+
+def _is_elastic(spec: Object, before: Object) -> bool:
+    """Return whether an indexed Job changes its completions together with its parallelism."""
+    return (
+        before.get("completionMode") == "Indexed"
+        and before.get("completions") == before.get("parallelism")
+        and spec.get("completions") == spec.get("parallelism")
+    )
+
+
+ALLOWED: Final = "DisruptionAllowed"
+
+
+class DisruptionBudgetStrategy(Generic):
+    """The rules of budgets: they allow no disruption until a controller has counted pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The numbers in a budget's status, except the allowed disruptions."""
+
+    expected_pods: int
+    desired_healthy: int
+    current_healthy: int
+
+    @property
+    def disruptions_allowed(self) -> int:
+        if self.expected_pods <= 0:
+            return 0
+        return max(0, self.current_healthy - self.desired_healthy)
+
+
+def covers(budget: Object, pod: Object) -> bool:
+    """Return whether a budget covers a pod; no selector matches none, an empty one all of the namespace."""
+    selector = budget.get("spec", {}).get("selector")
+    if selector is None or budget["metadata"]["namespace"] != pod["metadata"]["namespace"]:
+        return False
+    return label_rule(selector).matches(labels_of(pod))
+
+
+def needs_scale(budget: Object) -> bool:
+    """Return whether a budget is relative to the number of replicas."""
+    spec = budget.get("spec", {})
+    return "maxUnavailable" in spec or isinstance(spec.get("minAvailable"), str)
+
+
+def count(budget: Object, pods: Iterable[Object], scale: int) -> Count:
+    """Count a budget's pods.
+
+    Args:
+        budget: the PodDisruptionBudget.
+        pods: the pods that it covers.
+        scale: total number of replicas of their controllers.
+    """
+    pods = list(pods)
+    spec = budget.get("spec", {})
+    disrupted = budget.get("status", {}).get("disruptedPods", {})
+    if "maxUnavailable" in spec:
+        expected = scale
+        desired = max(0, expected - scaled(spec["maxUnavailable"], expected))
+    elif isinstance(spec.get("minAvailable"), str):
+        expected = scale
+        desired = scaled(spec["minAvailable"], expected)
+    else:
+        expected = len(pods)
+        desired = int(spec.get("minAvailable", 1))
+    healthy = sum(
+        is_ready(pod) for pod in pods if not is_terminating(pod) and pod["metadata"]["name"] not in disrupted
+    )
+    return Count(expected, desired, healthy)
+
+
+def scaled(value: int | str, whole: int, *, round_up: bool = True) -> int:
+    """Return a number, or a percentage of a whole as a number."""
+    if not isinstance(value, str):
+        return value
+    hundredths = int(value.removesuffix("%")) * whole
+    return -(-hundredths // 100) if round_up else hundredths // 100
+
+
+def conditions(budget: Object, allowed: int, now: str) -> list[Object]:
+    """Return the conditions of a budget: one, which tells whether any disruption is allowed."""
+    new = {
+        "type": ALLOWED,
+        "status": "True" if allowed > 0 else "False",
+        "observedGeneration": budget["metadata"].get("generation", 0),
+        "reason": "SufficientPods" if allowed > 0 else "InsufficientPods",
+        "message": "",
+    }
+    return with_condition(budget.get("status", {}).get("conditions"), new, now)

@@ -1,7 +1,11 @@
-"""Simulates the kubelet of every node: admits bound pods, runs them, and ends them.
+"""Simulates the kubelet of every node: admits bound pods, runs them, ends them, and sends heartbeats.
 
 Source:
+    kubelet v1.36, pkg/kubelet/lifecycle/predicate.go, and pkg/scheduler/eventhandlers.go, AdmissionCheck.
+    kubelet v1.36, pkg/kubelet/volumemanager/populator/desired_state_of_world_populator.go and
+    pkg/kubelet/cm/dra/manager.go, PrepareResources.
     kubelet v1.36, pkg/kubelet/kubelet.go and pkg/kubelet/lifecycle/predicate.go.
+    kubelet v1.36, staging/src/k8s.io/component-helpers/apimachinery/lease/controller.go, and pkg/kubelet/kubelet_node_status.go.
 """
 
 from __future__ import annotations
@@ -13,30 +17,156 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from scheduler.objects.decode import decode_node, decode_pod
-from scheduler.objects.resource_names import PODS
-from scheduler.simulator.apimachinery.objects import condition_of, is_terminating, key_of
-from scheduler.simulator.controllers.controller import QueueController
-from scheduler.simulator.controllers.recorded_events import record_event
-from scheduler.simulator.controllers.resource_claims import CLAIMS
+from scheduler.objects.host_ports import conflicts_with
+from scheduler.objects.resource_names import PODS, is_extended_resource_name
+from scheduler.objects.selectors import NodeAffinity, NodeSelector, required_node_affinity
+from scheduler.simulator.apimachinery.objects import condition_of, controller_of, is_terminating, key_of
+from scheduler.simulator.controllers.controller import Controller, QueueController, record_event
+from scheduler.simulator.controllers.resource_claims import CLAIMS, claims_of_pod, is_reserved_for
+from scheduler.simulator.kinds.persistent_volume_claims import PROTECTION
 from scheduler.simulator.kinds.pods import has_ended
-from scheduler.simulator.kubelet.admission import AdmissionRejection, refusal
-from scheduler.simulator.kubelet.container_runs import runs_of
-from scheduler.simulator.kubelet.pod_claims import missing
 from scheduler.simulator.kubelet.pod_status import (
     backoff_status,
     ended_status,
     restarted_status,
     running_status,
+    runs_of,
     stopped_status,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.store import Store
+
+_FIRST_CHECKED: Final = (PODS, "cpu", "memory", "ephemeral-storage")
+
+
+class AdmissionRejection(NamedTuple):
+    """Why a pod is not admitted.
+
+    Attributes:
+        reason: for example `OutOfcpu`.
+        message: text for users.
+    """
+
+    reason: str
+    message: str
+
+
+def refusal(
+    pod: PodInfo,
+    requests: Mapping[str, int],
+    node: NodeObject,
+    others: Iterable[PodInfo],
+    used: Mapping[str, int],
+) -> AdmissionRejection | None:
+    """Return why a node's kubelet rejects a pod; None if it admits it.
+
+    Args:
+        pod: the pod.
+        requests: its requests: resource name -> milliCPU, bytes or a count.
+        node: the node.
+        others: the admitted pods of the node.
+        used: the sum of their requests.
+    """
+    lacking = _lacking(requests, node.allocatable, used)
+    if lacking:
+        problem = (
+            f"Node didn't have enough resource: {lacking}, requested: {requests[lacking]}, "
+            f"used: {used.get(lacking, 0)}, capacity: {node.allocatable.get(lacking, 0)}"
+        )
+        return AdmissionRejection(f"OutOf{lacking}", problem)
+    affinity = required_node_affinity(pod.pod.spec.node_selector, pod.node_affinity)
+    if not affinity.matches(node.name, node.labels):
+        return _failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+    if pod.host_ports and conflicts_with(pod.host_ports)(port for one in others for port in one.host_ports):
+        return _failed("NodePorts", "node(s) didn't have free ports for the requested pod ports")
+    return None
+
+
+def _lacking(requests: Mapping[str, int], capacity: Mapping[str, int], used: Mapping[str, int]) -> str:
+    """Return the first resource of which a node has too little; "" if the pod fits.
+
+    Extended resources that the node does not know are ignored.
+    """
+    for name in [*_FIRST_CHECKED, *sorted(set(requests) - set(_FIRST_CHECKED))]:
+        amount = requests.get(name, 0)
+        if not amount or (name not in capacity and is_extended_resource_name(name)):
+            continue
+        if used.get(name, 0) + amount > capacity.get(name, 0):
+            return name
+    return ""
+
+
+def _failed(predicate: str, problem: str) -> AdmissionRejection:
+    return AdmissionRejection(predicate, f"Predicate {predicate} failed: {problem}")
+
+
+def missing(store: Store, pod: Object, node: NodeObject) -> AdmissionRejection | None:
+    """Return what a pod still waits for; None if it can start."""
+    for volume in pod["spec"].get("volumes", ()):
+        problem = _volume_problem(store, pod, volume)
+        if problem:
+            name = volume["name"]
+            message = (
+                f"Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[], failed to "
+                f"process volumes=[{name}]: {problem}"
+            )
+            return AdmissionRejection("FailedMount", message)
+    for name in claims_of_pod(pod).values():
+        problem = _claim_problem(store, pod, name, node)
+        if problem:
+            message = f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}"
+            return AdmissionRejection("FailedPrepareDynamicResources", message)
+    return None
+
+
+def _volume_problem(store: Store, pod: Object, volume: Object) -> str:
+    namespace, pod_name = key_of(pod)
+    if "persistentVolumeClaim" in volume:
+        name = volume["persistentVolumeClaim"]["claimName"]
+    elif "ephemeral" in volume:
+        name = f"{pod_name}-{volume['name']}"
+    else:
+        return ""
+    claim = store.find("persistentvolumeclaims", name, namespace)
+    if claim is None:
+        problem = f'failed to fetch PVC from API server: persistentvolumeclaims "{name}" not found'
+    elif is_terminating(claim) and PROTECTION not in claim["metadata"].get("finalizers", ()):
+        problem = "PVC is being deleted"
+    elif "ephemeral" in volume and controller_of(claim).get("uid") != pod["metadata"]["uid"]:
+        problem = f"PVC {namespace}/{name} was not created for pod {namespace}/{pod_name} (pod is not owner)"
+    elif claim["status"].get("phase") != "Bound" or not claim["spec"].get("volumeName"):
+        problem = "PVC is not bound"
+    else:
+        return ""
+    return f"error processing PVC {namespace}/{name}: {problem}"
+
+
+def _claim_problem(store: Store, pod: Object, name: str, node: NodeObject) -> str:
+    namespace, pod_name = key_of(pod)
+    if not name:
+        return f'pod "{namespace}/{pod_name}": ResourceClaim not created yet'
+    claim = store.find(CLAIMS, name, namespace)
+    if claim is None:
+        return f'fetch ResourceClaim {name}: resourceclaims.resource.k8s.io "{name}" not found'
+    uid, claim_uid = pod["metadata"]["uid"], claim["metadata"]["uid"]
+    allocation = claim["status"].get("allocation")
+    if allocation is None:
+        return f"ResourceClaim {name}: not allocated"
+    if not is_reserved_for(claim, pod):
+        return f"pod {pod_name} ({uid}) is not allowed to use ResourceClaim {name} ({claim_uid})"
+    selector = allocation.get("nodeSelector")
+    if selector is not None:
+        affinity = NodeAffinity(msgspec.convert(selector, NodeSelector))
+        if not required_node_affinity({}, affinity).matches(node.name, node.labels):
+            return f"ResourceClaim {name}: its devices are not on node {node.name}"
+    return ""
+
 
 _FIRST_BACKOFF_SECONDS: Final = 10.0
 _LONGEST_BACKOFF_SECONDS: Final = 300.0
@@ -50,7 +180,7 @@ class KubeletOptions:
         admit_seconds: from a pod's binding to its admission or rejection.
         start_seconds: from admission until it runs.
         stop_seconds: until a deleted pod has ended; its grace period, if shorter.
-        job_seconds: run time of a Job's container without other information; see `container_runs`.
+        job_seconds: run time of a Job's container without other information; see `pod_status`.
         heartbeat_seconds: interval of lease renewals; 0 for none, which suffices unless a real node lifecycle
             controller reads them.
     """
@@ -270,3 +400,69 @@ def _is_silent(node: Object) -> bool:
 def _requests(pod: PodInfo) -> Mapping[str, int]:
     """Return the requests of a pod: resource name -> milliCPU, bytes or a count."""
     return {**pod.resources.requests, PODS: 1}
+
+
+_LEASES: Final = "leases.coordination.k8s.io"
+_NAMESPACE: Final = "kube-node-lease"
+_ATTACHED_BY_CONTROLLER: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
+_DURATION_SECONDS: Final = 40
+_RENEWALS_PER_STATUS: Final = 30
+
+
+class Heartbeats(Controller):
+    """Renews the leases of nodes, and from time to time the times in their status; leases of dead nodes expire."""
+
+    resources = ("nodes",)
+
+    def __init__(self, store: Store, seconds: float) -> None:
+        super().__init__(store)
+        self._seconds = seconds
+        self._nodes: dict[str, Object] = {}  # name -> node with heartbeats
+        self._beats = 0
+
+    def start(self) -> None:
+        """Start watching and renewing."""
+        super().start()
+        self._beat()
+
+    def observe(self, resource: str, type_: str, obj: Object) -> None:
+        name = key_of(obj)[1]
+        if type_ == "DELETED" or condition_of(obj, "Ready").get("status") == "Unknown":
+            self._nodes.pop(name, None)
+        elif name in self._nodes:
+            self._nodes[name] = obj
+        else:
+            self._nodes[name] = obj
+            self._register(obj)
+            self._renew(obj)
+
+    def _beat(self) -> None:
+        self.later(self._seconds, self._beat)
+        self._beats += 1
+        for node in list(self._nodes.values()):
+            self._renew(node)
+            if self._beats % _RENEWALS_PER_STATUS == 0:
+                self._report(node)
+
+    def _register(self, node: Object) -> None:
+        """Leave attaching to the controller, as kubelets do."""
+        if _ATTACHED_BY_CONTROLLER not in node["metadata"].get("annotations", {}):
+            self.store.change(node, {"metadata": {"annotations": {_ATTACHED_BY_CONTROLLER: "true"}}})
+
+    def _renew(self, node: Object) -> None:
+        metadata = node["metadata"]
+        renewed = {"renewTime": self.store.timestamp()}
+        present = self.store.find(_LEASES, metadata["name"], _NAMESPACE)
+        if present is not None:
+            self.store.change(present, {"spec": renewed})
+            return
+        owner = {"apiVersion": "v1", "kind": "Node", "name": metadata["name"], "uid": metadata["uid"]}
+        spec = {"holderIdentity": metadata["name"], "leaseDurationSeconds": _DURATION_SECONDS, **renewed}
+        lease = {"metadata": {"name": metadata["name"], "ownerReferences": [owner]}, "spec": spec}
+        self.store.create(_LEASES, lease, namespace=_NAMESPACE)
+
+    def _report(self, node: Object) -> None:
+        now = self.store.timestamp()
+        conditions = [one | {"lastHeartbeatTime": now} for one in node["status"].get("conditions", ())]
+        if conditions:
+            self.store.change(node, {"status": {"conditions": conditions}}, "status")

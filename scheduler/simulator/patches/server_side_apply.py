@@ -1,9 +1,16 @@
-"""Server-side apply: field ownership, and the changes of a configuration.
+"""Server-side apply: field ownership in metadata.managedFields, and the changes of a configuration.
+
+A path is a tuple of steps: `f:NAME` for a field, `k:{...}` for the item of a list with those keys, `v:VALUE` for
+an item of a set. A set has the paths of leaves, of maps and lists that are owned as a whole or are empty, and of
+items of lists.
 
 Ownership starts with the first apply to an object: earlier fields belong to `before-first-apply`, as upstream does
 for objects without managedFields. From then on every write through the API is assigned to its manager.
 
 Source:
+    kube-apiserver v1.36: the list and map types at the fields of staging/src/k8s.io/api, and of custom resources the
+    extensions x-kubernetes-list-type and -map-type of their schema.
+    Kubernetes v1.36, sigs.k8s.io/structured-merge-diff, fieldpath and merge.
     kube-apiserver v1.36, staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal and
     sigs.k8s.io/structured-merge-diff, merge/update.go.
 """
@@ -11,19 +18,204 @@ Source:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from scheduler.simulator.apimachinery.objects import Object, clone, names
+from scheduler.objects.api_types import META, api_type
+from scheduler.simulator.apimachinery.objects import Object, clone, json_text, names
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.patches.field_sets import Path, decoded, encoded, fields_of, merged, shown, without
-from scheduler.simulator.patches.merge_shapes import shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from scheduler.objects.api_types import ApiField, ApiType
     from scheduler.simulator.apimachinery.kinds import Kind
+
+AS_SET: Final = ()
+"""The keys of a list whose items are owned by their value."""
+
+KEY_DEFAULTS: Final = {"protocol": "TCP"}
+"""Default values of keys that an item omits."""
+
+
+class Shape(NamedTuple):
+    """Ownership of one value.
+
+    Attributes:
+        is_whole: whether a map is owned as a whole.
+        keys: what identifies the items of a list; `AS_SET` for their values, None for a list owned as a whole.
+        field: a field's name -> the shape of that field of a map.
+        item: gives the shape of the items of a list.
+    """
+
+    is_whole: bool
+    keys: tuple[str, ...] | None
+    field: Callable[[str], Shape]
+    item: Callable[[], Shape]
+
+
+def type_shape(type_: ApiType | None, place: ApiField | None = None) -> Shape:
+    """Return the shape of an object or an item of a built-in type, or of the given field of it."""
+
+    def item() -> Shape:
+        return type_shape(type_)
+
+    def field(name: str) -> Shape:
+        if place is not None and place.container:
+            return item()
+        found = type_.by_name.get(name) if type_ is not None else None
+        return type_shape(found.type if found is not None else None, found)
+
+    is_whole = any(one is not None and one.whole for one in (type_, place))
+    return Shape(is_whole, place.apply_keys if place is not None else None, field, item)
+
+
+def schema_shape(schema: Any, *, is_root: bool = False) -> Shape:
+    """Return the shape of a value of a custom resource; a schema that is not a mapping says nothing."""
+    said: Mapping[str, Any] = schema if isinstance(schema, dict) else {}
+
+    def field(name: str) -> Shape:
+        if is_root and name == "metadata":
+            return type_shape(api_type(META, "ObjectMeta"))
+        return schema_shape((said.get("properties") or {}).get(name, said.get("additionalProperties")))
+
+    list_type, keys = said.get("x-kubernetes-list-type"), said.get("x-kubernetes-list-map-keys")
+    return Shape(
+        said.get("x-kubernetes-map-type") == "atomic",
+        AS_SET if list_type == "set" else tuple(keys) if list_type == "map" and keys else None,
+        field,
+        lambda: schema_shape(said.get("items")),
+    )
+
+
+def shape_of(kind: Kind) -> Shape:
+    """Return the shape of a kind's objects."""
+    return type_shape(kind.type) if kind.type else schema_shape(kind.strategy.schema, is_root=True)
+
+
+Path = tuple[str, ...]
+
+_MISSING = object()
+
+
+def fields_of(value: Any, shape: Shape, path: Path = ()) -> dict[Path, Any]:
+    """Return the paths of all fields in a value, with their values."""
+    found: dict[Path, Any] = {}
+    if isinstance(value, dict) and value and not shape.is_whole:
+        for name, inner in value.items():
+            found |= fields_of(inner, shape.field(name), (*path, f"f:{name}"))
+    elif isinstance(value, list) and value and shape.keys is not None:
+        for item in value:
+            place = (*path, step_of(item, shape.keys))
+            found[place] = item if shape.keys == AS_SET else _MISSING
+            if shape.keys != AS_SET:
+                found |= fields_of(item, shape.item(), place)
+    else:
+        found[path] = value
+    return found
+
+
+def step_of(item: Any, keys: tuple[str, ...]) -> str:
+    """Return the path step of a list item."""
+    if keys == AS_SET or not isinstance(item, dict):
+        return f"v:{json_text(item)}"
+    identity = {key: item.get(key, KEY_DEFAULTS.get(key)) for key in sorted(keys)}
+    return f"k:{json_text({key: value for key, value in identity.items() if value is not None})}"
+
+
+def merged(live: Any, config: Any, shape: Shape) -> Any:
+    """Return a live value merged with a configuration; nothing is changed in place."""
+    if isinstance(live, dict) and isinstance(config, dict) and not shape.is_whole:
+        found = dict(live)
+        for name, value in config.items():
+            found[name] = merged(live[name], value, shape.field(name)) if name in live else value
+        return found
+    if not (isinstance(live, list) and isinstance(config, list)) or shape.keys is None:
+        return config
+    items = {step_of(item, shape.keys): item for item in live}
+    for item in config:
+        step = step_of(item, shape.keys)
+        items[step] = merged(items[step], item, shape.item()) if step in items else item
+    return list(items.values())
+
+
+def without(value: Any, paths: Iterable[Path], shape: Shape) -> Any:
+    """Return a value without the given paths; maps and lists that become empty are removed as well."""
+    here: dict[str, list[Path]] = {}
+    for path in paths:
+        here.setdefault(path[0], []).append(path[1:])
+    if isinstance(value, dict):
+        found = {}
+        for name, inner in value.items():
+            left = _reduced(inner, here.get(f"f:{name}"), shape.field(name))
+            if left is not _MISSING:
+                found[name] = left
+        return found
+    if isinstance(value, list) and shape.keys is not None:
+        kept = [_reduced(item, here.get(step_of(item, shape.keys)), shape.item()) for item in value]
+        return [item for item in kept if item is not _MISSING]
+    return value
+
+
+def _reduced(value: Any, paths: list[Path] | None, shape: Shape) -> Any:
+    if paths is None:
+        return value
+    if () in paths:
+        return _MISSING
+    left = without(value, paths, shape)
+    return _MISSING if left in ({}, []) and value not in ({}, []) else left
+
+
+def encoded(paths: Iterable[Path]) -> Object:
+    """Write a set as FieldsV1."""
+    root: Object = {}
+    for path in sorted(paths):
+        place = root
+        for step in path:
+            place = place.setdefault(step, {})
+    _mark_items(root, set(paths), ())
+    return root
+
+
+def _mark_items(place: Object, paths: set[Path], path: Path) -> None:
+    """Add `.` to items that are in the set together with fields of theirs."""
+    for step, inner in place.items():
+        _mark_items(inner, paths, (*path, step))
+    if place and path in paths:
+        inner = dict(place)
+        place.clear()
+        place["."] = {}
+        place |= inner
+
+
+def decoded(fields: Object, path: Path = ()) -> set[Path]:
+    """Read FieldsV1."""
+    found: set[Path] = set()
+    for step, inner in fields.items():
+        if step == ".":
+            found.add(path)
+        elif inner:
+            found |= decoded(inner, (*path, step))
+        else:
+            found.add((*path, step))
+    return found
+
+
+def shown(path: Path) -> str:
+    """Format a path as in messages: `.spec.containers[name="c"].image`."""
+    text = ""
+    for step in path:
+        kind, _, rest = step.partition(":")
+        if kind == "f":
+            text += f".{rest}"
+        elif kind == "v":
+            text += f"[={rest}]"
+        else:
+            keys = msgspec.json.decode(rest)
+            text += "[" + ",".join(f"{key}={json_text(value)}" for key, value in sorted(keys.items())) + "]"
+    return text
+
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"

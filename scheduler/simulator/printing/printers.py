@@ -21,10 +21,8 @@ from scheduler.simulator.apimachinery.tables import (
     pairs_text,
 )
 from scheduler.simulator.printing.others import OTHER_PRINTERS
-from scheduler.simulator.printing.pod_groups import POD_GROUP_PRINTERS
-from scheduler.simulator.printing.pods import pod_cells
 from scheduler.simulator.printing.storage import STORAGE_PRINTERS
-from scheduler.simulator.printing.workloads import WORKLOAD_PRINTERS
+from scheduler.simulator.printing.workloads import POD_GROUP_PRINTERS, WORKLOAD_PRINTERS, pod_cells
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

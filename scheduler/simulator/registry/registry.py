@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.clock import rfc3339
 from scheduler.simulator.apimachinery.causes import Cause, invalid_value
-from scheduler.simulator.apimachinery.decoding import WriteOptions, read_object
 from scheduler.simulator.apimachinery.metadata import (
     generated_name,
     keep_system_fields,
@@ -29,7 +28,7 @@ from scheduler.simulator.apimachinery.status import (
     invalid,
     not_found,
 )
-from scheduler.simulator.apimachinery.structure import fill_in
+from scheduler.simulator.apimachinery.structure import WriteOptions, fill_in, read_object
 from scheduler.simulator.patches.patch_types import APPLY_PATCH, apply_patch
 from scheduler.simulator.patches.server_side_apply import (
     APPLY,
@@ -38,9 +37,8 @@ from scheduler.simulator.patches.server_side_apply import (
     apply_configuration,
     track_update,
 )
-from scheduler.simulator.storage.entries import Entry, Versions
-from scheduler.simulator.storage.storage import Backup as StorageBackup
-from scheduler.simulator.storage.storage import Storage
+from scheduler.simulator.storage import Backup as StorageBackup
+from scheduler.simulator.storage import Entry, Storage, Versions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler.simulator.apimachinery.decoding import WriteOptions
 from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.objects import key_of
 from scheduler.simulator.apimachinery.selectors import selector_of
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.kinds.namespaces import ALWAYS_THERE
+from scheduler.simulator.apimachinery.structure import WriteOptions
+from scheduler.simulator.kinds.core import ALWAYS_THERE
 from scheduler.simulator.patches.patch_types import MERGE_PATCH
-from scheduler.simulator.registry.binding import bind
 from scheduler.simulator.registry.deletion import DeleteOptions, delete
-from scheduler.simulator.registry.scale import update_scale
+from scheduler.simulator.registry.subresources import bind, update_scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.kinds import Kind
     from scheduler.simulator.apimachinery.objects import Object
     from scheduler.simulator.registry.registry import Registry
-    from scheduler.simulator.storage.watches import Watch
+    from scheduler.simulator.storage import Watch
 
 _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -177,7 +176,7 @@ class Store:
         )
 
     def watch(self, resource: str, on_ready: Callable[[], None]) -> Watch:
-        """Watch all objects of a kind from now on; see `watches.Watch`. End the watch with `unwatch`."""
+        """Watch all objects of a kind from now on; see `storage.Watch`. End the watch with `unwatch`."""
         kind = self._kind(resource)
         watch, _ = self._registry.storage(kind).watch(selector_of(kind), on_ready)
         return watch

@@ -44,7 +44,7 @@ from scheduler.objects.canonical_quantity import canonical_quantity
 from scheduler.objects.durations import Duration
 from scheduler.objects.wording import child, entry, was
 from scheduler.simulator.apimachinery.metadata import dns_subdomain
-from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault
+from scheduler.simulator.drivers.provisioning import ProvisioningFault
 from scheduler.simulator.scenarios.clusters import ready_node
 from scheduler.simulator.scenarios.manifests import objects_of
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.simulator.apimachinery.objects import with_condition
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault
+from scheduler.simulator.drivers.provisioning import ProvisioningFault
 from scheduler.simulator.faults import requests
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, ClassVar
 
-from scheduler.simulator.access.users import MASTERS, User
+from scheduler.simulator.access.rbac import MASTERS, User
 from scheduler.simulator.faults import any_request, binds, requests
 from tests.faults.actors.actor import Actor
 

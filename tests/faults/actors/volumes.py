@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.controllers.attachments import Attachments
-from scheduler.simulator.controllers.storage_protection import StorageProtection
-from scheduler.simulator.controllers.volumes import VolumeController
-from scheduler.simulator.drivers.provisioner import Provisioner, ProvisionerOptions
-from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault, ProvisioningFaults
+from scheduler.simulator.controllers.volumes import Attachments, StorageProtection, VolumeController
+from scheduler.simulator.drivers.provisioning import ProvisioningFault, ProvisioningFaults
+from scheduler.simulator.drivers.volumes import Provisioner, ProvisionerOptions
 from tests.faults.actors.actor import Actor
 from tests.faults.actors.nodes import HOSTNAME
 from tests.support.builders import pod_object

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from scheduler.daemon.app.leader import ASKING_ACCOUNT
-from scheduler.simulator.access.users import User
+from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import free_port, process, until
 from tests.support.builders import node_object, pod_object

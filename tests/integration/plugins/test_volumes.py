@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.daemon.app.live_explain import live_explanation
-from scheduler.simulator.drivers.provisioner import ProvisionerOptions
-from scheduler.simulator.drivers.provisioning_faults import ProvisioningFault
+from scheduler.simulator.drivers.provisioning import ProvisioningFault
+from scheduler.simulator.drivers.volumes import ProvisionerOptions
 from scheduler.simulator.faults import requests
 from scheduler.testing.storage import DRIVER, claim, mounted, only_on, storage_class, volume
 from tests.integration.groups.test_pod_groups import POD_GROUPS, members, pod_group

@@ -7,7 +7,7 @@ import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from scheduler.simulator.access.users import User
+from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
 from tests.integration.daemon.test_prometheus import process, until
 from tests.support.kubectl import Kubectl

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.simulator.access.users import User
+from scheduler.simulator.access.rbac import User
 from tests.integration.simulator.simulator_client import PODS, Client, pod, serving
 from tests.support.virtual_time_test import virtually
 

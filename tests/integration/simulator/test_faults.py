@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from scheduler.simulator.api.request_info import RequestInfo
+from scheduler.simulator.api.requests import RequestInfo
 from scheduler.simulator.faults import binds, requests
 from tests.integration.simulator.simulator_client import PODS, pod, serving
 from tests.support.virtual_time_test import virtually

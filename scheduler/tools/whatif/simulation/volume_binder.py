@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler.simulator.drivers.topology import keys_of_driver, node_affinity, segment_of_node
+from scheduler.simulator.drivers.provisioning import keys_of_driver, node_affinity, segment_of_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

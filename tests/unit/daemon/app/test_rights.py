@@ -11,7 +11,7 @@ from scheduler.configuration.load import default, parse
 from scheduler.daemon.app.rights import Named, Right, rights_of, rights_of_needs, rights_of_shadow
 from scheduler.daemon.app.roles import roles_yaml, rules_yaml
 from scheduler.framework import Needs
-from scheduler.simulator.access.rbac_rules import permissions
+from scheduler.simulator.access.rbac import permissions
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler
 from tests.support.manifests import MANIFESTS

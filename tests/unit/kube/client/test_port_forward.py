@@ -12,7 +12,7 @@ import pytest
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.client.port_forward import Forwarded, forwarded
 from scheduler.kube.http.endpoint import Endpoint
-from scheduler.simulator.access.users import User
+from scheduler.simulator.access.rbac import User
 from scheduler.simulator.server import ApiServer
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.simulator.access.attributes import Attributes
-from scheduler.simulator.access.rbac_rules import allows, compact, described, missing, permissions
+from scheduler.simulator.access.rbac import Attributes, allows, compact, described, missing, permissions
 
 PODS = {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "pods/status"]}
 SCALE = {"verbs": ["update"], "apiGroups": ["*"], "resources": ["*/scale"]}

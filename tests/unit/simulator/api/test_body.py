@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.objects.protobuf import CONTENT_TYPE, encode, wrap
-from scheduler.simulator.api.body import read_body
+from scheduler.simulator.api.requests import read_body
 from scheduler.simulator.apimachinery.status import StatusError
 
 

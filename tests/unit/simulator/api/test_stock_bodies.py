@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from scheduler.objects.protobuf import CONTENT_TYPE
-from scheduler.simulator.api.body import delete_options, read_body
-from scheduler.simulator.api.request_info import request_info
-from scheduler.simulator.apimachinery.decoding import WriteOptions, read_object
+from scheduler.simulator.api.requests import delete_options, read_body, request_info
+from scheduler.simulator.apimachinery.structure import WriteOptions, read_object
 from scheduler.simulator.kinds.builtin_kinds import builtin_kinds
 from scheduler.simulator.registry.deletion import DeleteOptions
 

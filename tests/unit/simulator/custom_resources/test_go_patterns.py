@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from scheduler.simulator.custom_resources.go_patterns import go_pattern
+from scheduler.simulator.custom_resources.schemas import go_pattern
 
 
 @pytest.mark.parametrize(

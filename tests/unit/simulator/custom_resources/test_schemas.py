@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.custom_resources.schema_rules import violations
-from scheduler.simulator.custom_resources.schemas import fill_in, prune
+from scheduler.simulator.custom_resources.schemas import fill_in, prune, violations
 from tests.unit.simulator.definitions import with_spec
 
 TEXT = {"type": "string"}

@@ -10,12 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.objects.api_types import api_type
-from scheduler.simulator.apimachinery.decoding import WriteOptions
 from scheduler.simulator.apimachinery.kinds import Place
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.patches.field_sets import decoded, encoded, fields_of, merged, shown
-from scheduler.simulator.patches.merge_shapes import type_shape
+from scheduler.simulator.apimachinery.structure import WriteOptions
 from scheduler.simulator.patches.patch_types import APPLY_PATCH
+from scheduler.simulator.patches.server_side_apply import (
+    decoded,
+    encoded,
+    fields_of,
+    merged,
+    shown,
+    type_shape,
+)
 from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, deployment, node
 from tests.unit.simulator.definitions import definition, running, widget

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from scheduler.simulator.apimachinery.tables import age, human_duration
-from scheduler.simulator.printing.pods import pod_cells
 from scheduler.simulator.printing.printers import printer_of
+from scheduler.simulator.printing.workloads import pod_cells
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR, DAY = 3600, 86400

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.apimachinery.decoding import WriteOptions
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.registry.binding import bind
+from scheduler.simulator.apimachinery.structure import WriteOptions
+from scheduler.simulator.registry.subresources import bind
 from tests.unit.simulator.a_store import AStore, pod
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.simulator.apimachinery.decoding import WriteOptions
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.kinds.disruption_budgets import count
-from scheduler.simulator.registry.deletion import DeleteOptions
-from scheduler.simulator.registry.eviction import evict
+from scheduler.simulator.apimachinery.structure import WriteOptions
+from scheduler.simulator.kinds.workloads import count
+from scheduler.simulator.registry.deletion import DeleteOptions, evict
 from tests.support.virtual_time_test import virtually
 from tests.unit.simulator.a_store import AStore, deployment, node, pod
 from tests.unit.simulator.definitions import running

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.simulator.scenarios.clusters import GPU, heterogeneous
-from scheduler.simulator.scenarios.node_extras import furnish
+from scheduler.simulator.scenarios.clusters import GPU, furnish, heterogeneous
 from scheduler.simulator.server import ApiServer
 
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.simulator.apimachinery.selectors import Selector
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.storage.entries import Versions
-from scheduler.simulator.storage.storage import Storage
+from scheduler.simulator.storage import Storage, Versions
 
 EVERYTHING = Selector()
 RED = Selector("", (lambda obj: obj["metadata"].get("colour") == "red",))

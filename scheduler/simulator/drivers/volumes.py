@@ -1,8 +1,9 @@
-"""Simulates external provisioners: creates volumes for claims, and deletes them.
+"""Simulates external provisioners and attachers of volumes.
 
 Source:
     sigs.k8s.io/sig-storage-lib-external-provisioner, controller/controller.go, provisionClaimOperation and
     deleteVolumeOperation.
+    github.com/kubernetes-csi/external-attacher, pkg/controller/csi_handler.go.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from typing import TYPE_CHECKING, Final
 
 from scheduler.simulator.apimachinery.objects import is_terminating, key_of
 from scheduler.simulator.apimachinery.status import StatusError
-from scheduler.simulator.controllers.controller import QueueController
-from scheduler.simulator.controllers.recorded_events import record_event
+from scheduler.simulator.controllers.controller import QueueController, record_event
 from scheduler.simulator.controllers.volumes import (
+    ATTACHMENTS,
     PROVISIONED_BY,
     SELECTED_NODE,
     STORAGE_PROVISIONER,
     annotations_of,
 )
-from scheduler.simulator.drivers.topology import (
+from scheduler.simulator.drivers.provisioning import (
+    ProvisioningFaults,
+    Segment,
     chosen_segment,
     is_allowed,
     keys_of_driver,
@@ -32,8 +35,6 @@ from scheduler.simulator.kinds.storage import WAIT_FOR_FIRST_CONSUMER
 
 if TYPE_CHECKING:
     from scheduler.simulator.apimachinery.objects import Object
-    from scheduler.simulator.drivers.provisioning_faults import ProvisioningFaults
-    from scheduler.simulator.drivers.topology import Segment
     from scheduler.simulator.registry.store import Store
 
 _VOLUMES: Final = "persistentvolumes"
@@ -198,3 +199,17 @@ def _volume(claim: Object, class_: Object, segment: Segment) -> Object:
     if segment:
         made["nodeAffinity"] = node_affinity(segment)
     return {"metadata": {"name": volume_name, "annotations": {PROVISIONED_BY: driver}}, "spec": made}
+
+
+class Attacher(QueueController):
+    """The external attachers of all drivers."""
+
+    resources = (ATTACHMENTS,)
+
+    def observe(self, resource: str, type_: str, obj: Object) -> None:
+        if type_ == "ADDED" and not obj["status"]["attached"]:
+            self.enqueue(obj["metadata"]["name"])
+
+    def reconcile(self, key: str) -> None:
+        if self.store.find(ATTACHMENTS, key) is not None:
+            self.store.patch(ATTACHMENTS, key, {"status": {"attached": True}}, subresource="status")

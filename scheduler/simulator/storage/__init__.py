@@ -1,1 +1,0 @@
-"""Versioned objects of each kind: current state, history and watches."""
