@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scheduler.cli.feature_gates import feature_gates_option
-from scheduler.cli.options import command, file_option, option, port_option
+from scheduler.cli.options import command, feature_gates_option, file_option, option, port_option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.clock import SystemClock, rfc3339
 from scheduler.configuration.load import default, load

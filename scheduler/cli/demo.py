@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from scheduler.cli.feature_gates import feature_gates_option
-from scheduler.cli.options import command, file_option, option
+from scheduler.cli.options import command, feature_gates_option, file_option, option
 from scheduler.cli.process import run_in_loop, stop_on_signals
 from scheduler.cli.program import program
 from scheduler.configuration.load import Configuration, default, load

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from scheduler.cli.feature_gates import feature_gates_option
-from scheduler.cli.options import choice_option, command, file_option, option
-from scheduler.cli.usage_error import fail
+from scheduler.cli.options import choice_option, command, fail, feature_gates_option, file_option, option
 from scheduler.configuration.load import Configuration, default, load
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.daemon.app.plugin_watch import watching_plugins

@@ -1,4 +1,4 @@
-"""Requests the explanation of a pod from a running daemon, and shows it."""
+"""Requests the explanation of a pod from a running daemon, and shows it with the disagreements of a shadow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,40 @@ from scheduler.daemon.app.leader import NoLeaderError, at_url
 from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+
+def disagreement(found: Mapping[str, Any]) -> str:
+    """Return both choices and, where the scores differ, both scores by plugin: theirs, then ours."""
+    theirs, ours = found.get("theirs", {}), found.get("ours", {})
+    return "; ".join(
+        [
+            f"{found['at']} {found['profile']}: {found['decision']}, {found['cause']}",
+            *_choice("theirs", theirs),
+            *_choice("ours", ours),
+            *([found["message"]] if "message" in found else []),
+            *_differences(theirs.get("scores", {}), ours.get("scores", {})),
+        ]
+    )
+
+
+def _choice(whose: str, choice: Mapping[str, Any]) -> Iterator[str]:
+    if not choice:
+        return
+    about = [f"{choice['total']} total score"] if "total" in choice else []
+    about += [f"one of {choice['ties']} equal nodes"] if choice.get("ties", 1) > 1 else []
+    about += [", ".join(choice["reasons"])] if "reasons" in choice else []
+    about += [f"evicting {', '.join(choice['victims'])}"] if choice.get("victims") else []
+    description = f" ({', '.join(about)})" if about else ""
+    yield f"{whose} {choice['node']}{description}"
+
+
+def _differences(theirs: Mapping[str, int], ours: Mapping[str, int]) -> Iterator[str]:
+    for plugin in theirs:
+        if theirs[plugin] != ours.get(plugin):
+            yield f"{plugin} {theirs[plugin]} vs {ours.get(plugin)}"
+
 
 _OUTSIDE = "outside"
 
@@ -56,7 +89,6 @@ def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None
     from rich.console import Console  # not for JSON, where it would be half of the start
     from rich.text import Text
 
-    from scheduler.cli.shadow_lines import disagreement
     from scheduler.tools.whatif.explanation_text import show
     from scheduler.tools.whatif.group_table import member_of
     from scheduler.tools.whatif.text_lines import filled

@@ -8,8 +8,7 @@ import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from scheduler.cli.feature_gates import feature_gates_option
-from scheduler.cli.options import command, file_option, option, port_option
+from scheduler.cli.options import command, feature_gates_option, file_option, option, port_option
 from scheduler.cli.process import kubeconfig_option, logging_format_option, run_in_loop, stop_on_signals
 from scheduler.cli.serving import tls_cert_file, tls_private_key_file
 from scheduler.clock import SystemClock

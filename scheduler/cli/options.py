@@ -1,20 +1,58 @@
-"""Declaration of commands and options; `--help` shows the options by section."""
+"""Declaration of commands, options, boolean flags and feature gates, and errors of usage."""
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
-from scheduler.cli.go_flags import GoFlagsCommand
-from scheduler.configuration.feature_gates import written_gates
+from scheduler.configuration.feature_gates import parse_gates, written_gates
+from scheduler.objects.booleans import GO_BOOLEANS
 from scheduler.objects.durations import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+
+class GoFlagsCommand(click.Command):
+    """A command whose `--this/--no-this` flags also accept a value after `=`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [*_without_values(args, self._switches())])
+
+    def _switches(self) -> dict[str, str]:
+        """Return the flag that disables each flag: `--this` -> `--no-this`."""
+        return {
+            parameter.opts[0]: parameter.secondary_opts[0]
+            for parameter in self.params
+            if parameter.opts and parameter.secondary_opts
+        }
+
+
+def _without_values(args: Iterable[str], switches: dict[str, str]) -> Iterable[str]:
+    for argument in args:
+        flag, _, word = argument.partition("=")
+        if flag not in switches or flag == argument:
+            yield argument
+        elif word in GO_BOOLEANS:
+            yield flag if GO_BOOLEANS[word] else switches[flag]
+        else:
+            raise click.BadParameter(f"must be true or false, was {word!r}", param_hint=flag)
+
+
+_BAD_INPUT: Final = 2
+
+
+def fail(message: str) -> NoReturn:
+    """Print an error message, line by line, and exit with status 2."""
+    for line in message.splitlines():
+        click.echo(f"error: {line}", err=True)
+    sys.exit(_BAD_INPUT)
+
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -92,3 +130,22 @@ def _duration(text: str | Duration) -> Duration:
 
 
 duration_option = partial(option, type=_duration, metavar="DURATION")
+
+
+def _gates(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, bool]:
+    try:
+        return parse_gates(",".join(given))
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
+
+
+feature_gates_option = option(
+    "--feature-gates",
+    multiple=True,
+    callback=_gates,
+    help="Enable or disable features; overrides featureGates of the file: GenericWorkload, GangScheduling, "
+    "TopologyAwareWorkloadScheduling and WorkloadAwarePreemption, all of them on by default.",
+    metavar="GATE=true|false,...",
+    section="Configuration",
+)
+"""Gives a command `feature_gates`: gate -> whether it is enabled, for the gates that are named."""

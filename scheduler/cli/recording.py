@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from scheduler.cli.options import command, option
-from scheduler.cli.usage_error import fail
+from scheduler.cli.options import command, fail, option
 from scheduler.errors import SchedulerError
 from scheduler.tools.whatif.replay.script import stretches
 from scheduler.tools.whatif.replay.summary import Summary, summary

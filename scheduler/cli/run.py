@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler.cli import configuration as configuration_flags
+from scheduler.cli import run_flags
 from scheduler.cli import serving as serving_flags
-from scheduler.cli.feature_gates import feature_gates_option
-from scheduler.cli.leader_election import leader_election_flags
-from scheduler.cli.options import command, duration_option, flags_of, option
+from scheduler.cli.options import command, duration_option, feature_gates_option, flags_of, option
 from scheduler.cli.process import (
     call_on_signal,
     kubeconfig_option,
@@ -28,7 +26,7 @@ from scheduler.cli.process import (
     run_in_loop,
     stop_on_signals,
 )
-from scheduler.cli.record import ROOM
+from scheduler.cli.run_flags import ROOM, leader_election_flags
 from scheduler.clock import SystemClock
 from scheduler.configuration.load import default, load
 from scheduler.configuration.overrides import with_feature_gates
@@ -75,11 +73,11 @@ _SHADOW = "Shadowing another scheduler"
 
 
 @command()
-@configuration_flags.config
-@configuration_flags.config_map
-@configuration_flags.follow_config
+@run_flags.config
+@run_flags.config_map
+@run_flags.follow_config
 @feature_gates_option
-@configuration_flags.scheduler_profiles
+@run_flags.scheduler_profiles
 @kubeconfig_option
 @serving_flags.bind_address
 @serving_flags.secure_port
@@ -101,8 +99,8 @@ _SHADOW = "Shadowing another scheduler"
     default="5m",
     help="How long a rejected pod waits for an event that requeues it before it is tried again without one.",
 )
-@configuration_flags.write_config_to
-@configuration_flags.last_good_config
+@run_flags.write_config_to
+@run_flags.last_good_config
 @option(
     "--record",
     type=ROOM,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from scheduler.cli.options import choice_option, command, file_option, option
-from scheduler.cli.usage_error import fail
+from scheduler.cli.options import choice_option, command, fail, file_option, option
 from scheduler.configuration.load import load
 from scheduler.errors import SchedulerError
 from scheduler.tools.whatif.simulation.parallel_simulations import jobs_of, run_all

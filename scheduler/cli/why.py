@@ -10,8 +10,7 @@ from typing import Final
 
 import click
 
-from scheduler.cli.feature_gates import feature_gates_option
-from scheduler.cli.options import choice_option, command, file_option, option
+from scheduler.cli.options import choice_option, command, feature_gates_option, file_option, option
 from scheduler.cli.process import run_in_loop
 from scheduler.daemon.app.rights import Named
 from scheduler.daemon.logs import LogFormat, configure_logging
@@ -146,7 +145,7 @@ def why(
         if is_given and not wanted:
             raise click.UsageError(f"{flag} has no effect here: see --help")
     configure_logging(logging.WARNING, LogFormat.TEXT)
-    from scheduler.cli.why_lookup import Lookup  # what judges takes a while to import, and --help none of it
+    from scheduler.cli.why_current import Lookup  # what judges takes a while to import, and --help none of it
 
     look = Lookup(
         kubeconfig or _usual_kubeconfig(),
@@ -158,21 +157,20 @@ def why(
         all_nodes=all_nodes,
     )
     if pending:
-        from scheduler.cli.why_pending import look_at_pending
+        from scheduler.cli.why_current import look_at_pending
 
         run_in_loop(look_at_pending(look))
     elif filenames:
-        from scheduler.cli.why_files import look_at_files
+        from scheduler.cli.why_current import look_at_files
 
         run_in_loop(look_at_files(look, filenames, replicas))
     elif group is not None:
-        from scheduler.cli.why_group import look_at_group
-        from scheduler.cli.why_pod import Ask
+        from scheduler.cli.why_current import Ask, look_at_group
 
         ask = None if offline else Ask(lease, server, token_file)
         run_in_loop(look_at_group(look, group, ask))
     else:
-        from scheduler.cli.why_pod import Ask, look_at_pod
+        from scheduler.cli.why_current import Ask, look_at_pod
 
         assert pod is not None
         ask = None if offline else Ask(lease, server, token_file)

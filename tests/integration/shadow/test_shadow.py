@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.cli.shadow_lines import disagreement
+from scheduler.cli.explain_live import disagreement
 from scheduler.configuration.load import parse
 from scheduler.daemon.app.rights import Right, rights_of_shadow
 from scheduler.daemon.app.shadow.comparison import (

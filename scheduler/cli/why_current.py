@@ -1,0 +1,405 @@
+"""Why a pod, a group or all pending pods wait: the leading daemon's answer, or an evaluation in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+import yaml
+from rich.text import Text
+
+from scheduler.cli.why_output import console_for_people, show_outcomes, show_pod, show_waiting, write_json
+from scheduler.configuration.load import load, parse
+from scheduler.configuration.overrides import with_feature_gates
+from scheduler.configuration.types import API_VERSION, KIND
+from scheduler.daemon.app.leader import NoLeaderError, at_url, leader
+from scheduler.errors import ApiError, ConfigurationError, FieldError, SchedulerError
+from scheduler.kube.client.connect import Credentials, connected
+from scheduler.kube.client.resources import NODES, PODS, STORAGE_CLASSES, Resource
+from scheduler.kube.http.request import Request
+from scheduler.objects.decode import decode_pod
+from scheduler.tools.whatif.admission import admit
+from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError, read
+from scheduler.tools.whatif.documents import read_items
+from scheduler.tools.whatif.evaluation import evaluate_each, is_pending
+from scheduler.tools.whatif.group_evaluation import GroupEvaluator
+from scheduler.tools.whatif.group_table import show_group
+from scheduler.tools.whatif.live_cluster import read_cluster, read_if_allowed, read_objects
+from scheduler.tools.whatif.offline import OfflineScheduler
+from scheduler.tools.whatif.pending_by_cause import by_cause, said
+from scheduler.tools.whatif.planned_pods import Plan
+from scheduler.tools.whatif.start_preview import start
+from scheduler.tools.whatif.typed_items import identify
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+    from pathlib import Path
+
+    from scheduler.daemon.app.rights import Named
+    from scheduler.kube.client.connection import ApiConnection
+    from scheduler.objects.pod import PodInfo
+    from scheduler.tools.whatif.planned_pods import Planned
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The cluster, and the form of the output.
+
+    Attributes:
+        kubeconfig: path of the kubeconfig, as in `Credentials`.
+        context: context of the kubeconfig, as in `Credentials`.
+        namespace: namespace of the request; None for the context's.
+        config: configuration with the profiles to use; None for the default plugins.
+        feature_gates: gates that override the configuration's.
+        as_json: whether to print JSON.
+        all_nodes: whether tables show every node.
+    """
+
+    kubeconfig: str | None
+    context: str
+    namespace: str | None
+    config: Path | None
+    feature_gates: Mapping[str, bool]
+    as_json: bool
+    all_nodes: bool
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[tuple[ApiConnection, str]]:
+        """Connect; yield the connection, and the namespace of objects that name none.
+
+        Raises:
+            ConfigurationError: the kubeconfig is missing or broken.
+        """
+        credentials = Credentials(self.kubeconfig, self.context)
+        async with connected(credentials) as connection:
+            yield connection, self.namespace or credentials.namespace
+
+    async def scheduler(
+        self, connection: ApiConnection, names: Iterable[str]
+    ) -> tuple[OfflineScheduler, ClusterFile]:
+        """Return a scheduler with the current state of the cluster, and that state.
+
+        Args:
+            connection: to the API server.
+            names: schedulerNames of the pods; without a configuration, each gets the default plugins.
+
+        Raises:
+            ConfigurationError: the configuration is wrong, or has no profile of one of the names.
+            ApiError: the cluster cannot be read.
+        """
+        # In a thread, because plugins may fetch their data in an event loop of their own.
+        scheduler = await asyncio.to_thread(self._without_cluster, sorted(set(names)))
+        cluster = await read_cluster(connection, scheduler.needs.kinds)
+        scheduler.fill(cluster)
+        return scheduler, cluster
+
+    def _without_cluster(self, names: list[str]) -> OfflineScheduler:
+        if self.config is not None:
+            scheduler = OfflineScheduler(
+                ClusterFile(), with_feature_gates(load(self.config), self.feature_gates)
+            )
+            for name in names:
+                if name not in scheduler.frameworks:
+                    there = ", ".join(scheduler.frameworks)
+                    problem = f"there is no profile {name}; the profiles are {there}"
+                    raise ConfigurationError([FieldError("profiles", problem)], str(self.config))
+            return scheduler
+        profiles: list[dict[str, Any]] = [{"schedulerName": name} for name in names]
+        document = {"apiVersion": API_VERSION, "kind": KIND, "profiles": profiles}
+        configuration = parse(yaml.safe_dump(document))
+        return OfflineScheduler(ClusterFile(), with_feature_gates(configuration, self.feature_gates))
+
+    @property
+    def plugins(self) -> str:
+        """Description of the plugins that this process uses."""
+        return "kube-scheduler's default plugins" if self.config is None else f"the profiles of {self.config}"
+
+
+_NOT_FOUND: Final = 404
+_ASK_AGAIN_SECONDS: Final = 2.0
+_DECIDE_AGAIN_SECONDS: Final = 10.0
+"""Longer, because every evaluation lists all nodes and pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The daemon to ask, and the token to send.
+
+    Attributes:
+        lease: the lease that it holds.
+        server: URL of its HTTP endpoints; None for a forwarded port.
+        token_file: file with the token; None for the token of `app.leader`.
+    """
+
+    lease: Named
+    server: str | None
+    token_file: Path | None
+
+
+class NoSuchPodError(SchedulerError):
+    """There is no pod of that name."""
+
+
+async def look_at_pod(look: Lookup, name: str, ask: Ask | None, *, node: str | None, watch: bool) -> None:
+    """Show why a pod waits, or its node; with `watch` until it is on a node or deleted.
+
+    Args:
+        look: the cluster.
+        name: name of the pod, or `namespace/name`.
+        ask: the daemon; None to ask none.
+        node: show only this node.
+        watch: whether to go on until the pod is on a node.
+
+    Raises:
+        SchedulerError: the cluster cannot be read, or there is no such pod.
+    """
+    token = token_of(ask)
+    async with look.connect() as (connection, namespace):
+        key = name if "/" in name else f"{namespace}/{name}"
+        shown: object = None
+        noted = ""
+        while True:
+            try:
+                pod = await _read(connection, key)
+            except NoSuchPodError:
+                if shown is None:
+                    raise
+                click.echo(f"pod {key} is deleted", err=True)
+                return
+            answer, note = await _asked(connection, ask, token, key)
+            if note not in {"", noted}:
+                click.echo(f"no daemon answers: {note}", err=True)
+            noted = note
+            answer = {"said": said(pod), **(answer or await _decided(look, connection, pod))}
+            if _without_times(answer) != shown:
+                shown = _without_times(answer)
+                show_pod(answer, node=node, as_json=look.as_json, all_nodes=look.all_nodes)
+            if not watch or pod.node_name or pod.is_terminal:
+                return
+            await asyncio.sleep(_ASK_AGAIN_SECONDS if answer["history"] else _DECIDE_AGAIN_SECONDS)
+
+
+def token_of(ask: Ask | None) -> str:
+    """Return the token for the daemon; "" for the token of `app.leader`."""
+    if ask is None or ask.token_file is None:
+        return ""
+    try:
+        return ask.token_file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror or error}"
+        raise ConfigurationError([FieldError("", problem)], str(ask.token_file)) from error
+
+
+async def _read(connection: ApiConnection, key: str) -> PodInfo:
+    try:
+        answer = await connection.send(Request("GET", PODS.path(*key.split("/", 1))))
+    except ApiError as error:
+        if error.status == _NOT_FOUND:
+            raise NoSuchPodError(f"there is no pod {key}") from error
+        raise
+    return decode_pod(answer.body)
+
+
+async def _asked(
+    connection: ApiConnection, ask: Ask | None, token: str, key: str
+) -> tuple[dict[str, Any] | None, str]:
+    """Return the leading daemon's answer about a pod, if it knows the pod, or why no daemon answers."""
+    if ask is None:
+        return None, ""
+    reached = at_url(ask.server, token) if ask.server is not None else leader(connection, ask.lease, token)
+    try:
+        async with reached as daemon:
+            answer = await daemon.explain(key)
+            if answer is None or not (answer["attempt"] or answer["history"] or answer.get("now")):
+                return None, ""
+            return {"decidedBy": daemon.name, "now": None, **answer}, ""
+    except NoLeaderError as error:
+        return None, str(error)
+
+
+async def _decided(look: Lookup, connection: ApiConnection, pod: PodInfo) -> dict[str, Any]:
+    """Evaluate a pod in this process, and return it in the form of a daemon's answer; an ended or terminating pod is not evaluated."""
+    answer: dict[str, Any] = {
+        "decidedBy": None,
+        "pod": pod.key,
+        "node": pod.node_name or None,
+        "place": None,
+        "history": [],
+        "schedulingGates": [gate.name for gate in pod.pod.spec.scheduling_gates],
+        "attempt": None,
+        "now": None,
+    }
+    if pod.is_terminal or pod.is_terminating:
+        return answer
+    scheduler, _ = await look.scheduler(connection, [pod.scheduler_name])
+    (judged,) = await asyncio.to_thread(lambda: [*evaluate_each(scheduler, [pod])])
+    when = "now" if pod.node_name else "attempt"
+    return {**answer, "decidedBy": look.plugins, when: judged.explanation}
+
+
+def _without_times(answer: dict[str, Any]) -> object:
+    """Return the parts of an answer that make it new; the times differ a little each time."""
+    history = [{key: value for key, value in move.items() if key != "at"} for move in answer["history"]]
+    return {**answer, "history": history}
+
+
+class NoSuchGroupError(SchedulerError):
+    """There is no pending pod of a group of that name."""
+
+
+async def look_at_group(look: Lookup, name: str, ask: Ask | None) -> None:
+    """Show why a group waits.
+
+    Args:
+        look: the cluster.
+        name: name of the group, or `namespace/name`.
+        ask: the daemon; None to ask none.
+
+    Raises:
+        SchedulerError: the cluster cannot be read, or there is no pending pod of the group.
+    """
+    token = token_of(ask)
+    async with look.connect() as (connection, namespace):
+        key = name if "/" in name else f"{namespace}/{name}"
+        found, who = await _asked_group(connection, ask, token, key)
+        if found is None:
+            found, who = await _decided_group(look, connection, key), None
+    if look.as_json:
+        write_json({"decidedBy": who or look.plugins, "groups": found})
+        return
+    console = console_for_people()
+    description = f"From {who}:" if who else f"Evaluated now with {look.plugins}:"
+    console.print(Text(description, style="italic"))
+    for explanation in found:
+        show_group(console, explanation, all_nodes=look.all_nodes)
+
+
+async def _asked_group(
+    connection: ApiConnection, ask: Ask | None, token: str, key: str
+) -> tuple[list[dict[str, Any]] | None, str | None]:
+    """Return the leading daemon's answer about a group and its name; None for both if it does not know the group."""
+    if ask is None:
+        return None, None
+    reached = at_url(ask.server, token) if ask.server is not None else leader(connection, ask.lease, token)
+    try:
+        async with reached as daemon:
+            answer = await daemon.explain_group(key)
+            return (None, None) if answer is None else (answer["groups"], daemon.name)
+    except NoLeaderError as error:
+        click.echo(f"no daemon answers: {error}", err=True)
+        return None, None
+
+
+async def _decided_group(look: Lookup, connection: ApiConnection, key: str) -> list[dict[str, Any]]:
+    namespace = key.partition("/")[0]
+    pods = await read_objects(connection, PODS, decode_pod, namespace=namespace)
+    names = [
+        pod.scheduler_name
+        for pod in pods.values()
+        if is_pending(pod) and pod.group is not None and pod.group.key == key
+    ]
+    if not names:
+        raise NoSuchGroupError(f"there is no pending pod of group {key}")
+    scheduler, _ = await look.scheduler(connection, names)
+
+    def judged() -> list[dict[str, Any]]:
+        judge = GroupEvaluator(scheduler)
+        return [judge.judge(each).explanation for each in judge.named(key)]
+
+    return await asyncio.to_thread(judged)
+
+
+async def look_at_pending(look: Lookup) -> None:
+    """Show the messages of the schedulers about pending pods, in all namespaces unless one is given.
+
+    Raises:
+        SchedulerError: the pods cannot be read.
+    """
+    async with look.connect() as (connection, _):
+        pods = await read_objects(
+            connection, PODS, decode_pod, {"fieldSelector": "spec.nodeName="}, namespace=look.namespace or ""
+        )
+    show_waiting(by_cause(filter(is_pending, pods.values())), as_json=look.as_json)
+
+
+if TYPE_CHECKING:
+    _Objects = dict[str, dict[str, bytes]]  # kind -> namespace/name -> JSON
+
+_PRIORITY_CLASSES: Final = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
+_CLAIM_TEMPLATES: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", namespaced=True
+)
+
+_READ_AT_ADMISSION: Final = frozenset(
+    {"LimitRange", "Namespace", "PriorityClass", "ResourceQuota", "RuntimeClass", "ServiceAccount"}
+)
+"""Kinds that admission reads: a file with such an object adds what a dry run of its pods alone would not find."""
+
+
+async def look_at_files(look: Lookup, filenames: Iterable[str], replicas: int | None) -> None:
+    """Show what the objects of files would do.
+
+    Raises:
+        SchedulerError: a file or the cluster cannot be read.
+    """
+    manifests = [manifest for filename in filenames for manifest in _manifests(filename)]
+    async with look.connect() as (connection, namespace):
+        kinds = [_PRIORITY_CLASSES, STORAGE_CLASSES, _CLAIM_TEMPLATES]
+        if any(manifest["kind"] == "DaemonSet" for manifest in manifests):
+            kinds.append(NODES)
+        given = [raw for kind in kinds for raw in (await read_if_allowed(connection, kind)).values()]
+        plan = Plan(namespace, given, replicas)
+        planned = await plan.make(manifests)
+        for problem in plan.problems:
+            click.echo(f"skipped: {problem}", err=True)
+        knows_all = not any(manifest["kind"] in _READ_AT_ADMISSION for manifest in manifests)
+        await _admit(connection, planned, knows_all=knows_all)
+        names = {pod["spec"]["schedulerName"] for each in planned for pod in each.pods}
+        scheduler, cluster = await look.scheduler(connection, names)
+    scheduler.fill(ClusterFile(others=_without(plan.others(scheduler.needs.kinds), cluster.others)))
+    outcomes = await asyncio.to_thread(start, scheduler, planned)
+    show_outcomes(outcomes, look.plugins, as_json=look.as_json, all_nodes=look.all_nodes)
+
+
+async def _admit(connection: ApiConnection, planned: Iterable[Planned], *, knows_all: bool) -> None:
+    """Send all pods through the API server's admission, and print each reason once why that is not possible."""
+    reasons = {await admit(connection, each, knows_all=knows_all) for each in planned} - {""}
+    for reason in sorted(reasons):
+        click.echo(f"the API server did not check the pods: {reason}", err=True)
+
+
+def _without(others: _Objects, known: _Objects) -> _Objects:
+    """Return the objects whose names do not exist yet."""
+    return {
+        kind: {key: raw for key, raw in objects.items() if key not in known.get(kind, {})}
+        for kind, objects in others.items()
+    }
+
+
+def _manifests(filename: str) -> list[dict[str, Any]]:
+    """Return the objects of a file; each has a kind and a name.
+
+    Raises:
+        ClusterFileError: everything that is wrong with it.
+    """
+    data, source = read(filename)
+    contents = read_items(data)
+    faults = list(contents.errors)
+    objects = []
+    for item in contents.items:
+        obj: dict[str, Any] = msgspec.json.decode(item.raw)
+        obj |= {"apiVersion": item.api_version, "kind": item.kind}
+        try:
+            identify(item if item.name else item._replace(name=obj["metadata"].get("generateName")))
+        except (ValueError, KeyError, AttributeError) as error:
+            faults.append(FieldError(item.where, str(error)))
+        objects.append(obj)
+    if faults:
+        raise ClusterFileError(source, faults)
+    return objects
