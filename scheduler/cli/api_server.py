@@ -25,7 +25,7 @@ from scheduler.simulator.scenarios.scenario import Scenario, load_scenario
 from scheduler.simulator.scenarios.scenario_player import ScenarioPlayer
 from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.cluster_observer import WatchOnDemand
-from scheduler.tools.board.local import serving_board
+from scheduler.tools.board.sign_in import serving_board
 
 if TYPE_CHECKING:
     from pathlib import Path

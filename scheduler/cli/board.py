@@ -19,8 +19,8 @@ from scheduler.configuration.overrides import with_feature_gates
 from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.tools.board.cluster_observer import WatchOnDemand
 from scheduler.tools.board.file import FileBoard
-from scheduler.tools.board.local import serving_board
 from scheduler.tools.board.pages import board_of
+from scheduler.tools.board.sign_in import serving_board
 from scheduler.tools.whatif import cluster_file
 
 if TYPE_CHECKING:

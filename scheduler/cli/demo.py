@@ -18,13 +18,12 @@ from scheduler.daemon.app.plugin_dry_run import dry_run_plugins
 from scheduler.daemon.logs import LogFormat, configure_logging
 from scheduler.simulator.scenarios.manifests import read_manifests
 from scheduler.tools.demo.show import show
-from scheduler.tools.demo.tour import Tour
-from scheduler.tools.demo.user_workload import UserWorkload
+from scheduler.tools.demo.workloads import Tour, UserWorkload
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scheduler.tools.demo.demo_workload import DemoWorkload
+    from scheduler.tools.demo.workloads import DemoWorkload
 
 
 @command()

@@ -225,7 +225,7 @@ def _show_groups(explanations: list[dict[str, Any]], output: Output, *, all_node
         return
     from rich.console import Console
 
-    from scheduler.tools.whatif.group_table import show_group
+    from scheduler.tools.whatif.explanation_text import show_group
 
     for explanation in explanations:
         show_group(Console(highlight=False), explanation, all_nodes=all_nodes)

@@ -89,9 +89,7 @@ def show_live(answer: dict[str, Any], *, as_json: bool, all_nodes: bool) -> None
     from rich.console import Console  # not for JSON, where it would be half of the start
     from rich.text import Text
 
-    from scheduler.tools.whatif.explanation_text import show
-    from scheduler.tools.whatif.group_table import member_of
-    from scheduler.tools.whatif.text_lines import filled
+    from scheduler.tools.whatif.explanation_text import filled, member_of, show
 
     console = Console(highlight=False)
     console.print(Text(f"{answer['pod']} {_where(answer)}"), style="bold", soft_wrap=True)

@@ -9,8 +9,7 @@ import msgspec
 
 from scheduler.cli.options import command, fail, option
 from scheduler.errors import SchedulerError
-from scheduler.tools.whatif.replay.script import stretches
-from scheduler.tools.whatif.replay.summary import Summary, summary
+from scheduler.tools.whatif.replay.script import Summary, stretches, summary
 
 
 @command()

@@ -24,16 +24,15 @@ from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_pod
 from scheduler.tools.whatif.admission import admit
 from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError, read
-from scheduler.tools.whatif.documents import read_items
+from scheduler.tools.whatif.documents import identify, read_items
 from scheduler.tools.whatif.evaluation import evaluate_each, is_pending
+from scheduler.tools.whatif.explanation_text import show_group
 from scheduler.tools.whatif.group_evaluation import GroupEvaluator
-from scheduler.tools.whatif.group_table import show_group
 from scheduler.tools.whatif.live_cluster import read_cluster, read_if_allowed, read_objects
 from scheduler.tools.whatif.offline import OfflineScheduler
-from scheduler.tools.whatif.pending_by_cause import by_cause, said
+from scheduler.tools.whatif.pending_causes import by_cause, said
 from scheduler.tools.whatif.planned_pods import Plan
 from scheduler.tools.whatif.start_preview import start
-from scheduler.tools.whatif.typed_items import identify
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping

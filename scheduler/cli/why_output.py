@@ -11,13 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from scheduler.cli.explain_live import show_live
-from scheduler.tools.whatif.explanation_text import show
-from scheduler.tools.whatif.text_lines import some
+from scheduler.tools.whatif.explanation_text import show, some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scheduler.tools.whatif.pending_by_cause import PendingByCause
+    from scheduler.tools.whatif.pending_causes import PendingByCause
     from scheduler.tools.whatif.start_preview import StartOutcome
 
 _NAMES_SHOWN: Final = 3

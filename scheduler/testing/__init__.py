@@ -7,12 +7,10 @@ contract   CHECKS: what must hold for every plugin
 fakes      fakes for the capabilities; ManualClock is one of them
 """
 
-from scheduler.testing.builders import node, node_object, pod, pod_object
+from scheduler.testing.builders import cache_of, node, node_object, pod, pod_object, snapshot_of
 from scheduler.testing.contract import CHECKS, PluginSubject, subject
-from scheduler.testing.fakes import FakeEvents, Fakes, FakeWeb
-from scheduler.testing.manual_clock import ManualClock
+from scheduler.testing.fakes import FakeEvents, Fakes, FakeWeb, ManualClock
 from scheduler.testing.profile_simulation import ProfileSimulation
-from scheduler.testing.snapshots import cache_of, snapshot_of
 
 __all__ = [
     "CHECKS",

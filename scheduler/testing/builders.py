@@ -1,4 +1,4 @@
-"""Pods and nodes for tests, as the API server sends them: each is encoded as JSON and decoded."""
+"""Pods and nodes for tests, as the API server sends them, and snapshots of small clusters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.engine.state.cache import Cache
 from scheduler.objects.decode import decode_node, decode_pod
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.taints import Taint, Toleration
+    from scheduler.snapshot import Snapshot
 
 CREATED = "2026-03-01T08:00:00Z"
 
@@ -162,3 +164,18 @@ def _taint(taint: str | Mapping[str, Any] | Taint) -> Any:
 def _camel(field: str) -> str:
     first, *rest = field.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+def cache_of(nodes: Iterable[NodeObject | str], pods: Iterable[PodInfo] = ()) -> Cache:
+    """Return a cache with nodes, in row order, and bound pods; a name stands for a node of that name."""
+    cache = Cache()
+    for each in nodes:
+        cache.add_node(node(each) if isinstance(each, str) else each)
+    for pod in pods:
+        cache.add_pod(pod)
+    return cache
+
+
+def snapshot_of(*nodes: NodeObject | str, pods: Iterable[PodInfo] = ()) -> Snapshot:
+    """Return a snapshot of nodes, in row order, with bound pods."""
+    return cache_of(nodes, pods).snapshot()

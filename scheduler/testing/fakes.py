@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,7 +32,6 @@ from scheduler.framework import (
 )
 from scheduler.framework.sliced_work import WithoutSlices
 from scheduler.snapshot import object_key
-from scheduler.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
@@ -41,6 +41,24 @@ if TYPE_CHECKING:
     from scheduler.framework import ClusterEvent, EventResource, PodGroup
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_group import GroupKey
+
+_EPOCH = datetime(2026, 3, 1, 8, tzinfo=UTC)
+
+
+class ManualClock:
+    """Implements `scheduler.clock.Clock`; the test sets or advances `now`."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def utc_now(self) -> datetime:
+        return _EPOCH + timedelta(seconds=self.now)
 
 
 class FakeBinder:

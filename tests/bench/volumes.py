@@ -15,7 +15,7 @@ from scheduler.engine.runtime.profiles import build_frameworks
 from scheduler.engine.runtime.registry import Registry
 from scheduler.engine.state.cache import Cache
 from scheduler.framework import ClusterObjects
-from scheduler.testing.storage import (
+from scheduler.testing.samples import (
     DRIVER,
     claim,
     csi_driver,

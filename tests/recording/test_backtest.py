@@ -11,8 +11,7 @@ from scheduler.daemon.app.daemon import SCHEDULING
 from scheduler.daemon.recording.notes import Note
 from scheduler.daemon.recording.recording_files import RecordingError
 from scheduler.tools.whatif.backtest.backtest_run import as_recorded
-from scheduler.tools.whatif.backtest.pace import Pace
-from scheduler.tools.whatif.backtest.recorded_history import HistoryReader
+from scheduler.tools.whatif.backtest.recorded_history import HistoryReader, Pace
 from scheduler.tools.whatif.backtest.result import PlacementCause
 from tests.recording.backtests import PACKING, SPREADING, delete, material, profile, under
 from tests.support.builders import node_object, pod_object

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from scheduler.testing.storage import claim, mounted, storage_class
+from scheduler.testing.samples import claim, mounted, storage_class
 from tests.integration.plugins.test_volumes import create, local
 from tests.recording.backtests import PACKING, SPREADING, delete, material, under
 from tests.support.builders import node_object, pod_object

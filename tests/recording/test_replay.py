@@ -27,8 +27,7 @@ from scheduler.daemon.recording.recorder import Recorder
 from scheduler.daemon.recording.recording_files import Header, RecordingError
 from scheduler.engine.cycle import group_pauses
 from scheduler.tools.board.recorded import of_recording
-from scheduler.tools.whatif.replay.script import stretches
-from scheduler.tools.whatif.replay.summary import summary
+from scheduler.tools.whatif.replay.script import stretches, summary
 from tests.faults.campaign import run
 from tests.recording.memory_recording import Taped
 from tests.support import virtual_time

@@ -14,7 +14,7 @@ from scheduler.daemon.recording.file_writer import RecordingWriter
 from scheduler.daemon.recording.limits import RecordingLimits
 from scheduler.daemon.recording.recorder import Recorder
 from scheduler.daemon.recording.recording_files import Header
-from scheduler.testing.storage import claim, mounted, storage_class
+from scheduler.testing.samples import claim, mounted, storage_class
 from scheduler.tools.whatif.backtest.recorded_workload import read_own_recording
 from tests.integration.plugins.test_volumes import create, local
 from tests.support import virtual_time

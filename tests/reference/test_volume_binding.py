@@ -18,7 +18,7 @@ from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.framework import CycleState, Status
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.fakes import Fakes
-from scheduler.testing.storage import (
+from scheduler.testing.samples import (
     DRIVER,
     claim,
     csi_driver,

@@ -14,7 +14,7 @@ from plugins.volumes.volume_zone import VolumeZone
 from scheduler.framework import CycleState
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.fakes import FakeTimeSlice
-from scheduler.testing.storage import (
+from scheduler.testing.samples import (
     claim,
     csi_node,
     storage_class,

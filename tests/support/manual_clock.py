@@ -1,5 +1,5 @@
 """The clock that plugin authors have too, by the name the repository's own tests know."""
 
-from scheduler.testing.manual_clock import ManualClock
+from scheduler.testing.fakes import ManualClock
 
 __all__ = ["ManualClock"]

@@ -1,4 +1,4 @@
-"""Sign-in to the board: the same authorization as for the other endpoints, with a token that the user enters.
+"""Sign-in to the board, by the authorization of the other endpoints, and the board on this machine only.
 
 A browser sends no bearer token by itself. A rejected browser receives a form for a token. The token is then kept in a
 session cookie that scripts cannot read and that is sent only to the board. Each request is authorized with it.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from contextlib import asynccontextmanager
 from html import escape
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -17,12 +18,16 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from scheduler.daemon.server.messages import ServerResponse
-from scheduler.tools.board.pages import HEADERS, PATH
+from scheduler.daemon.server.http_server import Application, serving
+from scheduler.daemon.server.messages import Page, ServerResponse
+from scheduler.tools.board.pages import HEADERS, PATH, board_pages
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
     from scheduler.daemon.server.http_server import Guard
     from scheduler.daemon.server.messages import ServerRequest
+    from scheduler.tools.board.pages import Board
 
 SIGN_IN: Final = f"{PATH}/sign-in"
 COOKIE: Final = "__Secure-custom-scheduler-board"
@@ -132,3 +137,23 @@ example with <code>kubectl -n NAMESPACE create token SERVICEACCOUNT</code>, and 
 <input id="token" name="token" type="password" autocomplete="off" required autofocus>
 <button>Sign in</button></form></main></body></html>
 """.encode()
+
+
+_ADDRESS: Final = "127.0.0.1"
+_LONGEST_REQUEST_BYTES: Final = 4096
+
+
+@asynccontextmanager
+async def serving_board(board: Callable[[], Awaitable[Board]], port: int = 0) -> AsyncIterator[str]:
+    """Serve a board on this machine while the block runs, and yield its URL; port 0 is any free port.
+
+    Raises:
+        ConfigurationError: the port cannot be used.
+    """
+    pages = [Page("/", _to_the_board), *board_pages(board)]
+    async with serving(Application(pages, LocalOnly(), _LONGEST_REQUEST_BYTES), _ADDRESS, port) as taken:
+        yield f"http://{_ADDRESS}:{taken}{PATH}"
+
+
+async def _to_the_board(_request: ServerRequest) -> ServerResponse:
+    return ServerResponse(b"", HTTPStatus.FOUND, headers={"Location": PATH})

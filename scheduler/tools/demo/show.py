@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from contextlib import AsyncExitStack
+from collections import Counter, deque
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rich.console import Group
 from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
 from rich.text import Text
 
 from scheduler.clock import SystemClock
@@ -21,27 +25,280 @@ from scheduler.daemon.app.live_explain import live_explanation
 from scheduler.daemon.app.loop_watch import watching_loop
 from scheduler.daemon.server.http_server import application, serving
 from scheduler.kube.client.connect import connect
+from scheduler.kube.client.reflector import Reflector
+from scheduler.kube.client.resources import EVENTS, NODES, PODS
+from scheduler.objects.decode import decode_node, decode_object, decode_pod
 from scheduler.simulator.scenarios.clusters import heterogeneous
 from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.pages import PATH, board_of, board_pages
 from scheduler.tools.board.sign_in import LocalOnly
 from scheduler.tools.board.subject import of_daemon
-from scheduler.tools.demo.cluster_view import ClusterView
-from scheduler.tools.demo.terminal_view import (
-    event_line,
-    nodes_with_their_load,
-    pods_and_reasons,
-    refusals,
-    whole,
-)
+from scheduler.tools.demo.workloads import why_it_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from scheduler.configuration.load import Configuration
-    from scheduler.tools.demo.demo_workload import DemoWorkload
+    from scheduler.errors import ObjectError
+    from scheduler.kube.client.connection import ApiConnection
+    from scheduler.objects.node import NodeObject
+    from scheduler.objects.pod import PodInfo
+    from scheduler.tools.demo.workloads import DemoWorkload
+
+_EVENTS_KEPT = 8
+_SHOWN = frozenset({"Scheduled", "FailedScheduling", "Preempted"})
+
+
+class ShownEvent(NamedTuple):
+    """One event, as `kubectl get events` shows it."""
+
+    reason: str
+    pod: str
+    note: str
+
+
+class ClusterView:
+    """Nodes, pods and the latest events, kept current by watches.
+
+    Args:
+        profiles: schedulerNames of the daemon's profiles.
+
+    Attributes:
+        profiles: schedulerNames of the daemon's profiles.
+        happenings: the latest scheduling events, oldest first.
+        changed: called after every change.
+        on_event: called with every new scheduling event.
+    """
+
+    def __init__(self, profiles: Collection[str]) -> None:
+        self.profiles = profiles
+        self._pods: Mapping[str, PodInfo] = {}
+        self._nodes: Mapping[str, NodeObject] = {}
+        self.happenings: deque[ShownEvent] = deque(maxlen=_EVENTS_KEPT)
+        self.on_event: Callable[[ShownEvent], None] = lambda _: None
+
+    @property
+    def pods(self) -> dict[str, PodInfo]:
+        """Name -> pod, sorted."""
+        return dict(sorted((pod.name, pod) for pod in self._pods.values() if not pod.is_terminal))
+
+    @property
+    def nodes(self) -> dict[str, NodeObject]:
+        """Name -> node, sorted."""
+        return dict(sorted((node.name, node) for node in self._nodes.values()))
+
+    def taken(self, resource: str) -> dict[str, int]:
+        """Return node name -> requested amount of a resource: milli-cpu, bytes, or a count."""
+        amounts = dict.fromkeys(self.nodes, 0)
+        for pod in self.pods.values():
+            if pod.node_name in amounts:
+                amounts[pod.node_name] += pod.resources.taken.get(resource, 0)
+        return amounts
+
+    @asynccontextmanager
+    async def watching(self, connection: ApiConnection) -> AsyncIterator[None]:
+        """Watch while the block runs."""
+        random = Random(0)
+        quiet = _Quiet()
+        pods = Reflector(connection, PODS, decode=decode_pod, handler=quiet, random=random)
+        nodes = Reflector(connection, NODES, decode=decode_node, handler=quiet, random=random)
+        events = Reflector(connection, EVENTS, decode=decode_object, handler=_Events(self), random=random)
+        self._pods, self._nodes = pods.store, nodes.store
+        async with asyncio.TaskGroup() as tasks:
+            watches = [tasks.create_task(reflector.run()) for reflector in (pods, nodes, events)]
+            await pods.wait_synced()
+            await nodes.wait_synced()
+            try:
+                yield
+            finally:
+                for watch in watches:
+                    watch.cancel()
+
+
+class _Quiet:
+    """Ignores changes of pods and nodes: only the stores are used."""
+
+    def on_add(self, obj: Any) -> None: ...
+    def on_update(self, old: Any, new: Any) -> None: ...
+    def on_delete(self, old: Any) -> None: ...
+    def on_undecodable(self, identity: Any, error: ObjectError) -> None: ...
+
+
+class _Events(_Quiet):
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+
+    def on_add(self, obj: Any) -> None:
+        if obj.get("reason") in _SHOWN:
+            happening = ShownEvent(obj["reason"], obj["regarding"]["name"], obj.get("note", ""))
+            self._cluster.happenings.append(happening)
+            self._cluster.on_event(happening)
+
+
+ZONE = "topology.kubernetes.io/zone"
+_BESIDE_NAME = 17
+"""Columns of a node after its name: cpu, memory and pods."""
+_FRAME = 2
+"""Lines, and columns, of a panel's border."""
+_WRAPPED = 6
+"""Additional lines for long reasons."""
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_TAINTED, _CORDONED = "magenta", "red"
+
+
+def whole(cluster: ClusterView, width: int, height: int) -> RenderableType:
+    """Return the screen for a terminal of this size; if it is small, the nodes are still shown whole."""
+    side_by_side = _side_by_side(cluster, width)
+    left = height - (-(-len(cluster.nodes) // side_by_side) + 1 + _FRAME)
+    lines = _pod_lines(cluster)
+    wraps = left >= len(lines) + 2 * _FRAME + _WRAPPED
+    pods = _pods(lines, left - _FRAME, wraps=wraps)
+    left -= min(len(lines), left - _FRAME) + _FRAME + (_WRAPPED if wraps else 0)
+    happenings = list(cluster.happenings)
+    events = [latest_events(happenings[_FRAME - left :])] if left > _FRAME else []
+    return Group(nodes_with_their_load(cluster, width), pods, *events)
+
+
+def _side_by_side(cluster: ClusterView, width: int) -> int:
+    """Return how many nodes fit side by side."""
+    each = max(map(len, cluster.nodes), default=0) + _BESIDE_NAME
+    return max(1, (width - _FRAME) // each)
+
+
+def nodes_with_their_load(cluster: ClusterView, width: int) -> RenderableType:
+    """Return the requested share of cpu and memory of each node, and its number of pods."""
+    nodes = list(cluster.nodes.values())
+    counts = dict.fromkeys(cluster.nodes, 0)
+    for pod in cluster.pods.values():
+        if pod.node_name in counts:
+            counts[pod.node_name] += 1
+    cpu, memory = cluster.taken("cpu"), cluster.taken("memory")
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    side_by_side = _side_by_side(cluster, width)
+    for _ in range(side_by_side):
+        table.add_column("node", no_wrap=True)
+        table.add_column("cpu", no_wrap=True, min_width=5)
+        table.add_column("mem", no_wrap=True, min_width=5)
+        table.add_column("pod", justify="right", no_wrap=True)
+    length = -(-len(nodes) // side_by_side)
+    for row in range(length):
+        cells: list[RenderableType] = []
+        for node in nodes[row::length]:
+            name = node.name
+            cells += [
+                Text(name, style=_style(node)),
+                _load(cpu[name], node.allocatable.get("cpu", 0)),
+                _load(memory[name], node.allocatable.get("memory", 0)),
+                str(counts[name] or ""),
+            ]
+        table.add_row(*cells)
+    legend = Text.assemble(("tainted", _TAINTED), "  ", ("cordoned", _CORDONED))
+    return _panel(table, title=f"{len(nodes)} nodes", subtitle=legend)
+
+
+def pods_and_reasons(cluster: ClusterView) -> RenderableType:
+    """Return a line for each single pod, one for all replicas, and why pending pods wait."""
+    lines = _pod_lines(cluster)
+    return _pods(lines, len(lines), wraps=True)
+
+
+def _pods(lines: Sequence[tuple[str | Text, ...]], most: int, *, wraps: bool) -> RenderableType:
+    table = Table(box=None, padding=(0, 1, 0, 0), show_header=False, expand=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1, no_wrap=not wraps, overflow="fold" if wraps else "ellipsis")
+    shown = lines if len(lines) <= most else lines[: max(0, most - 1)]
+    for line in shown:
+        table.add_row(*line)
+    if len(shown) < len(lines):
+        table.add_row(f"and {len(lines) - len(shown)} more", "", "")
+    return _panel(table, title="Pods")
+
+
+def _pod_lines(cluster: ClusterView) -> list[tuple[str | Text, ...]]:
+    """Return the name, the node, and why the pod waits or, for replicas, their zones."""
+    together: dict[str, list[PodInfo]] = {}
+    for pod in cluster.pods.values():
+        together.setdefault(_owner(pod), []).append(pod)
+    alone = together.pop("", [])
+    lines: list[tuple[str | Text, ...]] = [
+        (f"{len(replicas)} {owner}", *_placed(replicas, cluster))
+        for owner, replicas in sorted(together.items())
+    ]
+    waits = Text("pending", style="yellow")
+    return lines + [(pod.name, pod.node_name or waits, _reason(pod, cluster)) for pod in alone]
+
+
+def latest_events(happenings: Iterable[ShownEvent]) -> RenderableType:
+    """Return the latest scheduling events, one line each."""
+    lines = [event_line(happening) for happening in happenings]
+    for line in lines:
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return _panel(Group(*lines), title="Events")
+
+
+def _panel(content: RenderableType, *, title: str, subtitle: Text | None = None) -> Panel:
+    return Panel(
+        content, title=title, subtitle=subtitle, title_align="left", subtitle_align="right", padding=0
+    )
+
+
+def event_line(happening: ShownEvent) -> Text:
+    """Return one event as a line."""
+    style = "green" if happening.reason == "Scheduled" else "yellow"
+    return Text.assemble((f"{happening.reason:17}", style), f"{happening.pod}  ", (happening.note, "dim"))
+
+
+def _owner(pod: PodInfo) -> str:
+    """Return the name of a replica's owner; "" for a single pod."""
+    metadata = pod.pod.metadata
+    owner = next((owner.name for owner in metadata.owner_references if owner.controller), "")
+    # The name of a Deployment's ReplicaSet is the Deployment's with a hash of the template.
+    return owner.removesuffix(f"-{metadata.labels.get('pod-template-hash', '')}")
+
+
+def _placed(replicas: Sequence[PodInfo], cluster: ClusterView) -> tuple[str, str]:
+    nodes = cluster.nodes
+    placed = [pod for pod in replicas if pod.node_name]
+    count = len({pod.node_name for pod in placed})
+    waiting = next((_reason(pod, cluster) for pod in replicas if not pod.node_name), "")
+    zones = Counter(nodes[pod.node_name].labels.get(ZONE, "") for pod in placed if pod.node_name in nodes)
+    spread = ", ".join(f"{number} in {zone}" for zone, number in sorted(zones.items()))
+    return f"{len(placed)} on {count} nodes", waiting or spread
+
+
+def refusals(explanation: Mapping[str, Any]) -> RenderableType:
+    """Return how many nodes were rejected for each reason in a pod's last attempt.
+
+    Args:
+        explanation: the answer of `/debug/explain`.
+    """
+    nodes = explanation["attempt"]["nodes"].values()
+    counted = Counter((node["plugin"], *node["reasons"]) for node in nodes if not node["feasible"])
+    table = Table(box=None, padding=(0, 2, 0, 2), show_header=False)
+    for (plugin, *reasons), number in counted.most_common():
+        table.add_row(f"{number} node(s)", plugin, ", ".join(reasons))
+    return table
+
+
+def _load(taken: int, allocatable: int) -> Text:
+    share = min(taken / allocatable, 1.0) if allocatable else 0.0
+    style = "red" if share > 0.9 else "yellow" if share > 0.6 else "green"
+    return Text(f"{_LEVELS[round(share * 8)]}{share:4.0%}" if taken else "", style=style)
+
+
+def _style(node: NodeObject) -> str:
+    return _CORDONED if node.unschedulable else _TAINTED if node.taints else ""
+
+
+def _reason(pod: PodInfo, cluster: ClusterView) -> str:
+    if not pod.node_name and pod.scheduler_name not in cluster.profiles:
+        return f"no profile has its schedulerName {pod.scheduler_name}"
+    gates = " ".join(gate.name for gate in pod.pod.spec.scheduling_gates)
+    return f"scheduling gate {gates}" if gates and not pod.node_name else why_it_waits(pod)
+
 
 _PATIENCE_SECONDS = 60.0
 _NODES = 30

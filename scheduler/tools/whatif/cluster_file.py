@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.errors import FieldError, ObjectError, SchedulerError
 from scheduler.objects.decode import decode_node
-from scheduler.tools.whatif.documents import Item, read_items
-from scheduler.tools.whatif.typed_items import NODES, PODS, decoded_pod, identify
+from scheduler.tools.whatif.documents import NODES, PODS, Item, decoded_pod, identify, read_items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from scheduler.engine.cycle.preemption import NotedPreemptions
 from scheduler.engine.cycle.refusal_details import NODES_OF_A_KIND
 from scheduler.engine.cycle.sampling import NodeSampling
 from scheduler.framework.preemption import Preemptions
-from scheduler.tools.whatif.typed_items import NODES, PODS, decoded_object
+from scheduler.tools.whatif.documents import NODES, PODS, decoded_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from scheduler.tools.whatif.backtest.recorded_workload import is_own_recording, read_own_recording
 from scheduler.tools.whatif.cluster_file import STANDARD_INPUT, load
-from scheduler.tools.whatif.simulation.cluster_workload import of_cluster
 from scheduler.tools.whatif.simulation.edits import EditError, scaled, with_nodes, without
 from scheduler.tools.whatif.simulation.recorder_file import is_recording, read_recording
-from scheduler.tools.whatif.simulation.scenario_source import is_scenario, read_scenario
+from scheduler.tools.whatif.simulation.scenario_source import is_scenario, of_cluster, read_scenario
 from scheduler.tools.whatif.simulation.trace import read_trace
 
 if TYPE_CHECKING:

@@ -16,8 +16,16 @@ import msgspec
 from scheduler.errors import FieldError, ObjectError
 from scheduler.objects.wording import was
 from scheduler.tools.whatif.cluster_file import ClusterFileError, read
-from scheduler.tools.whatif.documents import item_of, read_documents
-from scheduler.tools.whatif.typed_items import NODES, PODS, Identity, decoded, identify, is_known
+from scheduler.tools.whatif.documents import (
+    NODES,
+    PODS,
+    Identity,
+    decoded,
+    identify,
+    is_known,
+    item_of,
+    read_documents,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Container

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler.testing.storage import claim, csi_driver, mounted, storage_capacity, storage_class, volume
+from scheduler.testing.samples import claim, csi_driver, mounted, storage_capacity, storage_class, volume
 from tests.hostile.scenario import scenario
 from tests.hostile.scenarios.affinity import judged
 

@@ -21,8 +21,8 @@ from scheduler.daemon.server.messages import Page, ServerResponse
 from scheduler.kube.client.connect import connect
 from scheduler.simulator.server import ApiServer
 from scheduler.tools.board.file import FileBoard
-from scheduler.tools.board.local import serving_board
 from scheduler.tools.board.pages import board_of
+from scheduler.tools.board.sign_in import serving_board
 from scheduler.tools.board.subject import of_daemon
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from tests.integration.daemon.test_prometheus import free_port

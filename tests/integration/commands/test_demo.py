@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from scheduler.tools.demo.tour import BATCH, TOO_BIG
+from scheduler.tools.demo.workloads import BATCH, TOO_BIG
 
 SECONDS = 120
 

@@ -14,7 +14,7 @@ import yaml
 from scheduler.simulator.faults import binds, requests, streamed_lists
 from scheduler.simulator.server import ApiServer
 from scheduler.testing.devices import claims_of, device_class, resource_claim, resource_slice, unsaved
-from scheduler.testing.storage import claim, mounted, storage_class, volume
+from scheduler.testing.samples import claim, mounted, storage_class, volume
 from tests.integration.configuration.test_reload_processes import Run, end, running, until
 from tests.integration.daemon.test_prometheus import free_port
 from tests.support.builders import node_object, pod_object

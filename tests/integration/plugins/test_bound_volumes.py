@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler.testing.storage import DRIVER, claim, csi_node, mounted, volume
+from scheduler.testing.samples import DRIVER, claim, csi_node, mounted, volume
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster
 from tests.support.virtual_time_test import virtually

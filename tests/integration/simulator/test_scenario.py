@@ -16,8 +16,8 @@ from kubernetes_asyncio import config
 from scheduler.configuration.load import default
 from scheduler.simulator.scenarios.scenario import load_scenario
 from scheduler.simulator.scenarios.scenario_player import ScenarioPlayer
+from scheduler.tools.whatif.simulation.parallel_simulations import simulate
 from scheduler.tools.whatif.simulation.scenario_source import read_scenario
-from scheduler.tools.whatif.simulation.simulation_run import simulate
 from tests.integration.simulator.simulator_client import serving
 from tests.support.virtual_time_test import virtually
 

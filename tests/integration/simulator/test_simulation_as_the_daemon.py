@@ -14,10 +14,10 @@ from scheduler.engine.cycle import scheduling
 from scheduler.engine.cycle.observer import NoObserver
 from scheduler.objects.decode import decode_node, decode_pod
 from scheduler.tools.whatif.cluster_file import ClusterFile
+from scheduler.tools.whatif.simulation.parallel_simulations import Player
 from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
 from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop
 from scheduler.tools.whatif.simulation.workload import Arrival, Workload, served_by
-from scheduler.tools.whatif.simulation.workload_player import Player
 from tests.integration.groups.test_pod_groups import member
 from tests.support.builders import node_object, pod_object
 from tests.support.daemon_harness import cluster

@@ -17,7 +17,7 @@ from scheduler.objects.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from scheduler.testing.storage import claim, csi_node, storage_class, volume, volume_attachment
+from scheduler.testing.samples import claim, csi_node, storage_class, volume, volume_attachment
 
 OLD_CLASS = {"volume.beta.kubernetes.io/storage-class": "old"}
 

@@ -1,40 +1,342 @@
-"""One backtest: the recording as it was, or with another configuration."""
+"""One backtest: the recording as it was, or played against a scheduler with another configuration."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
-from math import inf
+from itertools import groupby
+from math import inf, isfinite
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import msgspec
 import numpy as np
 
 from scheduler.clock import rfc3339
 from scheduler.configuration.load import parse
 from scheduler.daemon.app.needs import needs_of
+from scheduler.daemon.app.watches import NODE_KIND, POD_KIND
 from scheduler.errors import ConfigurationError
-from scheduler.tools.whatif.backtest.backtest_measures import Samples, figures, kinds_of
-from scheduler.tools.whatif.backtest.moves import BacktestDecisions, RecordedTies
-from scheduler.tools.whatif.backtest.playback import Playback
-from scheduler.tools.whatif.backtest.pod_lifetimes import lifetimes_of
+from scheduler.objects.pod import PodInfo
+from scheduler.tools.whatif.backtest.backtest_measures import (
+    SAMPLES,
+    BacktestDecisions,
+    RecordedTies,
+    Samples,
+    figures,
+    goes_with_node,
+    kinds_of,
+)
+from scheduler.tools.whatif.backtest.other_objects import RecordedObjects
+from scheduler.tools.whatif.backtest.pod_lifetimes import (
+    controller_of,
+    is_disrupted,
+    lifetimes_of,
+    starts_over,
+    takes_pods,
+)
 from scheduler.tools.whatif.backtest.result import BacktestRun, Recorded, Unplaced
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.offline import OfflineScheduler
+from scheduler.tools.whatif.simulation.object_versions import for_scheduler, named, terminating
 from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
 from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop
 from scheduler.tools.whatif.simulation.virtual_time import run as in_virtual_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from random import Random
 
     from scheduler.configuration.load import Configuration
-    from scheduler.objects.pod import PodInfo
     from scheduler.tools.whatif.backtest.backtest_measures import Kinds
     from scheduler.tools.whatif.backtest.pod_lifetimes import PodLifetime
-    from scheduler.tools.whatif.backtest.recorded_history import RecordedHistory
+    from scheduler.tools.whatif.backtest.recorded_history import RecordedChange, RecordedHistory
+
+_TOLD_EVERY = 500
+_MOMENT_SECONDS = 1e-6
+_FIRST_VERSION = 10**12
+
+
+class Playback:
+    """One recording and one scheduler.
+
+    Args:
+        lives: uid -> pods that the scheduler is to place; if empty, all happens as recorded.
+        samples: takes samples of the cluster.
+        decisions: observes bindings.
+        waiting: returns the number of pending pods at a time, if known otherwise.
+        progress: called with the number of changes that were played since the last call.
+
+    Attributes:
+        waits: seconds that placed pods waited.
+        evictions: number of evicted pods.
+        others_evicted: number of evicted pods of other schedulers.
+        held: number of pods whose possible nodes follow from recorded placements.
+        run_on: number of pods that run to the end because the recording does not tell their run time.
+        dropped: number of recorded replacement pods that did not arrive, because the pods they replaced run on.
+        renamed: number of pods of profiles that the scheduler does not have.
+    """
+
+    def __init__(
+        self,
+        history: RecordedHistory,
+        lives: Mapping[str, PodLifetime],
+        daemon: VirtualDaemon,
+        samples: Samples,
+        decisions: BacktestDecisions,
+        *,
+        waiting: Callable[[float], int] | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.waits: list[float] = []
+        self.evictions = self.others_evicted = self.held = self.run_on = self.dropped = self.renamed = 0
+        self._history, self._lives, self._samples, self._decisions = history, lives, samples, decisions
+        self._daemon, self._cluster, self._loop = daemon, daemon.cluster, daemon.loop
+        self._pods, self._progress = daemon.parts.pods, progress
+        self._count_waiting = waiting or self._number_waiting
+        self._objects = RecordedObjects(daemon.cluster, follows=not lives)
+        self._names = list(daemon.active.frameworks)
+        self._waiting: dict[
+            str, tuple[PodInfo, float]
+        ] = {}  # uid -> pending pod, and since when it can be placed
+        self._life_of: dict[str, PodLifetime] = {}  # uid of an existing pod -> its recorded pod
+        self._stands: dict[str, str] = {}  # uid of a recorded pod -> key of the pod that exists for it
+        self._runs: dict[str, float] = {}  # uid -> seconds to run, of pods that run shorter than recorded
+        self._bound_at: dict[str, float] = {}
+        self._back: dict[
+            str, float
+        ] = {}  # uid of a pod that is replaced after its end -> seconds left to run
+        self._driven_out: set[str] = set()  # uids of recorded pods of other schedulers that were evicted
+        self._uids: dict[str, str] = {}  # key -> uid, of pods that exist in the recording
+        self._emptied: set[str] = set()  # drained nodes
+        self._again = Counter[str]()
+        self._cut: set[str] = set()
+        self._versions = 0
+        self._failed: list[
+            tuple[PodInfo, float, float]
+        ] = []  # never placed: since when it could be placed, until its deletion
+        daemon.cluster.witnessed_by(self)
+
+    async def play(self) -> None:
+        """Play all changes, to the end of the recording."""
+        told = 0
+        for happening in self._history.there:
+            self._happen(happening)
+        step = max(self._history.seconds, 1e-6) / SAMPLES
+        looks = iter([*(number * step for number in range(SAMPLES)), self._history.seconds])
+        look = next(looks)
+        for at, batch in groupby(self._history.happenings, key=attrgetter("at")):
+            while look < at:
+                await self._look(look)
+                look = next(looks, inf)
+            await self._loop.sleep_until(at)
+            for each in batch:
+                self._happen(each)
+                told += 1
+            if told >= _TOLD_EVERY:
+                self._progress(told)
+                told = 0
+        self._progress(told)
+        while look < inf:
+            await self._look(look)
+            look = next(looks, inf)
+
+    async def _look(self, at: float) -> None:
+        await self._loop.sleep_until(at)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_MOMENT_SECONDS):
+                await self._loop.idle()  # work that takes no time is done
+        self._samples.take(at, self._count_waiting(at))
+
+    def _number_waiting(self, _at: float) -> int:
+        return sum(isfinite(since) for _, since in self._waiting.values())
+
+    # Changes of the recording.
+
+    def _happen(self, happening: RecordedChange) -> None:
+        if happening.kind == POD_KIND:
+            if happening.obj is None:
+                self._pod_gone(happening.key)
+            else:
+                self._pod(happening.obj)
+        elif happening.kind != NODE_KIND:
+            self._objects.take(happening.kind, happening.key, happening.obj)
+        elif happening.obj is not None:
+            if takes_pods(happening.obj):
+                self._emptied.discard(happening.key)
+            self._cluster.put_node(happening.obj)
+        else:
+            self._node_gone(happening.key)
+
+    def _node_gone(self, name: str) -> None:
+        if name not in self._cluster.nodes:
+            return
+        self._cluster.remove_node(name)
+        for pod in self._cluster.pods_on(name):
+            if pod.uid in self._life_of:
+                self._cluster.evict(pod)
+                self._cluster.remove_pod(pod.key)
+
+    def _pod(self, pod: PodInfo) -> None:
+        self._uids[pod.key] = pod.uid
+        if pod.is_terminating and pod.uid not in self._history.preempted and is_disrupted(pod):
+            self._empty(pod.node_name)
+        life = self._lives.get(pod.uid)
+        if life is None:
+            if pod.uid not in self._driven_out:
+                self._cluster.put_pod(pod)
+            return
+        if life.pod is not pod:
+            self._follow(life, pod)
+        elif life.is_heir:
+            self.dropped += 1
+        else:
+            self._come(life)
+
+    def _empty(self, name: str) -> None:
+        """Drain a node, if it takes no pods and the recording drained it."""
+        node = self._cluster.nodes.get(name)
+        if node is None or takes_pods(node) or name in self._emptied:
+            return
+        self._emptied.add(name)
+        for pod in self._cluster.pods_on(name):
+            if pod.uid in self._life_of and not goes_with_node(pod):
+                self._cluster.evict(pod)
+
+    def _pod_gone(self, key: str) -> None:
+        uid = self._uids.pop(key, "")
+        life = self._lives.get(uid)
+        if life is None:
+            if uid not in self._driven_out:
+                self._cluster.end(key, uid)
+            return
+        if life.bound == inf and not life.is_heir and uid in self._stands:
+            self._cluster.remove_pod(self._stands[uid])
+
+    def _come(self, life: PodLifetime) -> None:
+        pod = life.pod
+        self._life_of[pod.uid], self._stands[pod.uid] = life, pod.key
+        if pod.scheduler_name not in self._names:
+            self.renamed += 1
+            pod = for_scheduler(pod, self._names[0])
+        if life.is_there:
+            self._start(pod, life.runs)
+        else:
+            self.held += self._objects.hold(pod)
+            self._waiting[pod.uid] = pod, self._ready(pod)
+        self._cluster.put_pod(pod)
+
+    def _follow(self, life: PodLifetime, pod: PodInfo) -> None:
+        """Change a pending pod as the recorded pod was changed while it was pending."""
+        key = self._stands.get(life.pod.uid)
+        known = self._pods.get(key) if key is not None else None
+        if pod.node_name or known is None or known.node_name:
+            return
+        replace, made, said = msgspec.structs.replace, known.pod, pod.pod
+        spec = replace(said.spec, scheduler_name=made.spec.scheduler_name)
+        labels, claims = said.metadata.labels, said.status.resource_claim_statuses
+        if (made.spec, made.metadata.labels, made.status.resource_claim_statuses) == (spec, labels, claims):
+            return
+        metadata = replace(made.metadata, labels=labels, resource_version=self._version())
+        status = replace(made.status, resource_claim_statuses=claims)
+        newer = PodInfo(replace(made, metadata=metadata, spec=spec, status=status), pod.raw)
+        if known.uid in self._waiting:
+            since = self._waiting[known.uid][1]
+            self._waiting[known.uid] = newer, min(since, self._ready(newer))
+        self._cluster.put_pod(newer)
+
+    def _version(self) -> str:
+        """Return a resourceVersion that no object has; the cluster's own versions count from 1."""
+        self._versions += 1
+        return str(_FIRST_VERSION + self._versions)
+
+    def _ready(self, pod: PodInfo) -> float:
+        return inf if pod.pod.spec.scheduling_gates else self._loop.time()
+
+    # Notifications of the cluster.
+
+    def bound(self, pod: PodInfo) -> None:
+        came = self._waiting.pop(pod.uid, None)
+        if came is None:
+            return
+        self.waits.append(self._loop.time() - min(came[1], self._loop.time()))
+        self._decisions.placed(pod)
+        life = self._life_of[pod.uid]
+        runs = self._runs.get(pod.uid, life.runs if life.bound < inf else inf)
+        if life.is_cut and life.heir is None and life.pod.uid not in self._cut:
+            self._cut.add(life.pod.uid)
+            self.run_on += 1
+        self._start(pod, runs)
+
+    def _start(self, pod: PodInfo, runs: float) -> None:
+        self._bound_at[pod.uid] = self._loop.time()
+        self._runs[pod.uid] = runs
+        if isfinite(runs):
+            stops_in = min(self._life_of[pod.uid].stops_in, runs)
+            if stops_in:
+                self._loop.call_later(runs - stops_in, self._stop, pod.key, pod.uid)
+            self._loop.call_later(runs, self._cluster.end, pod.key, pod.uid)
+
+    def _stop(self, key: str, uid: str) -> None:
+        """Mark a pod as terminating, as it was in the recording: quotas and controllers may ignore it from now on."""
+        known = self._pods.get(key)
+        if known is not None and known.uid == uid and not known.is_terminating:
+            at = rfc3339(self._daemon.parts.clock.utc_now())
+            self._cluster.put_pod(terminating(known, at, self._version()))
+
+    def evicted(self, pod: PodInfo) -> None:
+        """Create the replacement of a pod as its owner would: at once, or by the same name after the pod is gone."""
+        self.evictions += 1
+        life = self._life_of.get(pod.uid)
+        if life is None:
+            self.others_evicted += 1
+            self._driven_out.add(pod.uid)
+            return
+        owner = controller_of(pod)
+        if owner is None or goes_with_node(pod):
+            return
+        left = self._runs[pod.uid]
+        if not starts_over(pod):
+            left -= self._loop.time() - self._bound_at[pod.uid]
+        if owner.kind == "StatefulSet" or any(claim.is_ephemeral for claim in pod.claims):
+            self._back[pod.uid] = left
+        else:
+            self._come_again(life, pod, f"{life.pod.name}-again-{self._again[life.pod.uid] + 1}", left)
+
+    def _come_again(self, life: PodLifetime, pod: PodInfo, name: str, left: float) -> None:
+        whole = for_scheduler(life.pod, pod.scheduler_name)
+        self._again[life.pod.uid] += 1
+        again = named(whole, name, number=self._again[life.pod.uid])
+        self._life_of[again.uid], self._stands[life.pod.uid] = life, again.key
+        self._runs[again.uid] = max(left, 0.0)
+        self._waiting[again.uid] = again, self._loop.time()
+        self._cluster.put_pod(again)
+
+    def gone(self, pod: PodInfo) -> None:
+        came = self._waiting.pop(pod.uid, None)
+        if came is not None:
+            self._failed.append((*came, self._loop.time()))
+        left = self._back.pop(pod.uid, None)
+        life = self._life_of.pop(pod.uid, None)
+        if life is not None and left is not None:
+            self._come_again(life, pod, pod.name, left)
+
+    def unplaced(self) -> Iterator[Unplaced]:
+        """Yield the pods that were never placed, without pods that are still gated."""
+        end = self._history.seconds
+        ended = [(pod, since, end) for pod, since in self._waiting.values()]
+        for pod, since, until in [*self._failed, *ended]:
+            if isfinite(since):
+                yield Unplaced(
+                    pod=pod.key,
+                    waited=round(until - since, 6),
+                    message=self._decisions.messages.get(pod.uid, ""),
+                )
+
 
 T = TypeVar("T")
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from scheduler.tools.whatif.simulation.cluster import DEVICE_CLAIMS
-from scheduler.tools.whatif.simulation.volume_binder import CLAIMS, VOLUMES
+from scheduler.tools.whatif.simulation.cluster import CLAIMS, DEVICE_CLAIMS, VOLUMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

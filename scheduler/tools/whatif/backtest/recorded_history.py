@@ -1,4 +1,4 @@
-"""The changes of a cluster while it was recorded, in the order of time: objects added, changed and deleted.
+"""The changes of a cluster while it was recorded, in the order of time, and the speed of the scheduler.
 
 Runs of the scheduler in one folder follow one another by wall clock. A change while no scheduler recorded is found in the
 next run's lists, and dated there.
@@ -16,15 +16,59 @@ from scheduler.daemon.recording.notes import BEGIN_STEPS, SECOND, Note, ObjectEv
 from scheduler.daemon.recording.recorded_objects import unpacked_node, unpacked_object, unpacked_pod
 from scheduler.daemon.recording.recording_files import RecordingError
 from scheduler.errors import ObjectError
-from scheduler.tools.whatif.backtest.pace import Pace
 from scheduler.tools.whatif.replay.script import stretches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from scheduler.objects.pod import PodInfo
     from scheduler.tools.whatif.replay.script import Stretch
+
+_BIND: Final = "bind "
+
+
+class Pace:
+    """Measures the entries of a recording, in their order.
+
+    Between two attempts the event loop runs other tasks. So the time from the step that decides to the next step of the
+    same task is the time of the decision with the work that belongs to it.
+
+    Attributes:
+        asked: uid -> time of the last Binding request for the pod.
+    """
+
+    def __init__(self) -> None:
+        self.asked: dict[str, float] = {}
+        self._task: int | None = None
+        self._since = 0.0
+        self._decided = 0  # since the task was resumed
+        self._decisions = 0
+        self._seconds = 0.0
+
+    @property
+    def decision_seconds(self) -> float:
+        """Average time of a decision; 0 if there was none."""
+        return self._seconds / self._decisions if self._decisions else 0.0
+
+    def take(self, note: list[Any], at: float, uids: Mapping[str, str]) -> None:
+        """Read an entry, `at` seconds after the beginning; `uids` maps the keys of existing pods to uids."""
+        match note[0]:
+            case Note.STARTED if note[3] == SCHEDULING:
+                self._task, self._decided = note[2], 0
+            case Note.RESUMED if note[2] == self._task:
+                if self._decided:
+                    self._seconds += at - self._since
+                    self._decisions += self._decided
+                    self._decided = 0
+            case Note.DECIDED:
+                self._since = at
+                self._decided += 1
+            case Note.ASKED if note[2].startswith(_BIND):
+                uid = uids.get(note[2].removeprefix(_BIND).partition(" ")[0])
+                if uid is not None:
+                    self.asked[uid] = at
+
 
 _PREEMPTED: Final = "patch "
 """Beginning of the external call for each victim, before its deletion."""

@@ -16,8 +16,9 @@ from scheduler.tools.whatif.backtest.other_objects import RecordedObjects
 from scheduler.tools.whatif.backtest.pod_lifetimes import is_disrupted, takes_pods
 from scheduler.tools.whatif.backtest.recorded_history import read_history
 from scheduler.tools.whatif.cluster_file import ClusterFile
-from scheduler.tools.whatif.simulation.pod_versions import pending
-from scheduler.tools.whatif.simulation.timeline import (
+from scheduler.tools.whatif.simulation.object_versions import pending
+from scheduler.tools.whatif.simulation.workload import (
+    Arrival,
     NodeGoes,
     NodeIsDrained,
     NodeIsThere,
@@ -26,8 +27,8 @@ from scheduler.tools.whatif.simulation.timeline import (
     PodGoes,
     PodIsAnother,
     PodIsThere,
+    Workload,
 )
-from scheduler.tools.whatif.simulation.workload import Arrival, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.tools.whatif.backtest.pod_lifetimes import PodLifetime
     from scheduler.tools.whatif.backtest.recorded_history import RecordedChange
-    from scheduler.tools.whatif.simulation.timeline import TimelineEvent
+    from scheduler.tools.whatif.simulation.workload import TimelineEvent
 
 
 def is_own_recording(path: str) -> bool:

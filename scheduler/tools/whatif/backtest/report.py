@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scheduler.tools.whatif.backtest import phrases
-from scheduler.tools.whatif.text_lines import filled
+from scheduler.tools.whatif.explanation_text import filled
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""Replays a segment of a recording with the daemon itself."""
+"""Replays a segment of a recording with the daemon itself, in an event loop without I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from scheduler.daemon.recording.state import State, resume
 from scheduler.errors import ObjectError
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.kube.client.wire import ObjectIdentity
-from scheduler.tools.whatif.replay.replay_loop import ReplayLoop
 from scheduler.tools.whatif.replay.replayed_hooks import ReplayedHooks
 
 if TYPE_CHECKING:
@@ -37,6 +36,32 @@ if TYPE_CHECKING:
     from scheduler.kube.http.request import Request
     from scheduler.tools.whatif.replay.replayed_hooks import Difference
     from scheduler.tools.whatif.replay.script import Script
+
+
+class ReplayLoop(asyncio.SelectorEventLoop):
+    """An event loop for tasks that wait only for each other and for timers.
+
+    Attributes:
+        now: the time, in seconds; timers that are due are called.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        poll: Any = self._selector  # type: ignore[attr-defined]  # the loop waits in it
+        poll.select = lambda _timeout: ()  # there is no I/O
+
+    def time(self) -> float:
+        return self.now
+
+    async def settle(self) -> None:
+        """Run all tasks until each waits for a later event; called by one of the tasks."""
+        ready: Any = self._ready  # type: ignore[attr-defined]  # there is no public API
+        timers: Any = self._scheduled  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+        while ready or (timers and timers[0].when() <= self.now):  # noqa: ASYNC110  # this yields to the other tasks
+            await asyncio.sleep(0)
+
 
 _SLACK_SECONDS = 0.001
 """asyncio calls timers a little before their time; so does the replay."""

@@ -1,23 +1,36 @@
-"""A cluster in memory: writes take effect at once, and handlers are notified as by a watch.
+"""A cluster in memory: writes take effect at once, handlers are notified as by a watch, volumes are bound.
 
 It replaces the API server, and kubelets as far as schedulers see them: a bound pod runs, and a deleted pod stays for its
 grace period. There is no HTTP, no JSON, and no task.
+
+A claim that a volume names is bound to it; a claim with a selected node gets a new volume there, at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from datetime import timedelta
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import msgspec
 
 from scheduler.clock import rfc3339
-from scheduler.daemon.app.needs import trimmed
+from scheduler.daemon.app.needs import resource_of, trimmed
 from scheduler.engine.cycle.event_handlers import NodeHandler
 from scheduler.errors import ApiError
 from scheduler.framework.interface import Needs
+from scheduler.kube.http.request import JSON
+from scheduler.objects.api_types import api_type
+from scheduler.objects.decode import decode_pod
+from scheduler.simulator.apimachinery.status import StatusError
+from scheduler.simulator.drivers.provisioning import keys_of_driver, node_affinity, segment_of_node
+from scheduler.simulator.patches.patch_types import apply_patch
 from scheduler.snapshot import object_key
-from scheduler.tools.whatif.simulation.pod_versions import annotated, changed, terminating, with_status_of
+from scheduler.tools.whatif.documents import PODS
+from scheduler.tools.whatif.simulation.object_versions import annotated, changed, terminating, with_status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,9 +38,13 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.assembly import Parts
     from scheduler.engine.cycle.event_handlers import ObjectHandler
     from scheduler.engine.cycle.pod_handlers import PodHandler
+    from scheduler.kube.client.resources import Resource
+    from scheduler.objects.api_types import ApiType
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.v1 import PodCondition
+
+logger = logging.getLogger(__name__)
 
 _STARTED = "Running"
 DEVICE_CLAIMS: Final = "resource.k8s.io/v1/resourceclaims"
@@ -52,7 +69,7 @@ class ClusterWitness(Protocol):
 class MemoryCluster:
     """Implements the daemon's writes and reads, and offers methods for changes by others.
 
-    It implements PodBinder, VictimWriter, PodGet, PodEventRecorders and PodEvents; `writes.ObjectWrites` changes objects of
+    It implements PodBinder, VictimWriter, PodGet, PodEventRecorders and PodEvents; `ObjectWrites` changes objects of
     other kinds. Pods are in `parts.pods`, other objects in the store that plugins read.
 
     Args:
@@ -352,3 +369,244 @@ def _says(pod: PodInfo, condition: PodCondition | None, nominated_node_name: str
         == (condition.type, condition.status, condition.reason, condition.message)
         for each in status.conditions
     )
+
+
+_PATH: Final = re.compile(
+    r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>v[^/]+)(?:/namespaces/(?P<namespace>[^/]+))?"
+    r"/(?P<plural>[^/?]+)(?:/(?P<name>[^/?]+))?(?:/(?P<part>[^/?]+))?"
+)
+_STATUS: Final = "status"
+
+
+class _Target(NamedTuple):
+    """Target of a request; `part` is a subresource, "" for the object itself."""
+
+    resource: Resource
+    kind: str
+    namespace: str
+    name: str
+    part: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class ObjectWrites:
+    """Implements ApiWrite and ApiGet: annotations and status of pods, and objects of the kinds that plugins read.
+
+    Other writes, for example of kinds that no plugin reads, succeed without effect; the first one of a kind is logged.
+    """
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+        self._told: set[str] = set()
+        self._made = 0
+
+    async def api_get(self, path: str, *, timeout_seconds: float = 5.0) -> bytes:
+        target = _target(path)
+        known = None if target is None else self._cluster.find(target.kind, target.key)
+        if known is None:
+            raise OSError(f"GET {path}: it is not in the simulated cluster")
+        return msgspec.json.encode(known)
+
+    async def api_write(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        content_type: str = JSON,
+        timeout_seconds: float = 30.0,
+    ) -> Mapping[str, Any]:
+        target = _target(path)
+        if target is not None and target.kind == PODS and method == "PATCH":
+            return await self._patch_pod(target, body or {}, content_type)
+        if target is None or not self._cluster.reads(target.kind):
+            self._tell_once(f"{method} {path if target is None else target.kind}")
+            return body or {}
+        if method == "POST":
+            return self._create(target, body or {})
+        known = self._cluster.find(target.kind, target.key)
+        if known is None:
+            raise ApiError(404, "NotFound", f'{target.resource} "{target.name}" not found')
+        if method == "DELETE":
+            self._cluster.remove_object(target.kind, target.key)
+            return known
+        return self._cluster.put_object(
+            target.kind, _changed(target, known, method, body or {}, content_type)
+        )
+
+    def _create(self, target: _Target, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        metadata = dict(body.get("metadata") or {})
+        if not metadata.get("name"):
+            self._made += 1
+            metadata["name"] = f"{metadata.get('generateName', '')}{self._made:05}"
+        name = metadata["name"]
+        target = target._replace(name=name)
+        if self._cluster.find(target.kind, target.key) is not None:
+            raise ApiError(409, "AlreadyExists", f'{target.resource} "{name}" already exists')
+        if target.namespace:
+            metadata["namespace"] = target.namespace
+        metadata.setdefault("uid", f"uid-of-{target.resource.plural}-{target.key}")
+        return self._cluster.put_object(target.kind, {**body, "metadata": metadata})
+
+    async def _patch_pod(
+        self, target: _Target, body: Mapping[str, Any], content_type: str
+    ) -> Mapping[str, Any]:
+        known = await self._cluster.read_pod(target.namespace, target.name)
+        metadata = body.get("metadata") or {}
+        if known is None:
+            raise ApiError(404, "NotFound", f'pods "{target.name}" not found')
+        if metadata.get("uid", known.uid) != known.uid:
+            raise ApiError(409, "Conflict", f'pods "{target.name}" was replaced by another pod')
+        if not target.part and body.keys() == {"metadata"} and metadata.keys() <= {"uid", "annotations"}:
+            self._cluster.annotate(known.key, metadata.get("annotations") or {})
+            return body
+        obj = _patched(_whole(known), body, content_type, api_type("v1", "Pod"))
+        self._cluster.put_pod(decode_pod(msgspec.json.encode(obj)))
+        return obj
+
+    def _tell_once(self, what: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            logger.warning("Not simulated: a write has no effect", extra={"write": what})
+
+
+def _target(path: str) -> _Target | None:
+    found = _PATH.fullmatch(path.partition("?")[0])
+    if found is None:
+        return None
+    group, version, name = found["group"] or "", found["version"], found["plural"]
+    kind = f"{group}/{version}/{name}" if group else f"{version}/{name}"
+    resource, _ = resource_of(kind)
+    return _Target(resource, kind, found["namespace"] or "", found["name"] or "", found["part"] or "")
+
+
+def _changed(
+    target: _Target, known: Mapping[str, Any], method: str, body: Mapping[str, Any], content_type: str
+) -> dict[str, Any]:
+    """Return an object after a PUT or PATCH: of a subresource only the status changes, of the object all but the status.
+
+    Raises:
+        ApiError: the object has changed meanwhile, or the patch is invalid.
+    """
+    wanted = body.get("metadata") or {}
+    for field in ("resourceVersion", "uid"):
+        if wanted.get(field, known["metadata"].get(field)) != known["metadata"].get(field):
+            raise ApiError(409, "Conflict", f'{target.resource} "{target.name}" has been modified')
+    after = (
+        dict(body)
+        if method == "PUT"
+        else _patched(dict(known), body, content_type, _type_of(target.resource))
+    )
+    if target.part:
+        return {**known, _STATUS: after.get(_STATUS)}
+    return {**after, _STATUS: known[_STATUS]} if _STATUS in known else after
+
+
+def _patched(obj: Any, body: Mapping[str, Any], content_type: str, type_: ApiType | None) -> dict[str, Any]:
+    try:
+        return dict(apply_patch(obj, dict(body), content_type, type_))
+    except StatusError as error:
+        raise ApiError(error.code, error.reason, error.message) from error
+
+
+def _type_of(resource: Resource) -> ApiType | None:
+    try:
+        return api_type(resource.api_version, resource.kind)
+    except LookupError:
+        return None
+
+
+def _whole(pod: PodInfo) -> dict[str, Any]:
+    """Return a pod as JSON, with its current status."""
+    told: dict[str, Any] = msgspec.to_builtins(pod.pod)
+    if pod.raw is None:
+        return told
+    whole: dict[str, Any] = msgspec.json.decode(pod.raw)
+    return {**whole, "metadata": {**whole["metadata"], **told["metadata"]}, _STATUS: told.get(_STATUS, {})}
+
+
+if TYPE_CHECKING:
+    Object = Mapping[str, Any]
+
+VOLUMES: Final = "v1/persistentvolumes"
+CLAIMS: Final = "v1/persistentvolumeclaims"
+_CLASSES: Final = "storage.k8s.io/v1/storageclasses"
+_CSI_NODES: Final = "storage.k8s.io/v1/csinodes"
+_SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+
+
+def bind_volumes(cluster: MemoryCluster) -> None:
+    """Bind the claims of a cluster from now on, if plugins read them."""
+    controller = _Volumes(cluster)
+    cluster.after_write(VOLUMES, controller.look_at_volume)
+    cluster.after_write(CLAIMS, controller.look_at_claim)
+
+
+class _Volumes:
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+
+    def look_at_volume(self, volume: Object) -> None:
+        """Bind the claim that a volume names."""
+        held = volume["spec"].get("claimRef")
+        if held is not None:
+            claim = self._cluster.find(CLAIMS, f"{held.get('namespace', '')}/{held['name']}")
+            if claim is not None and _BIND_COMPLETED not in _annotations(claim):
+                self._bind(claim, volume["metadata"]["name"])
+
+    def look_at_claim(self, claim: Object) -> None:
+        """Provision a volume for a claim with a selected node, and bind it."""
+        node_name = _annotations(claim).get(_SELECTED_NODE)
+        node = self._cluster.nodes.get(node_name or "")
+        if node is None or claim["spec"].get("volumeName"):
+            return
+        class_ = self._cluster.find(_CLASSES, claim["spec"].get("storageClassName") or "")
+        if class_ is None:
+            return
+        driver, metadata = class_["provisioner"], claim["metadata"]
+        csi_node = self._cluster.find(_CSI_NODES, node.name)
+        segment = segment_of_node(
+            {"metadata": {"labels": dict(node.labels)}},
+            keys_of_driver(driver, None if csi_node is None else dict(csi_node), dict(class_)),
+        )
+        name = f"pvc-{metadata.get('uid') or metadata['namespace'] + '-' + metadata['name']}"
+        spec: dict[str, Any] = {
+            "accessModes": claim["spec"].get("accessModes", []),
+            "capacity": {
+                "storage": claim["spec"].get("resources", {}).get("requests", {}).get("storage", "0")
+            },
+            "claimRef": {
+                "kind": "PersistentVolumeClaim",
+                "namespace": metadata["namespace"],
+                "name": metadata["name"],
+                "uid": metadata.get("uid", ""),
+            },
+            "csi": {"driver": driver, "volumeHandle": name},
+            "storageClassName": class_["metadata"]["name"],
+        }
+        if segment:
+            spec["nodeAffinity"] = node_affinity(segment)
+        self._cluster.put_object(
+            VOLUMES, {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Bound"}}
+        )
+
+    def _bind(self, claim: Object, volume_name: str) -> None:
+        metadata = claim["metadata"]
+        annotations = {**_annotations(claim), _BIND_COMPLETED: "yes"}
+        self._cluster.put_object(
+            CLAIMS,
+            {
+                **claim,
+                "metadata": {**metadata, "annotations": annotations},
+                "spec": {**claim["spec"], "volumeName": volume_name},
+                "status": {**claim.get("status", {}), "phase": "Bound"},
+            },
+        )
+
+
+def _annotations(obj: Object) -> Mapping[str, str]:
+    return obj["metadata"].get("annotations") or {}

@@ -17,8 +17,7 @@ from scheduler.simulator.apimachinery.selectors import parse_labels
 from scheduler.simulator.apimachinery.status import StatusError
 from scheduler.simulator.scenarios.clusters import ready_node
 from scheduler.tools.whatif.evaluation import is_pending
-from scheduler.tools.whatif.simulation.node_versions import edited
-from scheduler.tools.whatif.simulation.pod_versions import named, pending
+from scheduler.tools.whatif.simulation.object_versions import edited, named, pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,21 +1,232 @@
-"""Simulations in parallel processes."""
+"""Simulations in parallel processes: each plays a workload with one configuration."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import heapq
+from collections import Counter
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import groupby
+from math import isfinite
+from operator import attrgetter
+from random import Random
+from typing import TYPE_CHECKING, Protocol
 
 from scheduler.tools.whatif.processes import Bar, given, progress, side_by_side
-from scheduler.tools.whatif.simulation.simulation_run import simulate
-from scheduler.tools.whatif.simulation.workload import drawn, inflated
+from scheduler.tools.whatif.simulation.object_versions import named
+from scheduler.tools.whatif.simulation.simulation_measures import Attempts, Measures
+from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
+from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop, run
+from scheduler.tools.whatif.simulation.workload import Arrival, drawn, inflated, served_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from scheduler.configuration.load import Configuration
+    from scheduler.objects.pod import PodInfo
     from scheduler.tools.whatif.simulation.simulation_measures import Result
-    from scheduler.tools.whatif.simulation.workload import Workload
+    from scheduler.tools.whatif.simulation.workload import TimelineEvent, Workload
+
+_TOLD_EVERY = 200
+"""Number of arrivals between two reports of progress."""
+_STAY_WITH_NODE = frozenset({"DaemonSet", "Node"})
+_KEEP_NAMES = frozenset({"StatefulSet"})
+
+
+class PlayWitness(Protocol):
+    """Observes the pods of a workload."""
+
+    def came(self, pod: PodInfo) -> None:
+        """Note that a pod arrived."""
+        ...
+
+    def placed(self, pod: PodInfo, waited_seconds: float) -> None:
+        """Note that a pod was bound, `waited_seconds` after its arrival."""
+        ...
+
+    def evicted(self, pod: PodInfo) -> None:
+        """Note that a pod is evicted."""
+        ...
+
+    def went(self, pod: PodInfo) -> None:
+        """Note that a bound pod was removed."""
+        ...
+
+    def failed(self, pod: PodInfo) -> None:
+        """Note that a pod was removed without being bound."""
+        ...
+
+    def settled(self, now: float) -> None:
+        """Note that all work at this time is done."""
+        ...
+
+
+class Player:
+    """Plays one workload; observes its pods in the cluster.
+
+    Args:
+        witness: observer of the pods.
+        progress: called from time to time with the number of pods that arrived since the last call.
+
+    Attributes:
+        waiting: uid -> pending pod, and the time of its arrival.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        daemon: VirtualDaemon,
+        witness: PlayWitness,
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.waiting: dict[str, tuple[PodInfo, float]] = {}
+        self._workload, self._loop, self._witness = workload, daemon.loop, witness
+        self._daemon, self._cluster, self._progress = daemon, daemon.cluster, progress
+        self._runs: dict[str, float] = {}  # uid -> run time in seconds, of pods that end
+        self._running = 0  # number of placed pods that will end
+        self._going_back: dict[str, Arrival] = {}  # uid of a terminating pod -> its replacement
+        self._again = Counter[str]()
+        self._something_ended = asyncio.Event()
+        daemon.cluster.witnessed_by(self)
+
+    async def play(self) -> None:
+        """Play all changes; return when nothing happens any more."""
+        workload, told = self._workload, 0
+        happenings: Iterable[Arrival | TimelineEvent] = heapq.merge(
+            workload.events, workload.arrivals, key=attrgetter("at")
+        )
+        came = 0
+        for at, batch in groupby(happenings, key=attrgetter("at")):
+            await self._loop.sleep_until(at)
+            for each in batch:
+                if isinstance(each, Arrival):
+                    self._come(each)
+                    came += 1
+                else:
+                    each.happen(self._cluster)
+            await self._loop.idle()
+            if workload.gives_up:
+                self._give_up()
+            self._witness.settled(self._loop.time())
+            if came - told >= _TOLD_EVERY:
+                self._progress(came - told)
+                told = came
+        self._progress(came - told)
+        if not workload.gives_up:
+            await self._play_out()
+
+    async def _play_out(self) -> None:
+        """Wait until all pods that end have ended and no other pod can be placed."""
+        while True:
+            await self._daemon.settle()
+            self._witness.settled(self._loop.time())
+            if not self._running:
+                return
+            self._something_ended.clear()
+            await self._something_ended.wait()
+
+    def _come(self, arrival: Arrival) -> None:
+        pod = arrival.pod
+        self.waiting[pod.uid] = pod, self._loop.time()
+        if isfinite(arrival.runs):
+            self._runs[pod.uid] = arrival.runs
+        self._witness.came(pod)
+        self._cluster.put_pod(pod)
+
+    def _give_up(self) -> None:
+        for pod, _ in list(self.waiting.values()):
+            self._cluster.remove_pod(pod.key)
+
+    # Notifications of the cluster.
+
+    def bound(self, pod: PodInfo) -> None:
+        came = self.waiting.pop(pod.uid, None)
+        if came is not None:
+            self._witness.placed(pod, self._loop.time() - came[1])
+        runs = self._runs.get(pod.uid)
+        if runs is not None:
+            self._running += 1
+            self._loop.call_later(runs, self._cluster.end, pod.key, pod.uid)
+
+    def evicted(self, pod: PodInfo) -> None:
+        """Create the replacement of a pod as its owner would: at once, or by the same name after the pod is gone."""
+        self._witness.evicted(pod)
+        owner = next((each for each in pod.pod.metadata.owner_references if each.controller), None)
+        if owner is None or owner.kind in _STAY_WITH_NODE:
+            return
+        runs = self._runs.get(pod.uid, float("inf"))
+        if owner.kind in _KEEP_NAMES:
+            self._going_back[pod.uid] = Arrival(pod, 0.0, runs)
+            return
+        self._again[pod.key] += 1
+        self._come(Arrival(named(pod, f"{pod.name}-again-{self._again[pod.key]}"), 0.0, runs))
+
+    def gone(self, pod: PodInfo) -> None:
+        if self.waiting.pop(pod.uid, None) is not None:
+            self._witness.failed(pod)
+        elif pod.node_name:
+            self._witness.went(pod)
+        if self._runs.pop(pod.uid, None) is not None and pod.node_name:
+            self._running -= 1
+            self._something_ended.set()
+        back = self._going_back.pop(pod.uid, None)
+        if back is not None:
+            self._again[pod.key] += 1
+            self._come(Arrival(named(pod, pod.name, number=self._again[pod.key]), 0.0, back.runs))
+
+
+def simulate(
+    workload: Workload,
+    configuration: Configuration,
+    *,
+    seed: int,
+    first_of_equals: bool = False,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Result:
+    """Simulate a workload, and return the result.
+
+    The scheduler is the daemon's: its queue, cycles, preemption, groups and bindings. Its work takes no virtual time.
+
+    Args:
+        workload: the workload; pods of unknown schedulerNames get the first profile's.
+        configuration: the configuration; settings for an API server have no effect.
+        seed: seed for the choice among the best nodes.
+        first_of_equals: choose the smallest name among the best nodes, instead of a random one.
+        progress: called from time to time with the number of pods that arrived since the last call.
+
+    Raises:
+        ConfigurationError: a plugin is unknown, broken, or has bad arguments.
+        ObjectError: an object that a plugin needs is malformed.
+    """
+    if first_of_equals:
+        cluster = replace(workload.cluster, nodes=sorted(workload.cluster.nodes, key=lambda node: node.name))
+        workload = replace(workload, cluster=cluster)
+    random = _First(seed) if first_of_equals else Random(seed)
+    return run(_simulate(workload, configuration, random, progress))
+
+
+async def _simulate(
+    workload: Workload, configuration: Configuration, random: Random, progress: Callable[[int], None]
+) -> Result:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    attempts = Attempts()
+    daemon = VirtualDaemon(loop, configuration, random=random, observer=attempts)
+    workload = served_by(workload, list(daemon.active.frameworks))
+    daemon.fill(workload.cluster)
+    measures = Measures(workload, daemon.parts.cache, attempts)
+    player = Player(workload, daemon, measures, progress=progress)
+    await daemon.run(player.play())
+    return measures.result(loop.time(), waiting=len(player.waiting))
+
+
+class _First(Random):
+    """Chooses the first of several rows; rows are in the order in which nodes were added."""
+
+    def randrange(self, *_args: int) -> int:  # type: ignore[override]  # the only method that is used
+        return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,26 +20,26 @@ import msgspec
 from scheduler.errors import ObjectError, SchedulerError
 from scheduler.objects.decode import decode_node
 from scheduler.tools.whatif.cluster_file import ClusterFile
-from scheduler.tools.whatif.documents import item_of
-from scheduler.tools.whatif.simulation.pod_versions import pending
-from scheduler.tools.whatif.simulation.timeline import (
+from scheduler.tools.whatif.documents import NODES, PODS, decoded_object, decoded_pod, identify, item_of
+from scheduler.tools.whatif.simulation.object_versions import pending
+from scheduler.tools.whatif.simulation.workload import (
+    Arrival,
     NodeGoes,
     NodeIsThere,
     ObjectGoes,
     ObjectIsThere,
     PodGoes,
     PodIsAnother,
+    Workload,
 )
-from scheduler.tools.whatif.simulation.workload import Arrival, Workload
-from scheduler.tools.whatif.typed_items import NODES, PODS, decoded_object, decoded_pod, identify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
-    from scheduler.tools.whatif.simulation.timeline import TimelineEvent
-    from scheduler.tools.whatif.typed_items import Identity
+    from scheduler.tools.whatif.documents import Identity
+    from scheduler.tools.whatif.simulation.workload import TimelineEvent
 
 _EVENTS = ("Add", "Update", "Delete")
 

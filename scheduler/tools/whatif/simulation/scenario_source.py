@@ -1,4 +1,4 @@
-"""Scenarios as workloads of simulations; `simulator.scenarios.scenario` has the format."""
+"""Scenarios and clusters from files as workloads of simulations."""
 
 from __future__ import annotations
 
@@ -12,29 +12,39 @@ from scheduler.configuration.yaml_text import read
 from scheduler.errors import ConfigurationError, FieldError, ObjectError
 from scheduler.objects.wording import child, entry
 from scheduler.simulator.scenarios.scenario import load_scenario
-from scheduler.tools.whatif.cluster_file import ClusterFileError, parse
-from scheduler.tools.whatif.documents import item_of
-from scheduler.tools.whatif.simulation.cluster_workload import of_cluster
-from scheduler.tools.whatif.simulation.timeline import (
+from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError, parse
+from scheduler.tools.whatif.documents import decoded_pod, identify, item_of
+from scheduler.tools.whatif.evaluation import is_pending
+from scheduler.tools.whatif.simulation.workload import (
+    Arrival,
     NodeGoes,
     NodeIsCordoned,
     NodeIsDrained,
     NodeIsThere,
     ObjectIsThere,
     OwnerKeeps,
+    Workload,
 )
-from scheduler.tools.whatif.simulation.workload import Arrival, Workload
-from scheduler.tools.whatif.typed_items import decoded_pod, identify
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.simulator.scenarios.scenario import Scaling, Scenario, Step, WorkloadPart
-    from scheduler.tools.whatif.cluster_file import ClusterFile
-    from scheduler.tools.whatif.simulation.timeline import TimelineEvent
+    from scheduler.tools.whatif.simulation.workload import TimelineEvent
+
+
+def of_cluster(cluster: ClusterFile) -> Workload:
+    """Return a cluster as a workload."""
+    pending: Sequence[PodInfo] = [pod for pod in cluster.pods if is_pending(pod)]
+    there = [pod for pod in cluster.pods if pod.node_name]
+    return Workload(
+        ClusterFile(cluster.nodes, there, cluster.others),
+        [Arrival(pod, 0.0) for pod in sorted(pending, key=lambda pod: -pod.priority)],
+    )
+
 
 _POD_GROUPS: Final = "scheduling.k8s.io/v1alpha2/podgroups"
 _OWNERS: Final = {"Deployment": "ReplicaSet", "StatefulSet": "StatefulSet", "Job": "Job"}

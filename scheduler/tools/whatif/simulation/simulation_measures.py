@@ -1,4 +1,4 @@
-"""Measures of a simulation, and its result."""
+"""Measures of a simulation, such as free capacity that pods cannot use, and its result."""
 
 from __future__ import annotations
 
@@ -9,16 +9,35 @@ import msgspec
 import numpy as np
 
 from scheduler.engine.cycle.observer import NoObserver
-from scheduler.tools.whatif.fragmentation import fragmentation
 from scheduler.tools.whatif.simulation.workload import GPU_COUNT, gpu_capacity, gpu_milli
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from scheduler.engine.cycle.attempt import Decision
     from scheduler.engine.state.cache import Cache
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Float64s, Snapshot
     from scheduler.tools.whatif.simulation.workload import Workload
+
+
+def fragmentation(
+    free: Mapping[str, Float64s], kinds: Iterable[tuple[Mapping[str, float], float]]
+) -> dict[str, float]:
+    """Return resource -> the share of free capacity on nodes that pods do not fit, averaged over kinds of pods.
+
+    Args:
+        free: resource -> free capacity, float64[nodes].
+        kinds: for each kind of pods, its requests of these resources, and its share of all pods.
+    """
+    lost = dict.fromkeys(free, 0.0)
+    for wanted, share in kinds:
+        fits = np.logical_and.reduce([amounts >= wanted[name] for name, amounts in free.items()])
+        for name in lost:
+            lost[name] += share * float(free[name][~fits].sum())
+    return {name: round(amount / max(float(free[name].sum()), 1.0), 6) for name, amount in lost.items()}
+
 
 GPU: Final = "gpu"
 _SAMPLES: Final = 200

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from scheduler.daemon.app.api_access import ApiAccess
 from scheduler.daemon.app.assembly import Cycles, Parts
@@ -14,27 +17,85 @@ from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.daemon.app.tasks import Tasks
 from scheduler.engine.cycle.sampling import NodeSampling, percentages_of
 from scheduler.engine.queue.pod_places import Place
+from scheduler.engine.runtime.budget import LoopBudget
 from scheduler.extensions.extenders.chain import Extenders
-from scheduler.tools.whatif.simulation.cluster import MemoryCluster
-from scheduler.tools.whatif.simulation.no_budget import NoBudget
-from scheduler.tools.whatif.simulation.real_extender import RealExtender, without_bind
+from scheduler.extensions.extenders.http_extender import HttpExtender
+from scheduler.tools.whatif.documents import decoded_object
+from scheduler.tools.whatif.simulation.cluster import MemoryCluster, ObjectWrites, bind_volumes
 from scheduler.tools.whatif.simulation.virtual_time import EPOCH, LoopClock
-from scheduler.tools.whatif.simulation.volume_binder import bind_volumes
-from scheduler.tools.whatif.simulation.writes import ObjectWrites
-from scheduler.tools.whatif.typed_items import decoded_object
+from scheduler.urls import shown_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
     from datetime import datetime
     from random import Random
-    from typing import Any
 
     from scheduler.configuration.load import Configuration
+    from scheduler.configuration.types import Extender
     from scheduler.engine.cycle.observer import CycleObserver
+    from scheduler.engine.runtime.budget import AttemptUsage
     from scheduler.framework.interface import Plugin
     from scheduler.objects.pod import PodInfo
     from scheduler.tools.whatif.cluster_file import ClusterFile
     from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class NoBudget(LoopBudget):
+    """Calls plugins without a limit: a plugin that does not return stops the simulation."""
+
+    def begin(self) -> None:
+        """Do nothing."""
+
+    def run_slice(self, function: Callable[..., T], *args: object) -> T:
+        return function(*args)
+
+    def run_in_slices(self, awaitable: Awaitable[T], usage: AttemptUsage | None = None) -> Awaitable[T]:
+        return awaitable
+
+    def run_slice_of(self, usage: AttemptUsage, function: Callable[..., T], *args: object) -> T:
+        return function(*args)
+
+    def call(
+        self, plugin: Plugin, function: Callable[..., T], *args: object, often: str = "", at: str = ""
+    ) -> T:
+        return function(*args)
+
+    async def awaited(self, plugin: Plugin, function: Callable[..., Any], *args: object, at: str = "") -> Any:
+        answer = function(*args)
+        return await answer if hasattr(answer, "__await__") else answer
+
+
+class RealExtender(HttpExtender):
+    """One extender; its calls take no virtual time.
+
+    Args:
+        loop: the loop whose clock stops.
+        arguments: those of `HttpExtender`.
+    """
+
+    def __init__(self, loop: VirtualTimeLoop, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._loop = loop
+
+    async def _post(self, url: str, verb: str, body: bytes) -> bytes:
+        with self._loop.held(self._seconds):
+            return await super()._post(url, verb, body)
+
+
+def without_bind(extender: Extender) -> Extender:
+    """Return an extender without its bind verb: it would bind pods in a real cluster."""
+    if not extender.bind_verb:
+        return extender
+    logger.warning(
+        "Not simulated: the extender's bind verb is not called",
+        extra={"extender": shown_url(extender.url_prefix)},
+    )
+    return msgspec.structs.replace(extender, bind_verb="")
+
 
 _REFRESH_SECONDS = 10.0
 """Real time for the data of all plugins."""

@@ -11,7 +11,7 @@ from scheduler.framework import CycleState, Status
 from scheduler.framework.sliced_work import answer_to_end
 from scheduler.snapshot import ClusterTable
 from scheduler.testing.fakes import FakeApi, Fakes, FakeTimeSlice
-from scheduler.testing.storage import DRIVER, mounted, watch_storage
+from scheduler.testing.samples import DRIVER, mounted, watch_storage
 from tests.support.builders import node, pod
 
 if TYPE_CHECKING:

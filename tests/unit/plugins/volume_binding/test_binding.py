@@ -14,7 +14,7 @@ from scheduler.errors import ApiError
 from scheduler.framework import SKIP, ActionType, ClusterEvent, Code, CycleState, EventResource, Status
 from scheduler.framework.changes import ASSIGNED_POD_DELETE, NODE_DELETE
 from scheduler.testing.fakes import FakeApi
-from scheduler.testing.storage import claim, csi_node, only_on, storage_class, volume
+from scheduler.testing.samples import claim, csi_node, only_on, storage_class, volume
 from tests.support.builders import node, pod
 from tests.support.virtual_time import LoopClock
 from tests.support.virtual_time_test import virtually

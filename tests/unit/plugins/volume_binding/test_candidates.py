@@ -14,7 +14,7 @@ from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import PersistentVolume, PersistentVolumeClaim
 from scheduler.snapshot import ClusterTable
-from scheduler.testing.storage import claim, only_on, volume, watch_storage
+from scheduler.testing.samples import claim, only_on, volume, watch_storage
 from tests.support.builders import node
 
 HOST = "kubernetes.io/hostname"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.testing.storage import (
+from scheduler.testing.samples import (
     DRIVER,
     claim,
     csi_driver,

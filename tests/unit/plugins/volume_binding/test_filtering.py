@@ -8,7 +8,7 @@ import pytest
 
 from plugins.volume_binding.node_volumes import REASONS, NodeRefusal
 from scheduler.framework import SKIP, Code, Status
-from scheduler.testing.storage import (
+from scheduler.testing.samples import (
     claim,
     csi_driver,
     csi_node,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.framework import ActionType, EventResource, QueueingHint
-from scheduler.testing.storage import claim, csi_driver, csi_node, storage_capacity, storage_class
+from scheduler.testing.samples import claim, csi_driver, csi_node, storage_capacity, storage_class
 from tests.support.builders import pod
 from tests.unit.plugins.plugin_calls import hint
 from tests.unit.plugins.volume_binding.small_cluster import DRIVER, ZONE, Stage, ephemeral, using

@@ -14,7 +14,7 @@ from plugins.volumes.volume_restrictions import VolumeRestrictions
 from scheduler.framework import CycleState, NeedsTime
 from scheduler.snapshot import object_store
 from scheduler.testing.fakes import FakeTimeSlice
-from scheduler.testing.storage import (
+from scheduler.testing.samples import (
     claim,
     csi_driver,
     only_on,

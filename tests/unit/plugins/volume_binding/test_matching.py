@@ -15,7 +15,7 @@ from plugins.volumes.storage import VOLUMES
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import PersistentVolumeClaim
-from scheduler.testing.storage import claim, only_on, storage_class, volume
+from scheduler.testing.samples import claim, only_on, storage_class, volume
 from tests.unit.plugins.volume_binding.small_cluster import HOST, LOCAL, ZONE, Stage, using
 
 MODES = ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"]

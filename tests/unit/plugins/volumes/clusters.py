@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.framework import SKIP, CycleState, Status
 from scheduler.snapshot import ClusterTable
-from scheduler.testing.storage import watch_storage
+from scheduler.testing.samples import watch_storage
 from tests.support.builders import node
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from plugins.volumes.csi_migration import (
 )
 from scheduler.objects.decode import typed_object
 from scheduler.objects.storage import PersistentVolume
-from scheduler.testing.storage import volume
+from scheduler.testing.samples import volume
 from tests.support.builders import pod
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"

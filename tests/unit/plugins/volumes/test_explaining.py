@@ -8,7 +8,7 @@ from plugins.volumes.node_volume_limits import NodeVolumeLimits
 from plugins.volumes.volume_restrictions import VolumeRestrictions
 from plugins.volumes.volume_zone import VolumeZone
 from scheduler.testing.fakes import FakeTimeSlice
-from scheduler.testing.storage import (
+from scheduler.testing.samples import (
     DRIVER,
     claim,
     csi_node,

@@ -10,7 +10,7 @@ from plugins.volumes.attached import AttachedVolumes
 from plugins.volumes.node_volume_limits import NodeVolumeLimits
 from scheduler.framework import SKIP, ActionType, CycleState, EventResource, NeedsTime, QueueingHint
 from scheduler.testing.fakes import FakeTimeSlice
-from scheduler.testing.storage import (
+from scheduler.testing.samples import (
     DRIVER,
     claim,
     csi_node,

@@ -7,7 +7,7 @@ import pytest
 from plugins.volumes.volume_restrictions import VolumeRestrictions
 from scheduler.framework import SKIP, ActionType, CycleState, EventResource, QueueingHint
 from scheduler.testing.fakes import FakeTimeSlice
-from scheduler.testing.storage import claim, mounted
+from scheduler.testing.samples import claim, mounted
 from tests.support.builders import pod
 from tests.unit.plugins.volumes.clusters import asked, cluster_of, judged, refusals
 

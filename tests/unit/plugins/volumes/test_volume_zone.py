@@ -6,7 +6,7 @@ import pytest
 
 from plugins.volumes.volume_zone import VolumeZone
 from scheduler.framework import SKIP, ActionType, EventResource, QueueingHint
-from scheduler.testing.storage import claim, mounted, storage_class, volume
+from scheduler.testing.samples import claim, mounted, storage_class, volume
 from tests.support.builders import node, pod
 from tests.unit.plugins.volumes.clusters import asked, cluster_of, judged
 

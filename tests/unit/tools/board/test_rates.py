@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.daemon.metrics.families import Families
-from scheduler.tools.board.rates import quantile
+from scheduler.tools.board.hub import quantile
 
 
 @pytest.mark.parametrize(

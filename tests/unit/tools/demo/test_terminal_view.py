@@ -10,9 +10,8 @@ import pytest
 from rich.console import Console
 
 from scheduler.objects.decode import decode_pod
-from scheduler.tools.demo.cluster_view import ClusterView, ShownEvent
-from scheduler.tools.demo.terminal_view import whole
-from scheduler.tools.demo.tour import Tour
+from scheduler.tools.demo.show import ClusterView, ShownEvent, whole
+from scheduler.tools.demo.workloads import Tour
 from tests.support.builders import node, pod, pod_object
 
 if TYPE_CHECKING:

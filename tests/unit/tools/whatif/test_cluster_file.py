@@ -15,7 +15,7 @@ from scheduler.configuration.yaml_syntax import write
 from scheduler.configuration.yaml_text import read, read_all
 from scheduler.tools.whatif import cluster_file
 from scheduler.tools.whatif.cluster_file import ClusterFileError, load, parse
-from scheduler.tools.whatif.typed_items import plural
+from scheduler.tools.whatif.documents import plural
 from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from scheduler.configuration.load import parse as parse_configuration
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.tools.whatif.cluster_file import parse
 from scheduler.tools.whatif.evaluation import evaluate_each, evaluate_in_sequence, pods_to_evaluate
+from scheduler.tools.whatif.explanation_text import show_group
 from scheduler.tools.whatif.group_evaluation import GroupEvaluator
-from scheduler.tools.whatif.group_table import show_group
 from scheduler.tools.whatif.offline import OfflineScheduler
 from tests.support.builders import node_object, pod_object
 

@@ -19,7 +19,7 @@ from scheduler.framework import (
     WaitForEvent,
     WaitingPods,
 )
-from scheduler.testing.storage import claim
+from scheduler.testing.samples import claim
 from tests.support.builders import node_object, pod_object
 from tests.unit.tools.whatif.clusters import profile_with, scheduler_of
 

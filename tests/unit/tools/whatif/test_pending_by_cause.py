@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.tools.whatif.pending_by_cause import by_cause
+from scheduler.tools.whatif.pending_causes import by_cause
 from tests.support.builders import pod
 
 _PREEMPTION = "preemption: 0/9 nodes are available: 9 Preemption is not helpful for scheduling."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.tools.whatif.simulation.recorder_file import RecorderFileError, is_recording, read_recording
-from scheduler.tools.whatif.simulation.timeline import NodeGoes, PodGoes, PodIsAnother
+from scheduler.tools.whatif.simulation.workload import NodeGoes, PodGoes, PodIsAnother
 from tests.support.builders import node_object, pod_object
 
 if TYPE_CHECKING:

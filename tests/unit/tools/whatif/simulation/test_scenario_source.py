@@ -6,8 +6,8 @@ import pytest
 
 from scheduler.configuration.load import default
 from scheduler.errors import ConfigurationError
+from scheduler.tools.whatif.simulation.parallel_simulations import simulate
 from scheduler.tools.whatif.simulation.scenario_source import is_scenario, read_scenario
-from scheduler.tools.whatif.simulation.simulation_run import simulate
 
 if TYPE_CHECKING:
     from pathlib import Path

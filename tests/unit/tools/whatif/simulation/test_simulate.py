@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from scheduler.cli.simulate import simulate as command
 from scheduler.configuration.load import default
 from scheduler.tools.whatif.cluster_file import ClusterFile, ClusterFileError
+from scheduler.tools.whatif.simulation.parallel_simulations import simulate
 from scheduler.tools.whatif.simulation.simulation_measures import Measures
-from scheduler.tools.whatif.simulation.simulation_run import simulate
 from scheduler.tools.whatif.simulation.trace import TraceError, read_trace
 from scheduler.tools.whatif.simulation.workload import (
     Arrival,

@@ -20,13 +20,20 @@ from scheduler.snapshot import object_key
 from scheduler.testing.devices import claims_of, device_class, exactly, resource_claim, resource_slice
 from scheduler.tools.whatif.cluster_file import ClusterFile
 from scheduler.tools.whatif.simulation.cluster import DEVICE_CLAIMS as CLAIMS_OF_DEVICES
+from scheduler.tools.whatif.simulation.cluster import ObjectWrites
+from scheduler.tools.whatif.simulation.parallel_simulations import Player
 from scheduler.tools.whatif.simulation.simulation_measures import Attempts
-from scheduler.tools.whatif.simulation.timeline import NodeGoes, NodeIsDrained, NodeIsThere, PodIsAnother
 from scheduler.tools.whatif.simulation.virtual_daemon import VirtualDaemon
 from scheduler.tools.whatif.simulation.virtual_time import VirtualTimeLoop, run
-from scheduler.tools.whatif.simulation.workload import Arrival, Workload, served_by
-from scheduler.tools.whatif.simulation.workload_player import Player
-from scheduler.tools.whatif.simulation.writes import ObjectWrites
+from scheduler.tools.whatif.simulation.workload import (
+    Arrival,
+    NodeGoes,
+    NodeIsDrained,
+    NodeIsThere,
+    PodIsAnother,
+    Workload,
+    served_by,
+)
 from tests.support.builders import node, pod, pod_object
 
 if TYPE_CHECKING:

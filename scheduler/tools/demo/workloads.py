@@ -1,20 +1,63 @@
-"""The demo's default workload, and where each of its pods should be."""
+"""The demo's workloads: the default one, where each pod has its place, and one from a user's file."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from scheduler.daemon.app.default_scheduler import DEFAULT_SCHEDULER
 from scheduler.simulator.scenarios.clusters import ready_node
-from scheduler.tools.demo.demo_workload import PAUSE_SECONDS, why_it_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.simulator.server import ApiServer
+
+PAUSE_SECONDS = 1.0
+"""Pause between the steps of a workload, so that a user can follow."""
+
+
+class DemoWorkload(Protocol):
+    """Objects that are applied one after another, and their expected result.
+
+    Attributes:
+        puzzle: a pending pod that the demo explains; "" if all should run.
+        scheduler_names: schedulerNames of its pods.
+    """
+
+    puzzle: str
+    scheduler_names: frozenset[str]
+
+    async def apply(self, server: ApiServer) -> None:
+        """Apply all objects; returns after the last step."""
+
+    def commands(self, program: str, daemon: str) -> list[str]:
+        """Return commands to try in another terminal.
+
+        Args:
+            program: the command line of this program.
+            daemon: the daemon's URL.
+        """
+
+    def outstanding(self, pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) -> list[str]:
+        """Return texts about what is not yet as expected; empty when every pod is where it should be.
+
+        Args:
+            pods: name -> pod.
+            nodes: name -> node.
+        """
+
+
+def why_it_waits(pod: PodInfo) -> str:
+    """Return the scheduler's message about its last attempt; "" if there was none or the pod is bound."""
+    for condition in pod.pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.reason in {"Unschedulable", "SchedulerError"}:
+            return condition.message
+    return ""
+
 
 SCHEDULER_NAME = "custom-scheduler"
 REPLICAS = 20
@@ -216,3 +259,63 @@ def _gpu_spec(image: str, *, gpus: int) -> dict[str, Any]:
     spec["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": str(gpus)}
     spec["tolerations"] = [{"key": "dedicated", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]
     return spec
+
+
+_WITH_REPLICAS = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
+
+
+class UserWorkload:
+    """Objects whose pods should all run."""
+
+    puzzle = ""
+
+    def __init__(self, objects: Sequence[dict[str, Any]]) -> None:
+        self._objects = objects
+        self.scheduler_names = frozenset(
+            spec.get("schedulerName") or DEFAULT_SCHEDULER for spec in map(_spec_of_pods, objects) if spec
+        )
+        self._lasting_pods = sum(_lasting_pods(obj) for obj in objects)
+
+    async def apply(self, server: ApiServer) -> None:
+        """Apply all objects.
+
+        Raises:
+            StatusError: the server rejects an object.
+        """
+        await asyncio.sleep(PAUSE_SECONDS)
+        for obj in self._objects:
+            server.store.apply(obj)
+
+    def commands(self, program: str, daemon: str) -> list[str]:
+        """Return commands that show the result of a pod."""
+        first = "{.items[0].metadata.namespace}/{.items[0].metadata.name}"
+        return [
+            "kubectl get events",
+            f"{program} explain --server {daemon} --pod $(kubectl get pods -A -o jsonpath='{first}')",
+        ]
+
+    def outstanding(self, pods: Mapping[str, PodInfo], nodes: Mapping[str, NodeObject]) -> list[str]:
+        """Return the number of pods that do not exist yet, and the pods that do not run, with reasons."""
+        to_come = self._lasting_pods - len(pods)
+        missing = [f"{to_come} pods are not created yet"] if to_come > 0 else []
+        for name, pod in pods.items():
+            phase = pod.pod.status.phase
+            if phase != "Running":
+                missing.append(f"{name}: {why_it_waits(pod) or phase}")
+        return missing
+
+
+def _spec_of_pods(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the spec of an object's pods; empty if it creates none."""
+    spec: Mapping[str, Any] = obj.get("spec") or {}
+    if obj["kind"] == "CronJob":
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    return spec if obj["kind"] == "Pod" else (spec.get("template") or {}).get("spec") or {}
+
+
+def _lasting_pods(obj: Mapping[str, Any]) -> int:
+    """Return the number of an object's pods that do not end by themselves."""
+    spec = obj.get("spec") or {}
+    if obj["kind"] in _WITH_REPLICAS:
+        return int(spec.get("replicas", 1))
+    return int(obj["kind"] == "Pod" and spec.get("restartPolicy", "Always") == "Always")

@@ -1,4 +1,4 @@
-"""Changed versions and copies of a pod, made without JSON if no plugin reads it."""
+"""Changed versions and copies of nodes and pods, made without JSON if no plugin reads it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,32 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.objects.decode import decode_node
 from scheduler.objects.pod import PodInfo
 from scheduler.objects.v1 import PodStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scheduler.objects.meta import OwnerReference
+    from scheduler.objects.node import NodeObject
+
+
+def edited(node: NodeObject, edit: Callable[[dict[str, Any]], None]) -> NodeObject:
+    """Return a node after a change to its JSON in place."""
+    obj: dict[str, Any] = msgspec.json.decode(node.raw)
+    edit(obj)
+    return decode_node(msgspec.json.encode(obj))
+
+
+def cordoned(node: NodeObject, *, wanted: bool = True) -> NodeObject:
+    """Return a node that is cordoned, or uncordoned."""
+
+    def mark(obj: dict[str, Any]) -> None:
+        obj.setdefault("spec", {})["unschedulable"] = wanted
+
+    return edited(node, mark)
+
 
 _NEW_STATUS = PodStatus(phase="Pending")
 _COPIED = (
