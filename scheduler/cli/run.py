@@ -43,7 +43,7 @@ from scheduler.daemon.app.loop_watch import watching_loop
 from scheduler.daemon.app.memory import settle_memory
 from scheduler.daemon.app.plugin_dry_run import dry_run_plugins
 from scheduler.daemon.app.profile_objects.profiles import ClusterProfiles
-from scheduler.daemon.app.profile_objects.status_writer import ProfileStatusWriter
+from scheduler.daemon.app.profile_objects.version_selection import ProfileStatusWriter
 from scheduler.daemon.app.reloader import Reloader
 from scheduler.daemon.app.serving import Serving
 from scheduler.daemon.logs import configure_logging, level_of
@@ -61,8 +61,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.versions.algorithm_source import PolicyConfigMap
     from scheduler.daemon.logs import LogFormat
-    from scheduler.daemon.recording.limits import RecordingLimits
-    from scheduler.daemon.recording.recording import Recording
+    from scheduler.daemon.recording.recording import Recording, RecordingLimits
     from scheduler.kube.client.connection import ApiConnection
     from scheduler.kube.client.requests import Requests
     from scheduler.objects.durations import Duration

@@ -25,9 +25,8 @@ from scheduler.clock import SystemClock
 from scheduler.configuration.load import default
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.daemon.app.memory import settle_memory
-from scheduler.daemon.recording.file_writer import RecordingWriter
-from scheduler.daemon.recording.limits import RecordingLimits
 from scheduler.daemon.recording.recorder import Recorder
+from scheduler.daemon.recording.recording import RecordingLimits, RecordingWriter
 from scheduler.daemon.recording.recording_files import Header
 from scheduler.kube.http.request import Request, Response
 from scheduler.objects.decode import decode_pod

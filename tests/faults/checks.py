@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from plugins.fair_queues.fair_queues import FairQueues
-from scheduler.daemon.app.consistency.findings import Discrepancy
+from scheduler.daemon.app.consistency.state_check import Discrepancy
 from scheduler.daemon.app.needs import needs_of
 from scheduler.engine.cycle.scheduling import nominated_others, schedule_pod
 from scheduler.engine.queue.pod_places import Place

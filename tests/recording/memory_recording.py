@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from plugins.registry import IN_TREE
-from scheduler.daemon.recording.file_writer import packed_note
 from scheduler.daemon.recording.recorder import Recorder
+from scheduler.daemon.recording.recording import packed_note
 from scheduler.daemon.recording.recording_files import Header
 from scheduler.tools.whatif.replay.replay import Replay
 from scheduler.tools.whatif.replay.script import Script

@@ -7,9 +7,8 @@ from random import Random
 import msgspec
 import pytest
 
-from scheduler.daemon.recording.call_results import packed_error, unpacked_error
 from scheduler.daemon.recording.notes import Note
-from scheduler.daemon.recording.recorder import RecordedHandler, Recorder
+from scheduler.daemon.recording.recorder import RecordedHandler, Recorder, packed_error, unpacked_error
 from scheduler.daemon.recording.recording_files import Header
 from scheduler.errors import ApiError, NotLeadingError, ObjectError, SchedulerError
 from scheduler.extensions.extenders.wire import ExtenderError

@@ -20,10 +20,9 @@ from click.testing import CliRunner
 from scheduler.cli.board import board
 from scheduler.cli.recording import recording
 from scheduler.cli.replay import replay
-from scheduler.daemon.recording.file_writer import RecordingWriter
-from scheduler.daemon.recording.limits import RecordingLimits
 from scheduler.daemon.recording.notes import Note
 from scheduler.daemon.recording.recorder import Recorder
+from scheduler.daemon.recording.recording import RecordingLimits, RecordingWriter
 from scheduler.daemon.recording.recording_files import Header, RecordingError
 from scheduler.engine.cycle import group_pauses
 from scheduler.tools.board.recorded import of_recording
@@ -204,7 +203,7 @@ def disk_is_full(*_: object) -> None:
 @pytest.mark.parametrize(
     "breaks",
     [
-        pytest.param(("scheduler.daemon.recording.file_writer._MOST_WAITING", -1), id="they come too fast"),
+        pytest.param(("scheduler.daemon.recording.recording._MOST_WAITING", -1), id="they come too fast"),
         pytest.param(
             ("scheduler.daemon.recording.recording_files.FileWriter.put", disk_is_full), id="the disk is full"
         ),

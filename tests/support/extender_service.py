@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from scheduler.daemon.app.rights import Right
-    from scheduler.daemon.server.callers import Callers
+    from scheduler.daemon.server.extender import Callers
     from scheduler.framework import Plugin
     from tests.support.daemon_harness import Cluster
 

@@ -1,4 +1,4 @@
-"""The only assembly of a scheduler: daemon, extender, shadow, offline commands and tests differ in what they pass.
+"""The only assembly of a scheduler: daemon, extender, shadow, offline commands and tests differ in its parts.
 
 `Parts` is the state, with the plugins of a configuration: `build` returns them, `activate` makes all parts use them.
 `Cycles` places pods. Each part receives its dependencies when it is built. The object `Profiles` holds everything that a
@@ -7,15 +7,18 @@ configuration may change at run time; all users of the configuration read it the
 
 from __future__ import annotations
 
+import asyncio
 import math
+import ssl
+from functools import partial
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scheduler.daemon.app.api_access import NO_API_SERVER
 from scheduler.daemon.app.capabilities import AsyncioKeyedLock, LoopSleep, LoopTimeSlice, TableObjects
 from scheduler.daemon.app.generation import Generation
 from scheduler.daemon.app.needs import needs_of, resource_of, together, trimmed
-from scheduler.daemon.app.web_client import WebClient
 from scheduler.engine.cycle.attempt_log import AttemptLog
 from scheduler.engine.cycle.binding import BindingCycle
 from scheduler.engine.cycle.event_handlers import ObjectHandler
@@ -35,6 +38,7 @@ from scheduler.engine.cycle.time_slices import TimeSlices
 from scheduler.engine.runtime.profiles import build_in_steps
 from scheduler.engine.runtime.registry import Registry
 from scheduler.extensions.wasm.library import GuestLibrary
+from scheduler.files import read_regular
 from scheduler.framework import (
     Clock,
     ClusterObjects,
@@ -53,7 +57,12 @@ from scheduler.framework import (
 )
 from scheduler.framework.preemption import NominatedPods, Preemptions, VictimReview
 from scheduler.framework.sliced_work import WithoutSlices, run_to_end
+from scheduler.kube.certificates.trust import client_context
 from scheduler.kube.client.requests import RateLimitedRequests
+from scheduler.kube.http.client import HttpClient, HttpError
+from scheduler.replay_hooks import NO_HOOKS
+from scheduler.urls import shown_url
+from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
@@ -72,6 +81,105 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.replay_hooks import ReplayHooks
+
+T = TypeVar("T")
+
+MAX_BYTES = 8 * 2**20
+"""The limit of a response, which is read in less than half a second; 15,000 nodes need a quarter of it."""
+
+
+class WebClient:
+    """Sends requests to web servers; reads tokens and CA files again when they change."""
+
+    def __init__(self, hooks: ReplayHooks = NO_HOOKS) -> None:
+        self._hooks = hooks
+        self._clients: dict[str, HttpClient] = {}  # CA file -> client; "" for the system's authorities
+        self._insecure = HttpClient(client_context(verifies=False))
+        # CA file -> its modification time, and its content
+        self._trust: dict[str, tuple[int, ssl.SSLContext]] = {}
+        self._reading: dict[str, asyncio.Task[Any]] = {}  # path -> task that reads it
+
+    async def http_get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float = 5.0,
+        ca_file: str = "",
+        insecure: bool = False,
+        bearer_token_file: str = "",
+    ) -> bytes:
+        ask = partial(self._get, url, headers or {}, timeout_seconds, ca_file, insecure, bearer_token_file)
+        return await self._hooks.external_call(f"GET {shown_url(url)}", ask, bytes)
+
+    async def _get(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeout_seconds: float,
+        ca_file: str,
+        insecure: bool,
+        bearer_token_file: str,
+    ) -> bytes:
+        if bearer_token_file:
+            token = await self._read(bearer_token_file, _token, timeout_seconds)
+            headers = {**headers, "Authorization": f"Bearer {token}"}
+        client = self._insecure if insecure else self._clients.setdefault(ca_file, HttpClient())
+        if ca_file and not insecure:
+            client.tls = await self._read(ca_file, self._trusted, timeout_seconds)
+        answer = await client.send(
+            "GET", url, headers=headers, timeout_seconds=timeout_seconds, most_bytes=MAX_BYTES
+        )
+        if not 200 <= answer.status <= 299:
+            raise HttpError(f"GET {shown_url(url)}: {answer.status}: {answer.body[:256]!r}")
+        return answer.body
+
+    async def close(self) -> None:
+        """Close all connections, without waiting for files."""
+        for reading in self._reading.values():
+            reading.cancel()
+        for client in (self._insecure, *self._clients.values()):
+            await client.close()
+
+    async def _read(self, path: str, read: Callable[[str], T], timeout_seconds: float) -> T:
+        """Read a file once for all requests that wait for it.
+
+        Raises:
+            OSError: it cannot be read, or not in time.
+        """
+        reading = self._reading.get(path)
+        if reading is None:
+            ask = in_a_thread(partial(read, path), f"reading {path}", gives_up=False)
+            reading = self._reading[path] = asyncio.create_task(ask, name=f"reading {path}")
+            reading.add_done_callback(lambda _: self._reading.pop(path))
+        done, _ = await asyncio.wait({reading}, timeout=timeout_seconds)
+        if not done:
+            raise OSError(f"{path}: not read within {timeout_seconds:g} seconds")
+        result: T = reading.result()
+        return result
+
+    def _trusted(self, ca_file: str) -> ssl.SSLContext:
+        """Return the TLS settings for a CA file; the file is read again after a change."""
+        written = Path(ca_file).stat().st_mtime_ns
+        known = self._trust.get(ca_file)
+        if known is None or known[0] != written:
+            try:
+                context = client_context(read_regular(Path(ca_file)))
+            except ssl.SSLError as error:
+                raise OSError(f"{ca_file}: not certificates in PEM: {error}") from error
+            known = self._trust[ca_file] = (written, context)
+        return known[1]
+
+
+def _token(path: str) -> str:
+    try:
+        token = read_regular(Path(path)).decode("ascii").strip()
+    except UnicodeDecodeError as error:
+        raise OSError(f"{path}: not a bearer token") from error
+    if not token or any(not character.isprintable() for character in token):
+        raise OSError(f"{path}: not a bearer token")  # without its content
+    return token
+
 
 _NONE: Capabilities = MappingProxyType({})
 

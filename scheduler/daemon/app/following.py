@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.config_map import ConfigMapSource
     from scheduler.daemon.app.daemon import Daemon
     from scheduler.daemon.app.profile_objects.profiles import ClusterProfiles
-    from scheduler.daemon.app.profile_objects.status_writer import ProfileStatusWriter
+    from scheduler.daemon.app.profile_objects.version_selection import ProfileStatusWriter
     from scheduler.daemon.app.reloader import Reloader
     from scheduler.daemon.config_watch.config_map import ConfigMap
     from scheduler.daemon.config_watch.kopf_thread import KopfThread
@@ -58,7 +58,7 @@ async def following_config_map(
     thread: KopfThread,
 ) -> AsyncIterator[None]:
     """Watch a ConfigMap while the block runs; the caller starts the thread within the block."""
-    from scheduler.daemon.config_watch.config_map_watch import ConfigMapWatch  # it loads kopf
+    from scheduler.daemon.config_watch.watched_objects import ConfigMapWatch  # it loads kopf
 
     reloader.started_with(source.digest)
     listener = _Listener(daemon, reloader, source, connection)
@@ -84,7 +84,7 @@ async def following_profiles(
     thread: KopfThread,
 ) -> AsyncIterator[None]:
     """Watch SchedulerProfiles while the block runs; the caller starts the thread within the block."""
-    from scheduler.daemon.config_watch.scheduler_profile_watch import SchedulerProfileWatch  # it loads kopf
+    from scheduler.daemon.config_watch.watched_objects import SchedulerProfileWatch  # it loads kopf
 
     up = daemon.metrics.configuration.watch_up
     listener = ProfileListener(profiles, connection, up, thread.begin_again)

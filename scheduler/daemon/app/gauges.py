@@ -3,18 +3,98 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from scheduler.daemon.app.group_queue_state import waiting_groups
 from scheduler.engine.queue.in_flight import POD_POPPED
 from scheduler.engine.queue.pod_places import Place
+from scheduler.engine.state.pod_states import PodState
+from scheduler.framework.event_text import describe_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from scheduler.daemon.app.assembly import Cycles, Parts
     from scheduler.daemon.app.generation import Generation
     from scheduler.daemon.metrics import Metrics
+    from scheduler.framework.queued_pod import QueuedPodInfo
+    from scheduler.objects.pod_group import GroupKey
+
+_NEXT = (Place.IN_FLIGHT, Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
+"""In order of precedence: all pods of a group are tried with the first of them that is popped."""
+
+
+def group_queue_state(parts: Parts, key: GroupKey) -> dict[str, Any]:
+    """Return the state of a group's pods in the queue.
+
+    Returns:
+        JSON values: `place`, the place of the pod that is tried first, null if none waits; `places`, the number of pods in
+        each place; `before`, the number of pods tried before the group, null outside activeQ; `backoffSeconds` that are left;
+        `waitingSeconds` since the first attempt was due; `waitingGroups`, the number of waiting groups, this one included;
+        `placed`, the number of its pods on nodes; `wakes`, as `wakes` returns it.
+    """
+    queue, now = parts.queue, parts.clock.monotonic()
+    members = _members(parts, parts.cache.groups.pending(key))
+    places = Counter(queue.place_of(each.pod.uid) for each in members)
+    place = next((each for each in _NEXT if places[each]), None)
+    turns = [turn for each in members if (turn := queue.turn_of(each.pod.uid)) is not None]
+    backoffs = [left for each in members if (left := queue.backoff_left(each.pod.uid, now)) is not None]
+    return {
+        "place": None if place is None else place.value,
+        "places": {each.value: places[each] for each in _NEXT if places[each]},
+        "before": min(turns, default=None),
+        "backoffSeconds": round(min(backoffs), 3) if backoffs and place is Place.BACKOFF else None,
+        "waitingSeconds": round(now - _since(members), 3) if members else None,
+        "waitingGroups": sum(1 for _ in waiting_groups(parts)),
+        "placed": len({pod.uid for pod in parts.cache.groups.placed(key)}),
+        "wakes": wakes(
+            parts,
+            {
+                (each.pod.scheduler_name, plugin)
+                for each in members
+                for plugin in each.unschedulable_plugins | frozenset({each.gating_plugin} - {""})
+            },
+        ),
+    }
+
+
+def waiting_groups(parts: Parts) -> Iterable[tuple[GroupKey, Place, float]]:
+    """Yield each waiting group, its place in the queue, and since when it waits (seconds of the monotonic clock)."""
+    for key, uids in parts.cache.groups.all_pending():
+        members = _members(parts, uids)
+        if not members or parts.profiles.group_of(members[0].pod) is None:
+            continue
+        places = {parts.queue.place_of(each.pod.uid) for each in members}
+        yield key, next(each for each in _NEXT if each in places), _since(members)
+
+
+def _members(parts: Parts, uids: Iterable[str]) -> list[QueuedPodInfo]:
+    """Return the members in the queue that have no node yet."""
+    return [
+        queued
+        for uid in uids
+        if (queued := parts.queue.get(uid)) is not None and parts.cache.state_of(uid) is PodState.OUTSIDE
+    ]
+
+
+def _since(members: Iterable[QueuedPodInfo]) -> float:
+    return min(
+        each.timestamp if each.initial_attempt_timestamp is None else each.initial_attempt_timestamp
+        for each in members
+    )
+
+
+def wakes(parts: Parts, rejectors: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
+    """Return plugin -> kind of object -> the changes for which its hints are called.
+
+    Args:
+        parts: the scheduler's parts.
+        rejectors: profiles and plugins.
+    """
+    return {
+        plugin: describe_changes(parts.profiles.events(profile).get(plugin, ()))
+        for profile, plugin in sorted(rejectors)
+    }
+
 
 # The labels are those of kube-scheduler's metric.
 _WAITING = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)

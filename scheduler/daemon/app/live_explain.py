@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scheduler.clock import rfc3339_micro
-from scheduler.daemon.app.group_queue_state import group_queue_state, waiting_groups
+from scheduler.daemon.app.gauges import group_queue_state, waiting_groups
 from scheduler.engine.cycle.explanation import explain
 from scheduler.engine.cycle.group_explanation import about, brief, explain_untried
 from scheduler.engine.cycle.hypothetical import evaluate, unplaced
@@ -73,7 +73,7 @@ def live_groups(daemon: Daemon, key: str) -> dict[str, Any] | None:
 
     Returns:
         JSON values: `groups`, each with the last attempt as in `cycle.group_explanation`, with `at` and `seconds`, and its
-        place in the queue as in `group_queue_state.group_queue_state`. For a group without an attempt, why its pods are gated.
+        place in the queue as in `gauges.group_queue_state`. For a group without an attempt, why its pods are gated.
     """
     parts, attempts = daemon.parts, daemon.cycles.group_attempts
     known = dict.fromkeys(each for each, _, _ in waiting_groups(parts) if each.key == key)

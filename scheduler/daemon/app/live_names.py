@@ -1,4 +1,4 @@
-"""Checks whether another scheduler uses the lease of a configuration, or schedules pods under the same name."""
+"""Checks whether another scheduler uses the lease of a configuration, or schedules pods under its names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import msgspec
 from scheduler.configuration.load import parse
 from scheduler.daemon.app.config_map import CONFIG_MAPS, ConfigMapKey
 from scheduler.daemon.app.default_scheduler import refuse_beside_default_scheduler
-from scheduler.daemon.app.live_objects import ConfigMapData, Deployment, LiveEvent, LivePod
 from scheduler.daemon.app.rights import Named
 from scheduler.errors import ApiError, ConfigurationError
 from scheduler.kube.client.lease_record import Lease
@@ -23,8 +22,68 @@ if TYPE_CHECKING:
 
     from scheduler.configuration.load import Configuration
     from scheduler.configuration.types import LeaderElection
-    from scheduler.daemon.app.live_objects import LiveContainer
     from scheduler.kube.client.connection import ApiConnection
+
+
+class Metadata(msgspec.Struct):
+    """Name and namespace of an object."""
+
+    name: str = ""
+    namespace: str = ""
+
+
+class LiveContainer(msgspec.Struct):
+    """The command of a container."""
+
+    command: list[str] = msgspec.field(default_factory=list)
+    args: list[str] = msgspec.field(default_factory=list)
+
+
+class LivePodSpec(msgspec.Struct, rename="camel"):
+    """The ServiceAccount and the containers of a pod."""
+
+    service_account_name: str = "default"
+    containers: list[LiveContainer] = msgspec.field(default_factory=list)
+
+
+class LivePod(msgspec.Struct):
+    """A pod."""
+
+    metadata: Metadata
+    spec: LivePodSpec = msgspec.field(default_factory=LivePodSpec)
+
+
+class Template(msgspec.Struct):
+    """The pod template of a Deployment."""
+
+    spec: LivePodSpec = msgspec.field(default_factory=LivePodSpec)
+
+
+class DeploymentSpec(msgspec.Struct):
+    """The template and the number of pods."""
+
+    template: Template = msgspec.field(default_factory=Template)
+    replicas: int = 1
+
+
+class Deployment(msgspec.Struct):
+    """A Deployment."""
+
+    metadata: Metadata
+    spec: DeploymentSpec = msgspec.field(default_factory=DeploymentSpec)
+
+
+class LiveEvent(msgspec.Struct, rename="camel"):
+    """The reporter of an event."""
+
+    reporting_instance: str = ""
+
+
+class ConfigMapData(msgspec.Struct):
+    """The texts of a ConfigMap."""
+
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
 
 T = TypeVar("T")
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from scheduler.configuration.load import Configuration
     from scheduler.daemon.app.daemon import Daemon
     from scheduler.daemon.app.serving import Serving
-    from scheduler.daemon.server.health import Check
-    from scheduler.daemon.server.http_server import Application, Guard
+    from scheduler.daemon.server.http_server import Application, Check, Guard
     from scheduler.daemon.server.messages import Page
     from scheduler.kube.client.connection import ApiConnection
 

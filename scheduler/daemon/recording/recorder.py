@@ -1,19 +1,23 @@
-"""Records the steps of a scheduler."""
+"""Records the steps of a scheduler: their inputs, with the answers of calls and a constant clock."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from math import ceil
 from random import Random
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+import msgspec
 
 from scheduler.configuration.load import Configuration
 from scheduler.configuration.write import to_recorded
 from scheduler.daemon.app.daemon import REJECTIONS, SCHEDULING
 from scheduler.daemon.app.generation import REFRESH
-from scheduler.daemon.recording.call_results import packed, packed_error
 from scheduler.daemon.recording.notes import SECOND, Note, ObjectEvent
 from scheduler.daemon.recording.state import is_quiet, state_notes
-from scheduler.daemon.recording.step_clock import LATE_SECONDS, StepClock
+from scheduler.errors import ApiError, NotLeadingError, ObjectError, SchedulerError
+from scheduler.extensions.extenders.wire import ExtenderError
+from scheduler.objects.decode import decode_pod
 from scheduler.objects.node import NodeObject
 from scheduler.objects.outline import outline_pod
 from scheduler.objects.pod import PodInfo
@@ -27,9 +31,92 @@ if TYPE_CHECKING:
     from scheduler.daemon.app.daemon import Daemon
     from scheduler.daemon.recording.notes import AnyNote
     from scheduler.daemon.recording.recording_files import Header
-    from scheduler.errors import ObjectError
     from scheduler.kube.client.store import Handler
     from scheduler.kube.client.wire import ObjectIdentity
+
+_MESSAGES: Final = {
+    error.__name__: error for error in (SchedulerError, ExtenderError, OSError, TimeoutError, ValueError)
+}
+"""Errors with a message as their only argument."""
+
+
+def packed(value: Any) -> Any:
+    """Return an answer as a recordable value; None for an object that is never read."""
+    if isinstance(value, PodInfo):
+        return value.pod
+    return value if isinstance(value, (bytes, bool, dict)) else None
+
+
+def unpacked(value: Any, kind: type[object]) -> Any:
+    """Return a recorded answer of a kind."""
+    if kind is PodInfo:
+        return None if value is None else decode_pod(msgspec.json.encode(value))
+    return value
+
+
+def packed_error(error: BaseException) -> tuple[Any, ...]:
+    """Return an error as a recordable value."""
+    match error:
+        case NotLeadingError():
+            return ("NotLeadingError", error.message)
+        case ApiError():
+            return ("ApiError", error.status, error.reason, error.message, error.retry_after_seconds)
+        case ObjectError():
+            return ("ObjectError", error.kind, error.key, error.path, error.problem)
+    known = next((each.__name__ for each in type(error).__mro__ if each.__name__ in _MESSAGES), "")
+    return (known, str(error)) if known else ("", repr(error))
+
+
+def unpacked_error(said: tuple[Any, ...]) -> Exception:
+    """Return a recorded error; an unknown one becomes a RuntimeError."""
+    name, *rest = said
+    match name:
+        case "ApiError":
+            status, reason, message, seconds = rest
+            return ApiError(status, reason, message, retry_after_seconds=seconds)
+        case "NotLeadingError":
+            error = NotLeadingError("")
+            error.message = rest[0]
+            error.args = (rest[0],)
+            return error
+        case "ObjectError":
+            return ObjectError(*rest)
+    return _MESSAGES.get(name, RuntimeError)(rest[0])
+
+
+LATE_SECONDS = 1.0
+"""A step that takes longer reads the time again, so that time limits still work."""
+
+
+class StepClock:
+    """The time of the current step.
+
+    Args:
+        base: monotonic seconds at the beginning of the recording.
+        wall: seconds since 1970 at the beginning of the recording.
+        look: returns the current time in microseconds since the beginning, to read it again within a step;
+            None to keep the step's time.
+
+    Attributes:
+        us: when the current step began, in microseconds since the beginning.
+    """
+
+    def __init__(
+        self, base: float, wall: float, look: Callable[[StepClock], int | None] = lambda _clock: None
+    ) -> None:
+        self._base, self._wall = base, wall
+        self._look = look
+        self.us = 0
+
+    def monotonic(self) -> float:
+        late = self._look(self)
+        if late is not None:
+            self.us = late
+        return self._base + self.us / SECOND
+
+    def utc_now(self) -> datetime:
+        return datetime.fromtimestamp(self._wall + self.us / SECOND, UTC)
+
 
 T = TypeVar("T")
 H = TypeVar("H")

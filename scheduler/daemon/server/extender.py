@@ -1,4 +1,4 @@
-"""The verbs of an extender over HTTP, answered by a `ExtenderBackend`.
+"""The verbs of an extender over HTTP, answered by a `ExtenderBackend`, and the accepted clients.
 
 kube-scheduler shows the Error of a response on the pod, but of a status other than 200 only the number. An error is
 therefore sent as Error if the response has that field, and else as a status with a text.
@@ -7,8 +7,10 @@ therefore sent as Error if the response has that field, and else as a status wit
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -23,18 +25,60 @@ from scheduler.worker_thread import in_a_thread
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from scheduler.daemon.server.callers import Callers
     from scheduler.daemon.server.messages import Handler, ServerRequest
     from scheduler.extensions.extenders.serving_wire import BindingRequest, NodesRequest, PreemptionRequest
     from scheduler.extensions.extenders.wire import FilterAnswer, MetaVictims
 
+logger = logging.getLogger(__name__)
+
+_WITHOUT_CERTIFICATE = (
+    "a client certificate is asked for, see tlsConfig of the extender in kube-scheduler's configuration"
+)
+_ASKED_FOR_ONE = "a bearer token is asked for"
+
+
+@dataclass(slots=True)
+class Callers:
+    """The accepted credentials; one of them suffices.
+
+    Attributes:
+        certificate: whether a client certificate is accepted; TLS verifies it.
+        token: the accepted bearer token; b"" for none.
+    """
+
+    certificate: bool = False
+    token: bytes = field(default=b"", repr=False)
+
+    def refusal(self, request: ServerRequest) -> ServerResponse | None:
+        """Return the response that rejects a request; None if it is accepted."""
+        if (self.certificate and request.shows_certificate) or self._has_token(request):
+            request.is_let_in = True
+            return None
+        problem = _WITHOUT_CERTIFICATE if self.certificate else _ASKED_FOR_ONE
+        if not self.token:
+            return ServerResponse(f"{problem}\n".encode(), HTTPStatus.FORBIDDEN)
+        return ServerResponse(
+            f"{problem}\n".encode(), HTTPStatus.UNAUTHORIZED, headers={"WWW-Authenticate": "Bearer"}
+        )
+
+    def _has_token(self, request: ServerRequest) -> bool:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if not self.token or scheme.lower() != "bearer":
+            return False
+        # Digests, so that the duration of the comparison reveals nothing about the token.
+        shown, right = (
+            hashlib.sha256(each).digest() for each in (token.strip().encode("latin-1"), self.token)
+        )
+        return hmac.compare_digest(shown, right)
+
+
+if TYPE_CHECKING:
     Verb = Callable[[bytes], Awaitable[bytes]]
 
 T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R")
 
-logger = logging.getLogger(__name__)
 
 FILTER, PRIORITIZE, PREEMPT, BIND = "filter", "prioritize", "preempt", "bind"
 LONGEST_REQUEST_BYTES = 16 * 1024 * 1024

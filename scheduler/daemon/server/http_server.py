@@ -1,10 +1,15 @@
-"""The HTTP endpoints of the daemon, and the listening sockets.
+"""The HTTP endpoints of the daemon, with those of health and pod resources, and the listening sockets.
 
 The server shares the main loop on purpose: a blocked scheduler must not report that it is healthy.
+
+Source:
+    kube-scheduler v1.36, staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go.
+    kube-scheduler v1.36, metrics/resources/resources.go.
 """
 
 from __future__ import annotations
 
+import logging
 import platform
 import socket
 from contextlib import asynccontextmanager, suppress
@@ -16,26 +21,192 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from scheduler.configuration.write import to_shown
-from scheduler.daemon.server.health import health_pages
 from scheduler.daemon.server.listener import Listener
 from scheduler.daemon.server.messages import JSON, Page, ServerResponse, json_answer
-from scheduler.daemon.server.pod_resources import CONTENT_TYPE, pod_resources_text
 from scheduler.daemon.server.zpages import zpages
 from scheduler.engine.cycle.time_slices import answer_in_slices
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.loop_work import loop_work
+from scheduler.objects.pod_limits import pod_limits
+from scheduler.objects.pod_requests import pod_requests
+from scheduler.objects.resource_names import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    is_attachable_volume_resource_name,
+    is_hugepage_resource_name,
+)
 from scheduler.version import VERSION
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
     from scheduler.configuration.load import Configuration
-    from scheduler.daemon.server.health import Check
     from scheduler.daemon.server.messages import Handler, ServerRequest
     from scheduler.daemon.server.zpages import Process
     from scheduler.objects.pod import PodInfo
+    from scheduler.objects.quantity import Quantity
+    from scheduler.objects.v1 import Pod
 
+logger = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    Check = Callable[[], str]  # "" if healthy, else the problem
+
+
+def health_pages(path: str, checks: Mapping[str, Check]) -> list[Page]:
+    """Return the endpoint of all checks, and one of each.
+
+    The endpoint of all checks accepts `?verbose` and any number of `?exclude=NAME`. It withholds the reason of a failed
+    check, since every client may read it; the log and the check's own endpoint have the reason. Without any check there is
+    `ping`, which always succeeds.
+    """
+    checks = checks or {"ping": lambda: ""}
+    own = [Page(f"{path}/{name}", _one(check)) for name, check in checks.items()]
+    return [Page(path, _all(path.strip("/"), checks)), *own]
+
+
+def _all(name: str, checks: Mapping[str, Check]) -> Handler:
+    async def answer(request: ServerRequest) -> ServerResponse:
+        excluded = dict.fromkeys(request.query.get("exclude", ()))
+        failed: dict[str, str] = {}
+        lines = []
+        for check, problem_of in checks.items():
+            if check in excluded:
+                del excluded[check]
+                lines.append(f"[+]{check} excluded: ok")
+            elif problem := problem_of():
+                failed[check] = problem
+                lines.append(f"[-]{check} failed: reason withheld")
+            else:
+                lines.append(f"[+]{check} ok")
+        if excluded:
+            unknown = ",".join(f'"{check}"' for check in excluded)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {unknown}")
+        lines.append(f"{name} check {'failed' if failed else 'passed'}")
+        if failed:
+            logger.debug("Health check failed", extra={"path": request.path, "failed": failed})
+        elif "verbose" not in request.query:
+            return _answer("ok")
+        return _answer("\n".join(lines) + "\n", status=500 if failed else 200)
+
+    return answer
+
+
+def _one(check: Check) -> Handler:
+    async def answer(_request: ServerRequest) -> ServerResponse:
+        problem = check()
+        if problem:
+            return _answer(f"internal server error: {problem}\n", status=500)
+        return _answer("ok")
+
+    return answer
+
+
+def _answer(text: str, status: int = 200) -> ServerResponse:
+    return ServerResponse(text.encode(), status, headers={"X-Content-Type-Options": "nosniff"})
+
+
+if TYPE_CHECKING:
+    Amounts = Sequence[tuple[str, float]]  # labels of a resource as text, amount
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+_STORAGE = "storage"
+_UNITS = {CPU: "cores", MEMORY: "bytes", _STORAGE: "bytes", EPHEMERAL_STORAGE: "bytes"}
+_POD_LABELS = ("namespace", "pod", "node", "scheduler", "priority")
+_RESOURCE_LABELS = ("resource", "unit")
+_PODS_AT_A_TIME = 100
+
+_FAMILIES: tuple[tuple[str, str, Callable[[Pod], Mapping[str, Quantity]]], ...] = (
+    (
+        "kube_pod_resource_request",
+        "Resources requested by a pod, with the unit if there is any, as the scheduler counts them.",
+        pod_requests,
+    ),
+    (
+        "kube_pod_resource_limit",
+        "Limits of a pod's resources, with the unit if there is any, as the scheduler counts them.",
+        pod_limits,
+    ),
+)
+
+
+def pod_resources_text(pods: Iterable[PodInfo]) -> Iterator[str]:
+    """Yield the metrics in pieces of a few milliseconds; other tasks may run between two pieces.
+
+    `prometheus_client` writes all metrics at once, which would block the loop for seconds with many pods. Pods on nodes that
+    have ended use nothing and are excluded; so are zero amounts.
+    """
+    known = [pod for pod in pods if not (pod.node_name and pod.is_terminal)]
+    for name, text, amounts_of in _FAMILIES:
+        yield f"# HELP {name} {text}\n# TYPE {name} gauge\n"
+        computed: dict[tuple[int, ...], Amounts] = {}  # ids of shared parts of a pod -> its amounts
+        for start in range(0, len(known), _PODS_AT_A_TIME):
+            yield "".join(
+                line
+                for pod in known[start : start + _PODS_AT_A_TIME]
+                for line in _lines(name, pod, amounts_of, computed)
+            )
+
+
+def _lines(
+    name: str,
+    pod: PodInfo,
+    amounts_of: Callable[[Pod], Mapping[str, Quantity]],
+    computed: dict[tuple[int, ...], Amounts],
+) -> Iterator[str]:
+    spec = pod.pod.spec
+    # Replicas on nodes share these objects, all of which exist until the end of this scrape.
+    key = (id(spec.containers), id(spec.init_containers), id(spec.overhead), id(spec.resources))
+    amounts = computed.get(key)
+    if amounts is None:
+        amounts = computed[key] = _amounts(pod, amounts_of)
+    if not amounts:
+        return
+    values = (pod.namespace, pod.name, pod.node_name, pod.scheduler_name, str(pod.priority))
+    of_pod = _label_pairs(_POD_LABELS, values)
+    for labels, amount in amounts:
+        yield f"{name}{{{of_pod},{labels}}} {amount}\n"
+
+
+def _amounts(pod: PodInfo, amounts_of: Callable[[Pod], Mapping[str, Quantity]]) -> Amounts:
+    try:
+        quantities = amounts_of(pod.pod)
+    except ValueError as error:  # the cache has validated requests, but not limits
+        logger.debug("Resources cannot be shown", extra={"pod": pod.key, "error": str(error)})
+        return ()
+    return [
+        (_label_pairs(_RESOURCE_LABELS, (resource, _unit(resource))), _approximate(quantity))
+        for resource, quantity in quantities.items()
+        if not quantity.is_zero
+    ]
+
+
+def _label_pairs(names: Iterable[str], values: Iterable[str]) -> str:
+    return ",".join(
+        f'{name}="{value.translate(_ESCAPED)}"' for name, value in zip(names, values, strict=True)
+    )
+
+
+def _unit(resource: str) -> str:
+    if is_hugepage_resource_name(resource):
+        return "bytes"
+    return _UNITS.get(resource, "integer" if is_attachable_volume_resource_name(resource) else "")
+
+
+def _approximate(quantity: Quantity) -> float:
+    """Return the same float as upstream's AsApproximateFloat64."""
+    try:
+        return float(quantity.unscaled) * float(f"1e{quantity.exponent}")
+    except OverflowError:
+        return float("inf") if quantity.unscaled > 0 else float("-inf")
+
+
+if TYPE_CHECKING:
     Metrics = Callable[[str], tuple[bytes | Iterable[bytes], Mapping[str, str]]]
 
 _EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - probes and scrapes come from outside the pod

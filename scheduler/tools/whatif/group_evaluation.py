@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from scheduler.daemon.app.group_queue_state import group_queue_state, wakes
+from scheduler.daemon.app.gauges import group_queue_state, wakes
 from scheduler.engine.cycle.group_explanation import explain_pass, explain_untried
 from scheduler.framework.queued_pod import QueuedPodInfo
 from scheduler.framework.status import SUCCESS, Status

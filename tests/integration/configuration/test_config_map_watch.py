@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scheduler.daemon.config_watch.config_map_watch import ConfigMapWatch
 from scheduler.daemon.config_watch.kopf_thread import KopfThread
+from scheduler.daemon.config_watch.watched_objects import ConfigMapWatch
 from scheduler.kube.certificates.made import issue
 from scheduler.simulator.server import ApiServer
 

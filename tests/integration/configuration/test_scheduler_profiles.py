@@ -12,7 +12,7 @@ import yaml
 
 from scheduler.daemon.app.profile_objects.profile_listener import ProfileListener
 from scheduler.daemon.app.profile_objects.profiles import ClusterProfiles
-from scheduler.daemon.app.profile_objects.status_writer import ProfileStatusWriter
+from scheduler.daemon.app.profile_objects.version_selection import ProfileStatusWriter
 from scheduler.daemon.config_watch.scheduler_profile import SchedulerProfile
 from scheduler.engine.cycle import time_slices
 from scheduler.engine.runtime import profiles as runtime_profiles

@@ -10,8 +10,7 @@ import pytest
 
 from scheduler.daemon.app.extender.pages import ExtenderAddress
 from scheduler.daemon.app.extender.snippet import snippet
-from scheduler.daemon.server.callers import Callers
-from scheduler.daemon.server.extender import LONGEST_REQUEST_BYTES
+from scheduler.daemon.server.extender import LONGEST_REQUEST_BYTES, Callers
 from scheduler.errors import ConfigurationError
 from scheduler.framework import (
     FilterPlugin,

@@ -12,7 +12,7 @@ from scheduler.configuration.load import default, parse
 from scheduler.configuration.notes import ConfigurationNote
 from scheduler.configuration.overrides import with_feature_gates
 from scheduler.configuration.write import to_yaml
-from scheduler.daemon.app.reload_fields import keep_what_needs_a_restart
+from scheduler.daemon.app.generations import keep_what_needs_a_restart
 from scheduler.errors import ConfigurationError
 from scheduler.framework.points import ExtensionPoint
 from tests.unit.configuration.documents import messages, parsed

@@ -20,7 +20,7 @@ from scheduler.configuration.types import (
     LeaderElection,
 )
 from scheduler.configuration.write import to_yaml
-from scheduler.daemon.app.reload_fields import AT_START, TAKEN, WITHOUT_EFFECT
+from scheduler.daemon.app.generations import AT_START, TAKEN, WITHOUT_EFFECT
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
 IN_FORCE: dict[str, Any] = yaml.safe_load(to_yaml(default()))

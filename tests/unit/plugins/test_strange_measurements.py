@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from plugins.node_measurements.metrics_api import node_usages
 from plugins.node_measurements.prometheus import Prometheus, PrometheusArgs
-from scheduler.daemon.app.web_client import MAX_BYTES
+from scheduler.daemon.app.assembly import MAX_BYTES
 from scheduler.objects.quantity import Quantity
 
 if TYPE_CHECKING:

@@ -1,10 +1,13 @@
-"""Compares the daemon's state with the cluster: periodically, at a signal, and on request.
+"""Compares the daemon's state with the cluster: periodically, at a signal, and on request; and dumps it.
 
 A check also follows an outage of the API server: the result of a write may never have been watched, and a server that
 was restored from a backup has lost it. The cluster changes between the API server's answer and the watch, so every
 object is compared twice, and a difference is reported only if both comparisons find exactly the same. Then it is
 repaired: a missed watch event by listing the kind again, derived state by deriving it again, and a cached result by
 dropping it.
+
+Source:
+    kube-scheduler v1.36, backend/cache/debugger/dumper.go.
 """
 
 from __future__ import annotations
@@ -13,25 +16,200 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from scheduler.daemon.app.consistency.dump import log_dump
-from scheduler.daemon.app.consistency.findings import Discrepancy, Finding
-from scheduler.daemon.app.consistency.server_check import check_server
-from scheduler.daemon.app.consistency.state_check import WHOLE_TURN, StateCheck
+from scheduler.daemon.app.consistency.state_check import WHOLE_TURN, Discrepancy, Finding, StateCheck
+from scheduler.engine.queue.pod_places import Place
+from scheduler.engine.state.pod_states import PodState
+from scheduler.errors import ApiError
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.kube.client.resources import NODES, PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
     from random import Random
 
     from scheduler.daemon.app.assembly import Cycles, Parts
-    from scheduler.daemon.app.consistency.server_check import ServerCheck
     from scheduler.daemon.app.watches import Watches
     from scheduler.daemon.metrics.consistency import ConsistencyMetrics
+    from scheduler.kube.client.reflector import Reflector
+    from scheduler.objects.pod import PodInfo
 
 logger = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    Version = tuple[str, str]
+
+
+@dataclass(slots=True)
+class ServerCheck:
+    """The result of one comparison of all watched versions.
+
+    Attributes:
+        findings: the differences at the time of the answer, possibly including very recent changes.
+        of: finding -> reflector of that kind.
+        compared: kind -> number of objects of the kind in the API server.
+        unread: kind -> why it could not be compared.
+    """
+
+    findings: set[Finding] = field(default_factory=set)
+    of: dict[Finding, Reflector[Any]] = field(default_factory=dict)
+    compared: dict[str, int] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+async def check_server(reflectors: Iterable[Reflector[Any]]) -> ServerCheck:
+    """Compare each kind, one after another; skip a kind that is being listed, which corrects it anyway."""
+    look = ServerCheck()
+    for reflector in reflectors:
+        kind = str(reflector.resource)
+        if not reflector.resource_version and not reflector.is_absent:
+            look.unread[kind] = "it is being listed"
+            continue
+        try:
+            served = await reflector.served_versions()
+        except ApiError as error:
+            look.unread[kind] = str(error)
+            continue
+        look.compared[kind] = len(served)
+        shown = reflector.versions
+        if shown == served or not reflector.resource_version:
+            continue
+        for key in shown.keys() | served.keys():
+            if shown.get(key) != served.get(key):
+                finding = _finding(f"{kind} {key}", shown.get(key), served.get(key))
+                look.findings.add(finding)
+                look.of[finding] = reflector
+    return look
+
+
+def _finding(key: str, shown: Version | None, served: Version | None) -> Finding:
+    what = (
+        Discrepancy.MISSED
+        if shown is None
+        else Discrepancy.REDUNDANT
+        if served is None
+        else Discrepancy.WATCHED
+    )
+    return Finding(what, key, f"the watch has shown {_text(shown)}, the API server has {_text(served)}")
+
+
+def _text(version: Version | None) -> str:
+    return "none" if version is None else f"version {version[1]} of {version[0]}"
+
+
+_PODS_AT_A_TIME = 50
+_OWN_FIELDS = {
+    "cpu": "MilliCPU",
+    "memory": "Memory",
+    "ephemeral-storage": "EphemeralStorage",
+    "pods": "AllowedPodNumber",
+}
+
+
+def nodes(parts: Parts) -> Iterator[dict[str, Any]]:
+    """Yield the cached data of each node, including deleted nodes that still have pods."""
+    table = parts.cache.table
+    for name in [node.name for node in table.nodes]:
+        row = table.row_of(name)
+        if row is not None:
+            yield {
+                "name": name,
+                "deleted": False,
+                "requested": dict(table.requested_on(row)),
+                "allocatable": dict(table.nodes[row].allocatable),
+                **_pods_of(parts, name, table.pods_on(row).values()),
+            }
+    for name, pods in parts.cache.pods_of_unknown_nodes().items():
+        yield {
+            "name": name,
+            "deleted": True,
+            "requested": {},
+            "allocatable": {},
+            **_pods_of(parts, name, pods),
+        }
+
+
+def pending(parts: Parts) -> Iterator[dict[str, Any]]:
+    """Yield each pod of the queue with its place."""
+    for queued in list(parts.queue.pods()):
+        place = parts.queue.place_of(queued.pod.uid)
+        if place is not Place.OUTSIDE:
+            yield {**_pod(queued.pod), "place": place.value, "attempts": queued.attempts}
+
+
+def summary(parts: Parts) -> str:
+    """Return the number of pods in the queue, in kube-scheduler's format; pods in flight are in none of its parts."""
+    count = parts.queue.count
+    waiting = count(Place.UNSCHEDULABLE) + count(Place.GATED)
+    return f"activeQ:{count(Place.ACTIVE)}; backoffQ:{count(Place.BACKOFF)}; unschedulablePods:{waiting}"
+
+
+async def log_dump(parts: Parts) -> None:
+    """Log the dump: one line for each node, and one line for each batch of queued pods."""
+    for number, node in enumerate(nodes(parts)):
+        logger.info("Dump of cached NodeInfo", extra={"nodes": node_text(node)})
+        if number % _PODS_AT_A_TIME == 0:
+            await asyncio.sleep(0)
+    lines = [pod_text(pod) for pod in pending(parts)]
+    told = summary(parts)
+    for start in range(0, max(len(lines), 1), _PODS_AT_A_TIME):
+        pods = "".join(lines[start : start + _PODS_AT_A_TIME])
+        logger.info("Dump of scheduling queue", extra={"summary": told, "pods": pods})
+        await asyncio.sleep(0)
+
+
+def node_text(node: Mapping[str, Any]) -> str:
+    """Return a node of `nodes` in kube-scheduler's format."""
+    text = (
+        f"Node name: {node['name']}\nDeleted: {str(node['deleted']).lower()}\n"
+        f"Requested Resources: {_resources(node['requested'])}\nAllocatable Resources:{_resources(node['allocatable'])}\n"
+        f"Scheduled Pods(number: {len(node['pods'])}):\n{''.join(map(pod_text, node['pods']))}"
+    )
+    nominated = node["nominatedPods"]
+    if nominated:
+        text += f"Nominated Pods(number: {len(nominated)}):\n{''.join(map(pod_text, nominated))}"
+    return text
+
+
+def pod_text(pod: Mapping[str, Any]) -> str:
+    """Return a pod in kube-scheduler's format, followed by this scheduler's own fields."""
+    text = (
+        f"name: {pod['name']}, namespace: {pod['namespace']}, uid: {pod['uid']}, phase: {pod['phase']}, "
+        f"nominated node: {pod['nominatedNode']}"
+    )
+    more = "".join(f", {name}: {pod[name]}" for name in ("place", "attempts", "state") if name in pod)
+    return f"{text}{more}\n"
+
+
+def _pods_of(parts: Parts, node_name: str, pods: Any) -> dict[str, Any]:
+    counted = [
+        _pod(pod)
+        if parts.cache.state_of(pod.uid) is PodState.CONFIRMED
+        else {**_pod(pod), "state": "assumed"}
+        for pod in pods
+    ]
+    nominated = [_pod(pod) for pod in parts.nominator.nominated_pods_for_node(node_name)]
+    return {"pods": counted, "nominatedPods": nominated}
+
+
+def _pod(pod: PodInfo) -> dict[str, Any]:
+    status = pod.pod.status
+    return {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "uid": pod.uid,
+        "phase": status.phase,
+        "nominatedNode": status.nominated_node_name,
+    }
+
+
+def _resources(amounts: Mapping[str, int]) -> str:
+    """Return amounts in the format of a Resource in Go."""
+    own = " ".join(f"{go}:{amounts.get(name, 0)}" for name, go in _OWN_FIELDS.items())
+    scalar = " ".join(f"{name}:{amounts[name]}" for name in sorted(amounts) if name not in _OWN_FIELDS)
+    return f"&{{{own} ScalarResources:map[{scalar}]}}"
+
 
 CHECK_SECONDS = 600.0
 """The interval of checks without a request; lengthened by up to half at random, so that replicas do not check at once.

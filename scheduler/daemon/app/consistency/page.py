@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.daemon.app.consistency import dump
+from scheduler.daemon.app.consistency.checker import node_text, nodes, pending, pod_text, summary
 from scheduler.daemon.server.messages import JSON, Page, ServerResponse
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ def _comparison(report: Report) -> dict[str, Any]:
 def _json(report: Report, parts: Parts) -> Iterator[bytes]:
     yield b'{"comparison":' + msgspec.json.encode(_comparison(report))
     yield b',"nodes":['
-    yield from _listed(dump.nodes(parts))
-    queue = msgspec.json.encode({"summary": dump.summary(parts)})
+    yield from _listed(nodes(parts))
+    queue = msgspec.json.encode({"summary": summary(parts)})
     yield b'],"queue":' + queue[:-1] + b',"pods":['
-    yield from _listed(dump.pending(parts))
+    yield from _listed(pending(parts))
     yield b"]}}\n"
 
 
@@ -76,7 +76,7 @@ def _text(report: Report, parts: Parts) -> Iterator[bytes]:
         yield f"not compared {kind}: {why}\n".encode()
     for finding in report.findings[:_MOST_SHOWN]:
         yield f"{finding}\n".encode()
-    nodes = (f"\n{dump.node_text(node)}" for node in dump.nodes(parts))
-    head = f"\nDump of scheduling queue: {dump.summary(parts)}\n"
-    for piece in chain(nodes, (head,), map(dump.pod_text, dump.pending(parts))):
+    cached = (f"\n{node_text(node)}" for node in nodes(parts))
+    head = f"\nDump of scheduling queue: {summary(parts)}\n"
+    for piece in chain(cached, (head,), map(pod_text, pending(parts))):
         yield piece.encode()

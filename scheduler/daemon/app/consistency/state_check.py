@@ -5,25 +5,292 @@ Each object is compared within one time slice, in which nothing changes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scheduler.daemon.app.consistency.cached_decision_check import difference
-from scheduler.daemon.app.consistency.findings import Discrepancy, Finding
-from scheduler.daemon.app.consistency.pod_check import PodCheck
+from scheduler.engine.cycle.scheduling import nominated_others
 from scheduler.engine.queue.pod_places import Place
+from scheduler.engine.runtime.calls import PluginError
+from scheduler.engine.state.pod_states import PodState
+from scheduler.framework.changes import ASSIGNED_POD_DELETE
+from scheduler.framework.cycle_state import CycleState
+from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.sliced_work import NeedsTime
+from scheduler.framework.status import Code
+from scheduler.kube.client.resources import PODS
 from scheduler.snapshot.object_store import resource_version
 from scheduler.snapshot.recount import wrong_rows, wrong_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
     from random import Random
 
     from scheduler.daemon.app.assembly import Cycles, Parts
     from scheduler.daemon.app.watches import Watches
+    from scheduler.engine.runtime.framework import Framework
+    from scheduler.engine.state.nominator import Nominator
     from scheduler.kube.client.reflector import Reflector
     from scheduler.objects.pod import PodInfo
+    from scheduler.snapshot import Snapshot
 
+
+class Discrepancy(Enum):
+    """The kind of a difference; the values are labels of a metric."""
+
+    WATCHED = "watched"
+    """The watch has shown another version of an object than the API server has."""
+    MISSED = "missed"
+    """The API server has an object that the watch has not shown."""
+    REDUNDANT = "redundant"
+    """The watch has shown an object that the API server does not have."""
+    NODE = "node"
+    """A node of the cache differs from the watched node."""
+    POD = "pod"
+    """A pod is not counted on its node as watched, or is counted although it is deleted."""
+    OBJECT = "object"
+    """An object that plugins read differs from the watched object."""
+    ASSUMED = "assumed"
+    """A pod uses capacity although it is not bound and no binding is in progress."""
+    PENDING = "pending"
+    """A pod of this scheduler is neither in the queue, nor in a cycle, nor being bound."""
+    QUEUED = "queued"
+    """The queue contains a pod that must not be scheduled."""
+    NOMINATED = "nominated"
+    """Capacity is kept for a pod that does not wait."""
+    PAUSE = "pause"
+    """A deleted node is paused."""
+    COLUMN = "column"
+    """A column differs from the node and its pods."""
+    VERDICT = "verdict"
+    """A cached result differs from a new evaluation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A difference. Two findings are equal if they have the same kind, key and problem.
+
+    Attributes:
+        what: the kind.
+        key: `namespace/name` or a name of the object; for watched objects after the kind.
+        problem: a description that stays the same as long as the difference does.
+        repair: repairs it; must be called in the time slice in which it was found. None if the repair takes longer.
+    """
+
+    what: Discrepancy
+    key: str
+    problem: str
+    repair: Callable[[], object] | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.what.value} {self.key}: {self.problem}"
+
+
+class PodCheck:
+    """Compares one pod at a time.
+
+    Attributes:
+        unclear: resource and key of objects for which the API server and the watch differ. A binding may know before the
+            watch that a pod is bound or deleted, so their place in the queue and their capacity are not compared.
+    """
+
+    def __init__(self, parts: Parts, cycles: Cycles, watches: Watches) -> None:
+        self._parts, self._watches = parts, watches
+        self._in_hand = cycles.scheduler.has_in_hand
+        self.unclear: Container[str] = ()
+
+    def shown(self, key: str) -> Sequence[Finding]:
+        """Check that a watched pod is counted on its node, or waits in a place of the queue."""
+        pod = self._parts.pods.get(key)
+        if pod is None or pod.is_terminal:
+            return ()
+        return self._on_node(pod) if pod.node_name else self._waiting(pod)
+
+    def _on_node(self, pod: PodInfo) -> Sequence[Finding]:
+        cache = self._parts.cache
+        counted, repair = cache.pod(pod.uid), partial(cache.add_pod, pod)
+        if counted is None:
+            return (Finding(Discrepancy.POD, pod.key, f"it is not counted on {pod.node_name}", repair),)
+        if cache.state_of(pod.uid) is not PodState.CONFIRMED:
+            return (
+                Finding(Discrepancy.POD, pod.key, "it is bound, and counted as if it were not yet", repair),
+            )
+        if counted.node_name != pod.node_name or not counted.takes_the_same_as(pod):
+            problem = f"version {pod.resource_version} of it on {pod.node_name} is not what is counted"
+            return (Finding(Discrepancy.POD, pod.key, problem, repair),)
+        return ()
+
+    def _waiting(self, pod: PodInfo) -> Sequence[Finding]:
+        parts, key = self._parts, pod.key
+        state, place = parts.cache.state_of(pod.uid), parts.queue.place_of(pod.uid)
+        is_lost = place is Place.IN_FLIGHT and not self._in_hand(pod.uid)
+        if state is PodState.CONFIRMED:
+            finding = Finding(
+                Discrepancy.POD, key, "it is counted on a node and has none", self._taking_out(pod)
+            )
+        elif pod.scheduler_name not in parts.profiles or f"{PODS} {key}" in self.unclear:
+            return ()
+        elif is_lost:
+            problem = "it was taken for an attempt, and nobody is at it"
+            finding = Finding(Discrepancy.PENDING, key, problem, self._rescuing(pod))
+        elif not parts.queue.holds(pod.uid):
+            problem = f"the queue has it as {place.value}, and not there"
+            finding = Finding(Discrepancy.PENDING, key, problem, self._putting_back(pod))
+        elif place is not Place.OUTSIDE or pod.is_terminating or self._watches.pods.is_outdated(key):
+            return ()
+        elif state is not PodState.ASSUMED:
+            finding = Finding(
+                Discrepancy.PENDING, key, "it waits, and is not in the queue", self._putting_back(pod)
+            )
+        else:
+            problem = "it holds room, nobody is binding it, and it is not bound"
+            finding = Finding(Discrepancy.ASSUMED, key, problem, self._releasing(pod))
+        return (finding,)
+
+    def counted(self, uid: str) -> Sequence[Finding]:
+        """Check that a counted pod exists, and is counted on the node that it names."""
+        cache = self._parts.cache
+        pod = cache.pod(uid)
+        if pod is None:
+            return ()
+        if not cache.is_on_its_node(pod):
+            return (
+                Finding(
+                    Discrepancy.POD,
+                    pod.key,
+                    "it is not on the node that it is counted on",
+                    self._parts.cache.recount,
+                ),
+            )
+        shown = self._parts.pods.get(pod.key)
+        if shown is not None and shown.uid == uid:
+            return ()
+        if self._in_hand(uid):
+            return ()  # the binding cycle removes it
+        return (Finding(Discrepancy.POD, pod.key, f"{uid} is counted and is no more", self._taking_out(pod)),)
+
+    def queued(self, uid: str) -> Sequence[Finding]:
+        """Check that a queued pod waits for this scheduler."""
+        queue = self._parts.queue
+        queued = queue.get(uid)
+        if queued is None or (queue.place_of(uid) is Place.IN_FLIGHT and self._in_hand(uid)):
+            return ()
+        pod = queued.pod
+        shown = self._parts.pods.get(pod.key)
+        waits = shown is not None and shown.uid == uid and not (shown.node_name or shown.is_terminal)
+        if waits and pod.scheduler_name in self._parts.profiles:
+            return ()
+        repair = partial(queue.purge, uid, "it does not wait for us")
+        return (
+            Finding(Discrepancy.QUEUED, pod.key, f"{uid} is in the queue and does not wait for us", repair),
+        )
+
+    def nominated(self, pod: PodInfo) -> Sequence[Finding]:
+        nominator = self._parts.nominator
+        node_name = nominator.node_of(pod.uid)
+        shown = self._parts.pods.get(pod.key)
+        waits = shown is not None and shown.uid == pod.uid and not (shown.node_name or shown.is_terminal)
+        if not node_name or waits:
+            return ()
+        problem = f"{pod.uid} is nominated to {node_name} and does not wait"
+        return (Finding(Discrepancy.NOMINATED, pod.key, problem, partial(nominator.delete, pod.uid)),)
+
+    def _taking_out(self, pod: PodInfo) -> Callable[[], object]:
+        def repair() -> None:
+            taken = self._parts.cache.remove_pod(pod.uid)
+            self._parts.bus.happened(ASSIGNED_POD_DELETE, taken, None)
+            if self._parts.pods.get(pod.key) is pod:
+                self._parts.queue.readd(pod, "it was counted on a node and has none")
+
+        return repair
+
+    def _releasing(self, pod: PodInfo) -> Callable[[], object]:
+        def repair() -> None:
+            released = self._parts.cache.forget(pod.uid)
+            self._parts.bus.happened(ASSIGNED_POD_DELETE, released, None)
+            self._parts.queue.readd(pod, "its binding came to nothing")
+
+        return repair
+
+    def _rescuing(self, pod: PodInfo) -> Callable[[], object]:
+        def repair() -> None:
+            self._parts.waiting_pods.release(pod.uid)
+            self._parts.cache.forget(pod.uid)
+            self._parts.queue.readd(pod, "nobody was at its attempt")
+
+        return repair
+
+    def _putting_back(self, pod: PodInfo) -> Callable[[], object]:
+        return partial(self._parts.queue.readd, pod, "it was nowhere")
+
+
+class _CachedDecision(NamedTuple):
+    """The result for a pod: the rejections of nodes, and the scores of the others."""
+
+    message: str
+    totals: Mapping[str, int]  # node -> its score; 0 for all if there was nothing to score
+
+
+def difference(framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator: Nominator) -> str:
+    """Return how the result for a pod differs from one for which every plugin is called again; "" if it does not.
+
+    No difference is reported if a plugin fails, needs more than one time slice, or returns different results for the same
+    input: then nothing can be cached. No pod is preempted, and nothing is written.
+    """
+    try:
+        kept, anew = both = _both(framework, pod, snapshot, nominator)
+        if kept == anew or both != _both(framework, pod, snapshot, nominator):
+            return ""
+    except (PluginError, NeedsTime):
+        return ""
+    if kept.message != anew.message:
+        return f"it is kept that {kept.message!r}, and decided that {anew.message!r}"
+    nodes = sorted(
+        node
+        for node in kept.totals.keys() | anew.totals.keys()
+        if kept.totals.get(node) != anew.totals.get(node)
+    )
+    node = nodes[0]
+    return f"{node} and {len(nodes) - 1} more score {kept.totals.get(node)} by what is kept, {anew.totals.get(node)} anew"
+
+
+def _both(
+    framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator: Nominator
+) -> tuple[_CachedDecision, _CachedDecision]:
+    """Decide with cached results, and without."""
+    # A new set of rows has no log of changes, so nothing is cached for it.
+    rows = snapshot.take(snapshot.all_rows)
+    return _decision(framework, pod, snapshot, nominator), _decision(framework, pod, rows, nominator)
+
+
+def _decision(
+    framework: Framework, pod: PodInfo, snapshot: Snapshot, nominator: Nominator
+) -> _CachedDecision:
+    """Decide without PostFilter.
+
+    Raises:
+        PluginError: a plugin failed.
+    """
+    nominated = nominated_others(nominator, pod, snapshot)
+    state, diagnosis = CycleState(nominated, exhaustive=True), Diagnosis.blank(snapshot.n_nodes)
+    status = framework.filtering.run_pre_filter(state, pod, snapshot, diagnosis)
+    if status.code is Code.ERROR:
+        raise PluginError(status)
+    if not status.is_success:
+        return _CachedDecision(status.message, {})
+    rows = snapshot.all_rows if diagnosis.narrowed_to is None else diagnosis.feasible
+    feasible = framework.filtering.find_feasible(
+        state, pod, snapshot, diagnosis, rows=rows, nominated=nominated
+    )
+    totals = [0] * len(feasible)
+    if len(feasible) > 1:
+        totals = framework.scoring.run(state, pod, snapshot, feasible).total.tolist()
+    names = (snapshot.name_of(row) for row in feasible.tolist())
+    return _CachedDecision(diagnosis.message(), dict(zip(names, totals, strict=True)))
+
+
+if TYPE_CHECKING:
     Step = Callable[[], Sequence[Finding]]
 
 WHOLE_TURN = 200

@@ -1,10 +1,13 @@
-"""The HTTP endpoints of an extender: verbs, health and metrics, each on one port of HTTPS and of HTTP."""
+"""The HTTP endpoints of an extender: verbs, health and metrics; and the bearer token of its clients."""
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+import asyncio
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from scheduler.daemon.app.extender.certificates import (
@@ -14,22 +17,67 @@ from scheduler.daemon.app.extender.certificates import (
     kept_in,
     made_for,
 )
-from scheduler.daemon.app.extender.token_file import following_token, token_in
 from scheduler.daemon.app.pages import listen, readiness
-from scheduler.daemon.server.callers import Callers
-from scheduler.daemon.server.extender import LONGEST_REQUEST_BYTES, verb_pages
+from scheduler.daemon.server.extender import LONGEST_REQUEST_BYTES, Callers, verb_pages
 from scheduler.daemon.server.http_server import application
 from scheduler.daemon.server.tls import KeyPair, tls_context
 from scheduler.errors import ConfigurationError, FieldError
+from scheduler.files import read_regular
 from scheduler.urls import shown_url
+from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from scheduler.daemon.app.extender.service import ExtenderService
     from scheduler.daemon.server.http_server import Application
+
+logger = logging.getLogger(__name__)
+
+_REREAD_SECONDS: Final = 10.0
+
+
+def token_in(path: Path) -> bytes:
+    """Return the token in a file.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or contains no token.
+    """
+    try:
+        token = read_regular(path).strip()
+    except OSError as error:
+        problem = f"{path} cannot be read: {error.strerror or error}"
+        raise ConfigurationError([FieldError("--token-file", problem)]) from error
+    if not token:
+        raise ConfigurationError([FieldError("--token-file", f"{path} has no token")])
+    return token
+
+
+@asynccontextmanager
+async def following_token(callers: Callers, path: Path) -> AsyncIterator[None]:
+    """Update the accepted token from the file while the block runs; an invalid file leaves the old token in use."""
+    rereading = asyncio.create_task(_keep_fresh(callers, path), name="token refresh")
+    try:
+        yield
+    finally:
+        rereading.cancel()
+        with suppress(asyncio.CancelledError):
+            await rereading
+
+
+async def _keep_fresh(callers: Callers, path: Path) -> None:
+    while True:
+        await asyncio.sleep(_REREAD_SECONDS)
+        try:
+            newest = await in_a_thread(partial(token_in, path), f"reading {path}", gives_up=False)
+        except ConfigurationError as error:
+            logger.warning("Token could not be read again", extra={"error": str(error)})
+            continue
+        if newest != callers.token:
+            callers.token = newest
+            logger.info("Token changed", extra={"file": str(path)})
+
 
 _EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - clients of a pod are outside it
 

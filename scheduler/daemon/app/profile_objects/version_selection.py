@@ -1,22 +1,33 @@
-"""Chooses the active version of each SchedulerProfile from the known results; builds nothing."""
+"""The active version of each SchedulerProfile, chosen from known results, and its status."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+import msgspec
+
+from scheduler.clock import rfc3339
 from scheduler.configuration.more_profiles import read_profile
 from scheduler.daemon.app.default_scheduler import DEFAULT_SCHEDULER
-from scheduler.daemon.config_watch.scheduler_profile import ACCEPTED
-from scheduler.errors import FieldError
+from scheduler.daemon.config_watch.scheduler_profile import ACCEPTED, ACTIVE
+from scheduler.errors import ApiError, FieldError
+from scheduler.kube.client.resources import SCHEDULER_PROFILES
+from scheduler.kube.http.request import JSON_PATCH, Request
 from scheduler.objects.wording import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from scheduler.clock import Clock
     from scheduler.configuration.more_profiles import ReadProfile
     from scheduler.configuration.types import Profile
     from scheduler.daemon.config_watch.scheduler_profile import ProfileVersion, SchedulerProfile
+    from scheduler.kube.client.requests import Requests
+
+logger = logging.getLogger(__name__)
 
 VALID: Final = "Valid"
 INVALID: Final = "Invalid"
@@ -136,3 +147,103 @@ def _choice_for(
     if name in holders:
         return NAME_TAKEN, [FieldError(_NAME, f"{quoted(name)} is the name of {holders[name]}")]
     return VALID, ()
+
+
+def status_of(choice: Choice, now: str) -> dict[str, Any]:
+    """Return the whole status of an object; unchanged conditions keep their time.
+
+    Args:
+        choice: the choice for the object.
+        now: RFC 3339.
+    """
+    obj = choice.known.object
+    active, reason, message = _active(choice)
+    conditions = [
+        _condition(ACCEPTED, not choice.errors, choice.reason, message_of(choice)),
+        _condition(ACTIVE, active, reason, message),
+    ]
+    for condition in conditions:
+        before = obj.condition(condition["type"])
+        same = before.get("status") == condition["status"]
+        condition["lastTransitionTime"] = before.get("lastTransitionTime", now) if same else now
+        condition["observedGeneration"] = choice.judged.generation
+    status: dict[str, Any] = {"observedGeneration": choice.judged.generation, "conditions": conditions}
+    good = choice.known.good
+    if good is not None:
+        status["lastGood"] = {"generation": good.generation, "spec": good.spec}
+    return status
+
+
+def message_of(choice: Choice) -> str:
+    """Return all errors of an object's newest version."""
+    return "; ".join(map(str, choice.errors))
+
+
+def _active(choice: Choice) -> tuple[bool, str, str]:
+    if choice.version is None:
+        return False, "NotAccepted", "no version of it is active"
+    if choice.errors:
+        return True, "LastGood", f"generation {choice.version.generation} stays active"
+    return True, "CurrentGeneration", f"generation {choice.version.generation} is active"
+
+
+def _condition(type_: str, holds: bool, reason: str, message: str) -> dict[str, Any]:
+    return {"type": type_, "status": str(holds), "reason": reason, "message": message}
+
+
+_AGAIN_SECONDS: Final = 5.0
+"""The interval of checks whether this replica leads, and of retries."""
+
+
+class ProfileStatusWriter:
+    """Keeps the status of objects up to date.
+
+    Args:
+        requests: for writes.
+        is_leading: whether writes are allowed now.
+        clock: the time.
+    """
+
+    def __init__(self, requests: Requests, *, is_leading: Callable[[], bool], clock: Clock) -> None:
+        self._requests = requests
+        self._is_leading = is_leading
+        self._clock = clock
+        self._is_due = asyncio.Event()
+
+    def look(self) -> None:
+        """Request a comparison soon."""
+        self._is_due.set()
+
+    async def run(self, choices: Callable[[], Mapping[str, Choice]]) -> NoReturn:
+        """Write changed statuses, until cancelled; `choices` returns uid -> choice for an object."""
+        while True:
+            await self._is_due.wait()
+            self._is_due.clear()
+            is_left = not self._is_leading()
+            for choice in [] if is_left else list(choices().values()):
+                is_left |= not await self._write(choice)
+            if is_left:
+                self._is_due.set()
+                await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _write(self, choice: Choice) -> bool:
+        """Write one status if it differs; return whether it is up to date."""
+        obj = choice.known.object
+        status = status_of(choice, rfc3339(self._clock.utc_now()))
+        if status == obj.status:
+            return True
+        # The whole status at once: a merge would keep fields of an older version.
+        same = {"op": "test", "path": "/metadata/uid", "value": obj.uid}
+        patch = msgspec.json.encode([same, {"op": "add", "path": "/status", "value": status}])
+        path = SCHEDULER_PROFILES.path("", obj.name, "status")
+        try:
+            await self._requests.send(Request("PATCH", path, patch, JSON_PATCH))
+        except ApiError as error:
+            if error.status == 404:  # it was deleted, which kopf will report
+                return True
+            fields = {"profile": obj.name, "error": str(error)}
+            logger.warning("Status of a profile could not be written", extra=fields)
+            return False
+        if choice.known.object is obj:  # until kopf reports the new version
+            choice.known.object = replace(obj, status=status)
+        return True

@@ -1,18 +1,28 @@
-"""Changes from the watches: each can be applied and reverted, and some contain a decision."""
+"""Changes from the watches: each can be applied and reverted; merged in the order in which they happened."""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from scheduler.daemon.app.shadow.decisions import decision_in
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
 from scheduler.snapshot.object_store import resource_version
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduler.clock import Clock
     from scheduler.daemon.app.shadow.comparison import ShadowVerdict
     from scheduler.daemon.app.shadow.decisions import ShadowedDecision
     from scheduler.engine.cycle.event_handlers import EventHandler
+    from scheduler.errors import ObjectError
+    from scheduler.kube.client.store import Handler
+    from scheduler.kube.client.wire import ObjectIdentity
 
 
 @dataclass(eq=False, slots=True)
@@ -80,3 +90,96 @@ def version_of(obj: Any) -> int:
 def number_of(version: str) -> int:
     """Return a resourceVersion as a number; 0 if it is not one."""
     return int(version) if version.isascii() and version.isdigit() else 0
+
+
+T = TypeVar("T")
+
+HOLD_SECONDS: Final = 0.5
+"""How far one watch may be behind another."""
+
+
+class HeldChanges:
+    """Changes that were received and not yet applied, by their resourceVersion.
+
+    Args:
+        scheduler_name: the scheduler whose decisions are detected.
+        clock: the time.
+
+    Attributes:
+        is_open: whether changes are held; before that, they are applied at once.
+        came: set when a change arrives.
+        unseen: number of pods of that scheduler that already were on a node when they were first seen.
+    """
+
+    def __init__(self, scheduler_name: str, clock: Clock) -> None:
+        self._name = scheduler_name
+        self._clock = clock
+        self._held: list[tuple[int, int, ObservedChange]] = []
+        self._count = itertools.count()
+        self.is_open = False
+        self.came = asyncio.Event()
+        self.unseen = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def held(self, handler: EventHandler[T]) -> Handler[T]:
+        """Return a handler that holds the changes for another handler."""
+        return _Holding(self, handler)
+
+    def put(self, handler: EventHandler[Any], old: Any, new: Any, version: int) -> None:
+        """Hold a change."""
+        at = self._clock.monotonic()
+        decision = decision_in(old, new, self._name)
+        is_new = old is None and isinstance(new, PodInfo)
+        if is_new and new.node_name and new.scheduler_name == self._name:
+            self.unseen += 1
+        entry = ObservedChange(handler, old, new, version, at, decision, is_settled=decision is None)
+        heappush(self._held, (version, next(self._count), entry))
+        self.came.set()
+
+    def due(self, now: float) -> Iterator[ObservedChange]:
+        """Yield the changes that were held long enough, in order."""
+        while self._held and self._held[0][2].at <= now - HOLD_SECONDS:
+            yield heappop(self._held)[2]
+
+    def rest(self) -> Iterator[ObservedChange]:
+        """Yield all changes, in order."""
+        while self._held:
+            yield heappop(self._held)[2]
+
+
+class _Holding:
+    """Wraps a handler; implements `Handler` and `DatingHandler`.
+
+    A watch reports its kind in order: a change without a version, such as a deletion found by a new list, gets the version
+    of the previous change.
+    """
+
+    def __init__(self, arrivals: HeldChanges, handler: EventHandler[Any]) -> None:
+        self._arrivals = arrivals
+        self._handler = handler
+        self._version = 0
+
+    def on_add(self, obj: Any) -> None:
+        self._take_in(None, obj)
+
+    def on_update(self, old: Any, new: Any) -> None:
+        self._take_in(old, new)
+
+    def on_delete(self, old: Any) -> None:
+        self._take_in(old, None)
+
+    def on_delete_at(self, old: Any, version: str) -> None:
+        self._version = max(self._version, number_of(version))
+        self._take_in(old, None)
+
+    def on_undecodable(self, identity: ObjectIdentity, error: ObjectError) -> None:
+        self._handler.on_undecodable(identity, error)
+
+    def _take_in(self, old: Any, new: Any) -> None:
+        self._version = max(self._version, version_of(old if new is None else new))
+        if self._arrivals.is_open:
+            self._arrivals.put(self._handler, old, new, self._version)
+        else:
+            self._handler.turn(old, new)

@@ -31,7 +31,7 @@ from scheduler.daemon.app.shadow.comparison import (
 )
 from scheduler.daemon.app.shadow.decision_order import DecisionOrder
 from scheduler.daemon.app.shadow.findings import Findings
-from scheduler.daemon.app.shadow.held_changes import HeldChanges
+from scheduler.daemon.app.shadow.observed_changes import HeldChanges
 from scheduler.daemon.app.watches import Watches
 from scheduler.daemon.metrics import Metrics
 from scheduler.engine.cycle.attempt_log import AttemptLog

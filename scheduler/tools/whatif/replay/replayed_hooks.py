@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from scheduler.clock import Clock, SystemClock
-from scheduler.daemon.recording.call_results import unpacked, unpacked_error
 from scheduler.daemon.recording.notes import Note
-from scheduler.daemon.recording.step_clock import StepClock
+from scheduler.daemon.recording.recorder import StepClock, unpacked, unpacked_error
 from scheduler.replay_hooks import ReplayHooks, resumed
 from scheduler.urls import shown_text
 

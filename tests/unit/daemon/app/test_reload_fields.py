@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.configuration.load import default, parse
 from scheduler.configuration.types import KubeSchedulerConfiguration
-from scheduler.daemon.app.reload_fields import AT_START, TAKEN, WITHOUT_EFFECT, keep_what_needs_a_restart
+from scheduler.daemon.app.generations import AT_START, TAKEN, WITHOUT_EFFECT, keep_what_needs_a_restart
 
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 

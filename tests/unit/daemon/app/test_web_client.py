@@ -14,8 +14,8 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.daemon.app import web_client
-from scheduler.daemon.app.web_client import MAX_BYTES, WebClient
+from scheduler.daemon.app import assembly
+from scheduler.daemon.app.assembly import MAX_BYTES, WebClient
 from scheduler.kube.certificates.key_pair import load_key_pair
 from scheduler.kube.certificates.made import Issued, issue
 from scheduler.urls import shown_url
@@ -183,7 +183,7 @@ def test_a_file_that_is_not_read_in_time_fails_each_request_and_is_read_once_for
         return b"token"
 
     async def scenario() -> None:
-        monkeypatch.setattr(web_client, "read_regular", hang)
+        monkeypatch.setattr(assembly, "read_regular", hang)
         async with client() as asking:
             for _ in range(3):
                 with pytest.raises(OSError, match=r"given: not read within 0\.01 seconds"):

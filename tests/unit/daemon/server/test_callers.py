@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from scheduler.daemon.server.callers import Callers
+from scheduler.daemon.server.extender import Callers
 from scheduler.daemon.server.messages import ServerRequest
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.daemon.server.pod_resources import pod_resources_text
+from scheduler.daemon.server.http_server import pod_resources_text
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.trim import trim_bound_pod
 from tests.support.builders import pod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.daemon.server.review_limit import ReviewLimit
+from scheduler.daemon.server.access import ReviewLimit
 
 
 class Scene:

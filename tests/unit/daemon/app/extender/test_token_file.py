@@ -6,8 +6,8 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from scheduler.daemon.app.extender.token_file import following_token, token_in
-from scheduler.daemon.server.callers import Callers
+from scheduler.daemon.app.extender.pages import following_token, token_in
+from scheduler.daemon.server.extender import Callers
 from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:

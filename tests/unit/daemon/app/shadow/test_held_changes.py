@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.daemon.app.shadow.held_changes import HOLD_SECONDS, HeldChanges
+from scheduler.daemon.app.shadow.observed_changes import HOLD_SECONDS, HeldChanges
 from scheduler.kube.client.store import Store
 from scheduler.kube.client.wire import ObjectIdentity
 from tests.support.manual_clock import ManualClock
