@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
-    from scheduler.snapshot.change_log import ChangeLog
+    from scheduler.snapshot.arrays import ChangeLog
 
     Used = Mapping[str, Mapping[str, int]]
 

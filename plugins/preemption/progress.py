@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Snapshot
-    from scheduler.snapshot.change_log import ChangeLog
+    from scheduler.snapshot.arrays import ChangeLog
 
     Found = Status | tuple[tuple[PodInfo, ...], int]
     """Why preemption does not help on a node, or its victims and the number of violated disruption budgets."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.storage import PersistentVolume
     from scheduler.snapshot import Bools, Int64s, Rows, Snapshot
-    from scheduler.snapshot.change_log import ChangeLog
+    from scheduler.snapshot.arrays import ChangeLog
 
 Reach = tuple[NodeRule, ...] | None
 """The nodes that reach an object: one of the rules has to match. None means all nodes."""

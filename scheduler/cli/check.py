@@ -13,8 +13,7 @@ import click
 
 from scheduler.cli.options import command, feature_gates_option, file_option, option
 from scheduler.cli.process import kubeconfig_option, run_in_loop
-from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
-from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.defaults import UPSTREAM_PLUGINS, enabled_names
 from scheduler.configuration.load import Examined, default, examine, not_below, read_file
 from scheduler.configuration.notes import ConfigurationNote
 from scheduler.configuration.overrides import with_feature_gates

@@ -14,7 +14,7 @@ import click
 
 from scheduler.cli.options import command, option
 from scheduler.cli.program import program, python
-from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
+from scheduler.configuration.defaults import UPSTREAM_PLUGINS
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.errors import ConfigurationError, FieldError
 

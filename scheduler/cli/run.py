@@ -50,7 +50,7 @@ from scheduler.daemon.logs import configure_logging, level_of
 from scheduler.errors import ConfigurationError, FieldError, LeadershipLostError
 from scheduler.kube.client.connect import connect
 from scheduler.kube.client.events import CONTROLLER
-from scheduler.kube.client.startup_requests import StartupRequests, StoppedError
+from scheduler.kube.client.requests import StartupRequests, StoppedError
 from scheduler.worker_thread import TookTooLongError, in_a_thread
 
 if TYPE_CHECKING:

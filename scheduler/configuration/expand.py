@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.configuration.default_plugins import GATED_PLUGINS, UPSTREAM_PLUGINS
-from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.defaults import ALL, GATED_PLUGINS, UPSTREAM_PLUGINS, enabled_names
 from scheduler.configuration.feature_gates import gates_of
-from scheduler.configuration.merge import ALL
 from scheduler.configuration.plugin_args import find_args
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.framework.points import ExtensionPoint

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
-from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.defaults import ALL, UPSTREAM_PLUGINS, enabled_names
 from scheduler.configuration.feature_gates import gates_in_vain
-from scheduler.configuration.merge import ALL
 from scheduler.configuration.types import KubeSchedulerConfiguration, Plugins
 from scheduler.objects.wording import child, did_you_mean, entry, quoted
 

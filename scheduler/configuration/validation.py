@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.configuration import extender_rules
-from scheduler.configuration.default_plugins import REMOVED_PLUGINS, UPSTREAM_PLUGINS
+from scheduler.configuration.defaults import ALL, REMOVED_PLUGINS, UPSTREAM_PLUGINS
 from scheduler.configuration.feature_gates import gate_faults
-from scheduler.configuration.merge import ALL
 from scheduler.configuration.types import API_VERSION, Plugins
 from scheduler.errors import FieldError
 from scheduler.objects.wording import child, entry, quoted, was

@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from scheduler.configuration.types import API_VERSION, KIND, ConfigurationStruct, Plugin, PluginSet
-from scheduler.configuration.yaml_syntax import write
+from scheduler.configuration.yaml_text import write
 from scheduler.objects.durations import Duration
 from scheduler.urls import shown_in, shown_value
 

@@ -24,8 +24,8 @@ import msgspec
 from aiohttp import WSMsgType, hdrs, web
 
 from scheduler.clock import Clock, SystemClock
-from scheduler.kube.certificates.key_pair import load_key_pair
 from scheduler.kube.certificates.made import Issued, issue
+from scheduler.kube.certificates.trust import load_key_pair
 from scheduler.simulator.access.rbac_defaults import bootstrap_rbac
 from scheduler.simulator.access.security import Security, is_review
 from scheduler.simulator.api.handlers import JSON, Answer, Api, Request, answer_of_error

@@ -5,8 +5,7 @@ in other snapshots. `scheduler.engine.state` writes the `ClusterTable`; all othe
 """
 
 from scheduler.snapshot.affinity_index import MOST_TERMS_AT_ONCE, TermKind, TermsInUse, TermsThatMean
-from scheduler.snapshot.arrays import Bools, Float64s, Int32s, Int64s, Rows, UInt16s, wrapped
-from scheduler.snapshot.change_log import ChangeLog
+from scheduler.snapshot.arrays import Bools, ChangeLog, Float64s, Int32s, Int64s, Rows, UInt16s, wrapped
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.interning import Interned
 from scheduler.snapshot.node_tally import NodeTally, WeighedTerms

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.pod_affinity import AffinityTerms, WeightedTerm
     from scheduler.snapshot.arrays import Int32s, Int64s, Rows
-    from scheduler.snapshot.names_in_use import NamesInUse
+    from scheduler.snapshot.interning import NamesInUse
 
 MOST_TERMS_AT_ONCE: Final = 256
 """The terms of pods with more terms are indexed later, in slices between attempts."""

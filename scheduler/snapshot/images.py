@@ -10,7 +10,7 @@ import numpy as np
 
 from scheduler.errors import ObjectError
 from scheduler.snapshot.arrays import Column
-from scheduler.snapshot.names_in_use import NamesInUse
+from scheduler.snapshot.interning import NamesInUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Interns strings, and tuples of strings, as small integers.
+"""Interns strings, and tuples of strings, as small integers, and the names that nodes have.
 
 A cluster of thousands of nodes has few distinct taints or zones. A rule is evaluated once per distinct value, and one
 array lookup copies the results to the nodes.
@@ -15,7 +15,7 @@ from scheduler.objects.selectors import parse_int64
 from scheduler.snapshot.arrays import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -186,3 +186,40 @@ class Interned(Generic[T]):
         if verdicts.count(verdicts[0]) == len(verdicts):
             return np.full(len(self.codes), verdicts[0], dtype=dtype)  # far cheaper than a lookup per node
         return np.array(verdicts, dtype=dtype)[self.codes]
+
+
+class NamesInUse:
+    """Names, with the number of nodes that have each name."""
+
+    __slots__ = ("_nodes",)
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, int] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._nodes
+
+    def count(self, name: str) -> int:
+        """Return the number of nodes that have a name."""
+        return self._nodes.get(name, 0)
+
+    def add(self, names: Iterable[str]) -> list[str]:
+        """Count names of a node, and return the names that no node had before."""
+        nodes, fresh = self._nodes, []
+        for name in names:
+            if name in nodes:
+                nodes[name] += 1
+            else:
+                nodes[name] = 1
+                fresh.append(name)
+        return fresh
+
+    def remove(self, names: Iterable[str]) -> list[str]:
+        """Stop counting names of a node, and return the names that no node has any more."""
+        nodes, gone = self._nodes, []
+        for name in names:
+            nodes[name] -= 1
+            if not nodes[name]:
+                del nodes[name]
+                gone.append(name)
+        return gone

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from scheduler.objects.selectors import NodeSelectorTerm, Requirement
-    from scheduler.snapshot.arrays import Bools, Int64s, Rows
-    from scheduler.snapshot.change_log import ChangeLog
+    from scheduler.snapshot.arrays import Bools, ChangeLog, Int64s, Rows
     from scheduler.snapshot.interning import Interned
 
 T = TypeVar("T", bound=np.generic)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from scheduler.snapshot.affinity_index import ChangedTerms
-from scheduler.snapshot.arrays import wrapped
-from scheduler.snapshot.change_log import ChangeLog
+from scheduler.snapshot.arrays import ChangeLog, wrapped
 from scheduler.snapshot.interning import Interned
 from scheduler.snapshot.pod_tally import ChangedTally
 from scheduler.snapshot.storage_index import ChangedStorage

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from scheduler.snapshot.derived import OtherPods, TakenRows
 from scheduler.snapshot.images import ImageState
 from scheduler.snapshot.nominated_pods import WithNominatedPods
-from scheduler.snapshot.other_pods import OtherPods
-from scheduler.snapshot.taken_rows import TakenRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.taints import Taint
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
-    from scheduler.snapshot.arrays import Bools, Int64s, Rows
-    from scheduler.snapshot.change_log import ChangeLog
+    from scheduler.snapshot.arrays import Bools, ChangeLog, Int64s, Rows
     from scheduler.snapshot.images import ImagesOnNodes
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.node_tally import NodeTally, WeighedTerms

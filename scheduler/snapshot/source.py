@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from scheduler.objects.pod import PodInfo
     from scheduler.objects.taints import Taint
     from scheduler.snapshot.affinity_index import TermKind, TermsInUse
-    from scheduler.snapshot.arrays import Bools, Int64s
-    from scheduler.snapshot.change_log import ChangeLog
+    from scheduler.snapshot.arrays import Bools, ChangeLog, Int64s
     from scheduler.snapshot.images import ImagesOnNodes, ImageState
     from scheduler.snapshot.interning import Interned
     from scheduler.snapshot.node_tally import NodeTally, WeighedTerms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from scheduler.snapshot.change_log import ChangeLog
+from scheduler.snapshot.arrays import ChangeLog
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -13,11 +13,9 @@ import numpy as np
 
 from scheduler.objects.bounded_dict import BoundedDict
 from scheduler.snapshot.affinity_index import AffinityIndex
-from scheduler.snapshot.arrays import Column, wrapped
-from scheduler.snapshot.change_log import ChangeLog
+from scheduler.snapshot.arrays import ChangeLog, Column, wrapped
 from scheduler.snapshot.images import ImageColumns
-from scheduler.snapshot.interning import InternedColumn
-from scheduler.snapshot.names_in_use import NamesInUse
+from scheduler.snapshot.interning import InternedColumn, NamesInUse
 from scheduler.snapshot.node_tally import NodeTallies
 from scheduler.snapshot.object_store import ObjectStore
 from scheduler.snapshot.pod_counts import PodCounts

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scheduler.clock import SystemClock
-from scheduler.configuration.default_plugins import MINIMAL_PLUGINS
+from scheduler.configuration.defaults import MINIMAL_PLUGINS
 from scheduler.configuration.load import parse
 from scheduler.daemon.app.assembly import Parts
 from scheduler.daemon.app.in_tree import IN_TREE

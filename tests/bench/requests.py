@@ -20,8 +20,8 @@ import uvloop
 
 from scheduler.clock import SystemClock
 from scheduler.daemon.app.memory import settle_memory
-from scheduler.kube.certificates.key_pair import load_key_pair
 from scheduler.kube.certificates.made import issue
+from scheduler.kube.certificates.trust import load_key_pair
 from scheduler.kube.client.connection import ApiConnection
 from scheduler.kube.client.events import EventRecorder
 from scheduler.kube.client.store import Store

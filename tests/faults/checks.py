@@ -13,7 +13,7 @@ from scheduler.daemon.app.consistency.state_check import Discrepancy
 from scheduler.daemon.app.needs import needs_of
 from scheduler.engine.cycle.scheduling import nominated_others, schedule_pod
 from scheduler.engine.queue.pod_places import Place
-from scheduler.engine.state.pod_states import PodState
+from scheduler.engine.state.cache import PodState
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.pod_group import COSCHEDULING_LABEL, VOLCANO_ANNOTATIONS
 from scheduler.simulator.apimachinery.objects import is_terminating

@@ -13,7 +13,7 @@ from scheduler.configuration.overrides import with_leader_election
 from scheduler.daemon.app.daemon import Daemon
 from scheduler.daemon.app.watches import NODE_KIND
 from scheduler.daemon.recording.state import State, resume, state_notes
-from scheduler.engine.state.pod_states import PodState
+from scheduler.engine.state.cache import PodState
 from scheduler.tools.whatif.replay.replay import RecordedServer
 from tests.support.builders import node, pod
 from tests.support.manual_clock import ManualClock

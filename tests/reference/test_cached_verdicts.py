@@ -13,7 +13,7 @@ from scheduler.engine.runtime.cached_verdicts import CachedVerdicts
 from scheduler.objects.node import NodeObject
 from scheduler.objects.pod import PodInfo
 from scheduler.snapshot import ClusterTable
-from scheduler.snapshot.change_log import ChangeLog
+from scheduler.snapshot.arrays import ChangeLog
 from tests.reference.cached_verdicts import Story
 
 if TYPE_CHECKING:

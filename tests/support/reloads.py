@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.configuration.load import parse
 from scheduler.configuration.overrides import with_leader_election
 from scheduler.daemon.app.reloader import Offer, Reloader, digest_of
-from scheduler.kube.client.event_series import ObjectReference
+from scheduler.kube.client.events import ObjectReference
 from tests.support.virtual_time import LoopClock
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from plugins.dynamic_resources.structured.pools import Pools
     from scheduler.snapshot import Rows, Snapshot
-    from scheduler.snapshot.change_log import ChangeLog
+    from scheduler.snapshot.arrays import ChangeLog
 
 _REMEMBERED_CHANGES = 4096
 

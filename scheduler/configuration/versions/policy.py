@@ -4,6 +4,8 @@ Later plugins (scheduling gates, dynamic resources, declared features) run by de
 that use them.
 
 Source:
+    kube-scheduler v1.22, staging/src/k8s.io/kube-scheduler/config/v1/types.go.
+    kube-scheduler v1.22, pkg/scheduler/framework/plugins/legacy_registry.go, NewLegacyRegistry, predicateOrdering.
     kube-scheduler v1.22, pkg/scheduler/factory.go, createFromConfig;
     pkg/scheduler/framework/plugins/legacy_registry.go; apis/config/validation/validation.go, ValidatePolicy.
 """
@@ -11,22 +13,13 @@ Source:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from scheduler.configuration.decode import decode
-from scheduler.configuration.types import Extender, ExtenderTLS
+from scheduler.configuration.types import ConfigurationStruct, Extender, ExtenderTLS
 from scheduler.configuration.versions.node_labels import NO_PREFERENCE, required_labels
-from scheduler.configuration.versions.policy_names import (
-    DEFAULT_PREDICATES,
-    DEFAULT_PRIORITIES,
-    MANDATORY_PREDICATES,
-    PREDICATES,
-    PRIORITIES,
-    SCORING,
-    STRATEGIES,
-    TAINTED,
-)
-from scheduler.configuration.versions.policy_types import Policy
 from scheduler.configuration.versions.v1alpha2 import NO_RESOURCE_LIMITS, with_lower_case
 from scheduler.configuration.versions.v1beta1 import NO_AVOID_PODS, NO_SERVICE_AFFINITY
 from scheduler.objects.wording import did_you_mean, entry, quoted
@@ -34,14 +27,187 @@ from scheduler.objects.wording import did_you_mean, entry, quoted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.configuration.types import ConfigurationStruct
     from scheduler.configuration.versions.conversion import Conversion
-    from scheduler.configuration.versions.policy_types import (
-        Predicate,
-        Priority,
-        PriorityArgument,
-        RequestedToCapacityRatioArguments,
-    )
+
+_MAX_INT32 = 2**31 - 1
+
+
+class ServiceAffinity(ConfigurationStruct, frozen=True, kw_only=True):
+    """Places pods of a service on nodes with equal values of these labels."""
+
+    labels: tuple[str, ...] = ()
+
+
+class LabelsPresence(ConfigurationStruct, frozen=True, kw_only=True):
+    """Requires nodes with all of these labels, or with none of them."""
+
+    labels: tuple[str, ...] = ()
+    presence: bool = False
+
+
+class PredicateArgument(ConfigurationStruct, frozen=True, kw_only=True):
+    """The argument of a custom predicate; exactly one field is set."""
+
+    service_affinity: ServiceAffinity | None = None
+    labels_presence: LabelsPresence | None = None
+
+
+class Predicate(ConfigurationStruct, frozen=True, kw_only=True):
+    """A condition for nodes."""
+
+    name: str = ""
+    argument: PredicateArgument | None = None
+
+
+class ServiceAntiAffinity(ConfigurationStruct, frozen=True, kw_only=True):
+    """Spreads pods of a service over the values of a label."""
+
+    label: str = ""
+
+
+class LabelPreference(ConfigurationStruct, frozen=True, kw_only=True):
+    """Prefers nodes with a label, or without it."""
+
+    label: str = ""
+    presence: bool = False
+
+
+class RequestedToCapacityRatioArguments(ConfigurationStruct, frozen=True, kw_only=True):
+    """The score as a function of the requested share of resources; entries as in NodeResourcesFit."""
+
+    shape: tuple[dict[str, Any], ...] = ()
+    resources: tuple[dict[str, Any], ...] = ()
+
+
+class PriorityArgument(ConfigurationStruct, frozen=True, kw_only=True):
+    """The argument of a custom priority; exactly one field is set."""
+
+    service_anti_affinity: ServiceAntiAffinity | None = None
+    label_preference: LabelPreference | None = None
+    requested_to_capacity_ratio_arguments: RequestedToCapacityRatioArguments | None = None
+
+
+class Priority(ConfigurationStruct, frozen=True, kw_only=True):
+    """A score for nodes."""
+
+    name: str = ""
+    weight: Annotated[int, msgspec.Meta(ge=1, le=_MAX_INT32)]
+    argument: PriorityArgument | None = None
+
+
+class Policy(ConfigurationStruct, frozen=True, kw_only=True):
+    """A policy.
+
+    Attributes:
+        predicates: None for the default ones, an empty list for the mandatory ones only.
+        priorities: None for the default ones, an empty list for none.
+        extenders: as in a configuration, but with `enableHttps`, and `httpTimeout` in nanoseconds.
+        hard_pod_affinity_symmetric_weight: 0 for the default.
+    """
+
+    predicates: tuple[Predicate, ...] | None = None
+    priorities: tuple[Priority, ...] | None = None
+    extenders: tuple[dict[str, Any], ...] = ()
+    hard_pod_affinity_symmetric_weight: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
+    always_check_all_predicates: bool = False
+
+
+PREDICATES: dict[str, tuple[str, ...]] = {
+    "CheckNodeUnschedulable": ("NodeUnschedulable",),
+    "GeneralPredicates": ("NodeResourcesFit", "NodeName", "NodePorts", "NodeAffinity"),
+    "HostName": ("NodeName",),
+    "PodFitsHostPorts": ("NodePorts",),
+    "PodFitsPorts": ("NodePorts",),
+    "MatchNodeSelector": ("NodeAffinity",),
+    "PodFitsResources": ("NodeResourcesFit",),
+    "NoDiskConflict": ("VolumeRestrictions",),
+    "PodToleratesNodeTaints": ("TaintToleration",),
+    "CheckNodeLabelPresence": ("NodeAffinity",),
+    "MaxEBSVolumeCount": ("NodeVolumeLimits",),
+    "MaxGCEPDVolumeCount": ("NodeVolumeLimits",),
+    "MaxCSIVolumeCountPred": ("NodeVolumeLimits",),
+    "MaxAzureDiskVolumeCount": ("NodeVolumeLimits",),
+    "MaxCinderVolumeCount": ("NodeVolumeLimits",),
+    "CheckVolumeBinding": ("VolumeBinding",),
+    "NoVolumeZoneConflict": ("VolumeZone",),
+    "EvenPodsSpread": ("PodTopologySpread",),
+    "MatchInterPodAffinity": ("InterPodAffinity",),
+}
+"""Predicate -> filter plugins, both in execution order."""
+
+MANDATORY_PREDICATES = frozenset({"PodToleratesNodeTaints", "CheckNodeUnschedulable"})
+
+DEFAULT_PREDICATES = frozenset(
+    {
+        "NoVolumeZoneConflict",
+        "MaxEBSVolumeCount",
+        "MaxGCEPDVolumeCount",
+        "MaxAzureDiskVolumeCount",
+        "MaxCSIVolumeCountPred",
+        "MatchInterPodAffinity",
+        "NoDiskConflict",
+        "GeneralPredicates",
+        "PodToleratesNodeTaints",
+        "CheckVolumeBinding",
+        "CheckNodeUnschedulable",
+        "EvenPodsSpread",
+    }
+)
+
+TAINTED = frozenset(
+    {"CheckNodeCondition", "CheckNodeMemoryPressure", "CheckNodeDiskPressure", "CheckNodePIDPressure"}
+)
+"""Predicates about conditions that the node controller reports as taints since Kubernetes 1.12."""
+
+PRIORITIES: dict[str, str] = {
+    "BalancedResourceAllocation": "NodeResourcesBalancedAllocation",
+    "EqualPriority": "",
+    "EvenPodsSpreadPriority": "PodTopologySpread",
+    "ImageLocalityPriority": "ImageLocality",
+    "InterPodAffinityPriority": "InterPodAffinity",
+    "LeastRequestedPriority": "NodeResourcesFit",
+    "MostRequestedPriority": "NodeResourcesFit",
+    "NodeAffinityPriority": "NodeAffinity",
+    "RequestedToCapacityRatio": "NodeResourcesFit",
+    "RequestedToCapacityRatioPriority": "NodeResourcesFit",
+    "SelectorSpreadPriority": "PodTopologySpread",
+    "ServiceSpreadingPriority": "PodTopologySpread",
+    "TaintTolerationPriority": "TaintToleration",
+}
+"""Priority -> its score plugin; "" for one with equal scores for all nodes."""
+
+STRATEGIES = {
+    "LeastRequestedPriority": "LeastAllocated",
+    "MostRequestedPriority": "MostAllocated",
+    "RequestedToCapacityRatio": "RequestedToCapacityRatio",
+    "RequestedToCapacityRatioPriority": "RequestedToCapacityRatio",
+}
+"""Priority -> its scoring strategy of NodeResourcesFit."""
+
+DEFAULT_PRIORITIES = {
+    "SelectorSpreadPriority": 1,
+    "InterPodAffinityPriority": 1,
+    "LeastRequestedPriority": 1,
+    "BalancedResourceAllocation": 1,
+    "NodeAffinityPriority": 1,
+    "TaintTolerationPriority": 1,
+    "ImageLocalityPriority": 1,
+    "EvenPodsSpreadPriority": 2,
+}
+"""Priority -> weight, without NodePreferAvoidPodsPriority, which was a default."""
+
+SCORING = frozenset(
+    {
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeResourcesFit",
+        "PodTopologySpread",
+        "TaintToleration",
+        "VolumeBinding",
+    }
+)
+"""Plugins with both filter and score."""
+
 
 _NO_PRIORITY = {
     "NodePreferAvoidPodsPriority": NO_AVOID_PODS,

@@ -22,7 +22,7 @@ from scheduler.engine.queue.quarantine import message, times_in_condition
 from scheduler.errors import ApiError, ObjectError
 from scheduler.files import open_regular
 from scheduler.kube.client.resources import PODS
-from scheduler.kube.client.status_patch import status_patch
+from scheduler.kube.client.status_queue import status_patch
 from scheduler.kube.http.request import STRATEGIC_MERGE_PATCH, Request
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.v1 import PodCondition

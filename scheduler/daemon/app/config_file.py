@@ -15,7 +15,7 @@ from scheduler.daemon.app.reloader import Offer, digest_of, named_files, outcome
 from scheduler.errors import ConfigurationError
 from scheduler.extensions.wasm.guest_source import MOST_BYTES
 from scheduler.files import read_regular
-from scheduler.kube.client.event_series import ObjectReference
+from scheduler.kube.client.events import ObjectReference
 from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:

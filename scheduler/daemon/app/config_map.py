@@ -10,7 +10,7 @@ from scheduler.daemon.app.reloader import Offer, digest_of, outcome
 from scheduler.daemon.config_watch.config_map import ConfigMap
 from scheduler.errors import ApiError, ConfigurationError, FieldError, ObjectError
 from scheduler.kube.client.connection import CONNECTION_LOST
-from scheduler.kube.client.event_series import ObjectReference
+from scheduler.kube.client.events import ObjectReference
 from scheduler.kube.client.resources import Resource
 from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_object

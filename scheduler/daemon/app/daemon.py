@@ -22,8 +22,7 @@ from scheduler.errors import LeadershipLostError
 from scheduler.extensions.extenders.chain import Extenders
 from scheduler.framework.sliced_work import run_to_end
 from scheduler.kube.client.events import CONTROLLER
-from scheduler.kube.client.leadership import Leadership
-from scheduler.kube.client.lease import LeaderElector, new_identity
+from scheduler.kube.client.lease import LeaderElector, Leadership, new_identity
 from scheduler.kube.client.requests import DryRunRequests, GuardedRequests
 from scheduler.worker_thread import Aside, at_once
 
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
     from scheduler.engine.runtime.registry import Registry
     from scheduler.framework.interface import Plugin
     from scheduler.kube.client.connection import ApiConnection
-    from scheduler.kube.client.event_series import EventSeries
-    from scheduler.kube.client.events import EventRecorder
+    from scheduler.kube.client.events import EventRecorder, EventSeries
     from scheduler.replay_hooks import ReplayHooks
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from scheduler.engine.cycle.time_slices import SLICE_SECONDS
 from scheduler.errors import ApiError
 from scheduler.framework.statuses import ACCEPTED
 from scheduler.kube.client import wire
-from scheduler.kube.client.event_series import ObjectReference
+from scheduler.kube.client.events import ObjectReference
 from scheduler.kube.http.request import MERGE_PATCH, Request
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
-from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.defaults import UPSTREAM_PLUGINS, enabled_names
 from scheduler.configuration.write import to_yaml
 from scheduler.daemon.app.in_tree import IN_TREE
 from scheduler.errors import ConfigurationError, FieldError

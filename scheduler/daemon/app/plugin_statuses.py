@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from scheduler.daemon.app.capabilities import TableObjects
 from scheduler.daemon.app.object_statuses import ObjectStatuses, run_in_slices
-from scheduler.kube.client.paging import listed
+from scheduler.kube.client.watch import listed
 from scheduler.loop_work import calls_plugin_code
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scheduler.clock import Clock
     from scheduler.configuration.load import Configuration
     from scheduler.daemon.app.daemon import Daemon
-    from scheduler.kube.client.event_series import ObjectReference
+    from scheduler.kube.client.events import ObjectReference
 
 logger = logging.getLogger(__name__)
 

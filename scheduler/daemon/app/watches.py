@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from scheduler.daemon.app.needs import PodDecoder, resource_of
 from scheduler.engine.cycle.event_handlers import NodeHandler
 from scheduler.errors import ConfigurationError, FieldError, UnreadError
-from scheduler.kube.client.outages import Outages
+from scheduler.kube.client.outages import Outages, StaleCacheGate
 from scheduler.kube.client.reflector import Reflector
 from scheduler.kube.client.resources import NODES, PODS
-from scheduler.kube.client.stale_cache_gate import StaleCacheGate
 from scheduler.objects.decode import decode_node, decode_object
 from scheduler.objects.kinds import STRUCTS
 from scheduler.objects.node import NodeObject

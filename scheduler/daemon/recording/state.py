@@ -10,7 +10,7 @@ from scheduler.configuration.write import to_recorded
 from scheduler.daemon.app.watches import NODE_KIND, POD_KIND
 from scheduler.daemon.recording.notes import Note
 from scheduler.engine.queue.pod_places import Place
-from scheduler.engine.state.pod_states import PodState
+from scheduler.engine.state.cache import PodState
 from scheduler.framework.queued_pod import QueuedPodInfo
 
 if TYPE_CHECKING:

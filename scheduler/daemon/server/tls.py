@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.files import read_regular
-from scheduler.kube.certificates.key_pair import as_file, load_key_pair
+from scheduler.kube.certificates.trust import as_file, load_key_pair
 from scheduler.worker_thread import in_a_thread
 
 if TYPE_CHECKING:

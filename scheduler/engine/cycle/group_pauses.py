@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from scheduler.engine.cycle.time_slices import TimeSlices, pause_attempt
 from scheduler.engine.queue.quarantine import is_changed_pod
 from scheduler.engine.runtime.budget import OverBudgetError
-from scheduler.engine.state.pod_states import PodState
+from scheduler.engine.state.cache import PodState
 from scheduler.errors import SchedulerError
 
 if TYPE_CHECKING:

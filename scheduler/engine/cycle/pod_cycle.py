@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.engine.cycle.attempt import AssumedPod, Attempt, Decision
 from scheduler.engine.cycle.scheduling import decide, nominated_others
-from scheduler.engine.state.pod_states import PodState
+from scheduler.engine.state.cache import PodState
 from scheduler.framework.sliced_work import NeedsTime, run_to_end
 from scheduler.framework.status import Status
 

@@ -1,21 +1,168 @@
-"""The parts of the queue, and the single way by which pods move between them."""
+"""The parts of the queue, the single way by which pods move between them, and the queue's readable state.
+
+Time is divided into windows of one second. A pod whose backoff ends within a window leaves when that window is over.
+Pods of one window therefore leave together, and priority decides among them.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from math import floor, inf, ldexp
 from typing import TYPE_CHECKING
 
 from scheduler.engine.queue.in_flight import InFlight
-from scheduler.engine.queue.keyed_heap import KeyedHeap
 from scheduler.engine.queue.pod_places import Place, Places
-from scheduler.engine.queue.rejections import Rejections
-from scheduler.engine.queue.unschedulable import UnschedulablePods
+from scheduler.engine.queue.unschedulable import KeyedHeap, UnschedulablePods
 
 if TYPE_CHECKING:
-    from scheduler.engine.queue.backoff import BackoffQueue
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from scheduler.engine.queue.pod_places import Move
     from scheduler.engine.queue.ports import QueueObserver, QueuePlugins
     from scheduler.engine.state.pod_groups import PodGroups
     from scheduler.framework.queued_pod import QueuedPodInfo
     from scheduler.objects.pod import PodInfo
+
+
+class Rejections:
+    """Counts the waiting pods, in any place, by the plugins that rejected their last attempt or gate them."""
+
+    def __init__(self) -> None:
+        self._noted: dict[str, list[tuple[str, str]]] = {}  # uid -> the keys under which it is counted
+        self._counts = Counter[tuple[str, str]]()
+
+    def note(self, queued: QueuedPodInfo) -> None:
+        """Count a pod under its current rejecting plugins instead of the earlier ones."""
+        uid = queued.pod.uid
+        self.forget(uid)
+        rejectors = queued.unschedulable_plugins | queued.pending_plugins
+        if rejectors:
+            noted = self._noted[uid] = [(plugin, queued.pod.scheduler_name) for plugin in rejectors]
+            self._counts.update(noted)
+
+    def forget(self, uid: str) -> None:
+        """Stop counting a pod."""
+        for key in self._noted.pop(uid, ()):
+            self._counts[key] -= 1
+
+    @property
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """(plugin, profile) -> number of pods; plugins that had pods earlier stay, with 0."""
+        return self._counts
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        counts = Counter(key for noted in self._noted.values() for key in noted)
+        assert counts == +self._counts, f"{counts} found, {self._counts} counted"
+
+
+WINDOW_SECONDS = 1
+_MOST_DOUBLINGS = 500  # beyond any maximum, and far below the largest float
+
+
+class BackoffQueue:
+    """Uids of pods, ordered by the end of their backoff.
+
+    Pods that failed with an error wait separately and are never tried early: their backoff protects the API server. Members
+    of groups wait with them, because an attempt at a group takes long and blocks all other pods.
+
+    Source:
+        kube-scheduler v1.36, backend/queue/backoff_queue.go.
+    """
+
+    def __init__(self, *, initial_seconds: float, max_seconds: float, plugins: QueuePlugins) -> None:
+        self._initial_seconds = initial_seconds
+        self._max_seconds = max_seconds
+        self._plugins = plugins
+        self._rejected = KeyedHeap()
+        self._failed = KeyedHeap()
+
+    def configure(self, *, initial_seconds: float, max_seconds: float) -> None:
+        """Change the backoff durations; the caller must put the pods in backoff again."""
+        self._initial_seconds = initial_seconds
+        self._max_seconds = max_seconds
+
+    def duration(self, queued: QueuedPodInfo) -> float:
+        """Return how long a pod backs off after its last attempt, in seconds.
+
+        The backoff doubles with each rejection, up to the maximum. If the last attempt ended with an error, it doubles with
+        each error in a row. A quarantined pod waits for its quarantine.
+        """
+        if queued.quarantine_seconds:
+            return queued.quarantine_seconds
+        count = queued.consecutive_errors_count or queued.unschedulable_count
+        if count == 0:
+            return 0.0
+        return min(ldexp(self._initial_seconds, min(count - 1, _MOST_DOUBLINGS)), self._max_seconds)
+
+    def ends_in(self, queued: QueuedPodInfo) -> float:
+        """Return the start of the window in which a pod's backoff ends; -inf if it has none."""
+        if queued.quarantine_seconds:
+            return _window(queued.timestamp + queued.quarantine_seconds)
+        if self._max_seconds == 0 or not (queued.consecutive_errors_count or queued.unschedulable_count):
+            return -inf
+        return _window(queued.timestamp + self.duration(queued))
+
+    def leaves_at(self, queued: QueuedPodInfo) -> float:
+        """Return the latest time at which `finished` yields a pod."""
+        return self.ends_in(queued) + WINDOW_SECONDS
+
+    def is_backing_off(self, queued: QueuedPodInfo, now: float) -> bool:
+        """Return whether a pod has to wait: it does until the window in which its backoff ends is over."""
+        return self.ends_in(queued) >= _window(now)
+
+    def put(self, queued: QueuedPodInfo) -> None:
+        """Add a pod, or reorder it by its new version; the plugins that rejected it must not change here."""
+        uid = queued.pod.uid
+        ends_in = self.ends_in(queued)
+        was_rejected = queued.unschedulable_plugins or queued.pending_plugins
+        if was_rejected and self._plugins.group_of(queued.pod) is None:
+            self._failed.remove(uid)  # it may have left its group
+            self._rejected.put(uid, (ends_in, *self._plugins.sort_key(queued)))
+        else:
+            self._rejected.remove(uid)
+            self._failed.put(uid, (ends_in,))
+
+    def remove(self, uid: str) -> None:
+        """Remove a pod, if present."""
+        self._rejected.remove(uid)
+        self._failed.remove(uid)
+
+    def pop(self) -> str | None:
+        """Remove and return the next pod before its backoff ends; never one that failed with an error."""
+        return self._rejected.pop()
+
+    def finished(self, now: float) -> Iterator[str]:
+        """Remove and yield the pods whose backoff is over, in the order in which they are tried."""
+        for heap in (self._rejected, self._failed):
+            while (first := heap.peek()) is not None and first[0][0] < _window(now):
+                heap.pop()
+                yield first[1]
+
+    def in_turn(self) -> list[str]:
+        """Return all pods in the order in which their backoff ends."""
+        return [uid for heap in (self._rejected, self._failed) for uid, _ in heap.in_turn()]
+
+    def next_deadline(self) -> float | None:
+        """Return the next time at which `finished` has a pod to yield; None if no pod backs off."""
+        firsts = [first[0][0] for heap in (self._rejected, self._failed) if (first := heap.peek())]
+        return min(firsts) + WINDOW_SECONDS if firsts else None
+
+    def __len__(self) -> int:
+        return len(self._rejected) + len(self._failed)
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._rejected or uid in self._failed
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        twice = set(self._rejected) & set(self._failed)
+        assert not twice, f"pods {sorted(twice)} back off twice"
+
+
+def _window(at: float) -> float:
+    return floor(at / WINDOW_SECONDS) * WINDOW_SECONDS
+
 
 POP_FROM_BACKOFF_Q = "PopFromBackoffQ"
 
@@ -209,3 +356,72 @@ class QueueContents:
         if place is Place.BACKOFF:
             return self.backoff
         return self.in_flight if place is Place.IN_FLIGHT else self.unschedulable
+
+
+class QueueView:
+    """The read-only side of the scheduling queue."""
+
+    def __init__(self, contents: QueueContents) -> None:
+        self._contents = contents
+
+    def count(self, place: Place) -> int:
+        """Return the number of pods in a place; OUTSIDE is not counted."""
+        return self._contents.places.count(place)
+
+    @property
+    def in_flight_events(self) -> Mapping[str, int]:
+        """Event label -> number of events recorded for pods in flight; PodPopped is the number of those pods."""
+        return self._contents.in_flight.counts()
+
+    @property
+    def rejections(self) -> Mapping[tuple[str, str], int]:
+        """(plugin, profile) -> number of waiting pods that it rejected or gates; 0 for plugins that had some."""
+        return self._contents.rejections.counts
+
+    def place_of(self, uid: str) -> Place:
+        """Return the place of a pod; OUTSIDE if it is unknown."""
+        return self._contents.places.of(uid)
+
+    def history(self, uid: str) -> tuple[Move, ...]:
+        """Return the history of a pod, oldest entry first; also of a pod that left recently."""
+        return self._contents.places.history(uid)
+
+    def get(self, uid: str) -> QueuedPodInfo | None:
+        """Return a pod of the queue, in flight or not."""
+        return self._contents.pods.get(uid)
+
+    def newest(self, uid: str) -> PodInfo | None:
+        """Return a pod's newest version; None if it is unknown or was deleted while in flight."""
+        return self._contents.newest(uid)
+
+    def turn_of(self, uid: str) -> int | None:
+        """Return the number of pods of activeQ that are tried before this one; None if it is not in activeQ."""
+        return self._contents.active.turn_of(uid)
+
+    def backoff_left(self, uid: str, now: float) -> float | None:
+        """Return how many seconds a pod of backoffQ still waits there; None if it is not in backoffQ."""
+        backoff = self._contents.backoff
+        return max(0.0, backoff.leaves_at(self._contents.pods[uid]) - now) if uid in backoff else None
+
+    def holds(self, uid: str) -> bool:
+        """Return whether a pod is consistent with `place_of`; False indicates a bug."""
+        return self._contents.holds(uid)
+
+    def pods(self) -> Iterable[QueuedPodInfo]:
+        """Return all pods of the queue, including pods in flight; the queue must not change during the iteration."""
+        return self._contents.pods.values()
+
+    def in_turn(self) -> Iterator[QueuedPodInfo]:
+        """Yield all pods that are not in flight, place by place, each in its order."""
+        contents = self._contents
+        active = [uid for uid, _ in contents.active.in_turn()]
+        for uid in (*active, *contents.backoff.in_turn(), *contents.unschedulable.in_turn()):
+            yield contents.pods[uid]
+
+    def flushes(self) -> list[tuple[str, float]]:
+        """Return the pods that are tried again without an event, and when, in order of time."""
+        return self._contents.unschedulable.flushes()
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self._contents.check()

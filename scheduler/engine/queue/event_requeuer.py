@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduler.engine.queue.contents import QueueContents
     from scheduler.engine.queue.hints import Hints
     from scheduler.engine.queue.in_flight import InFlightEvent
-    from scheduler.engine.queue.waiting_classes import WaitingClass
+    from scheduler.engine.queue.unschedulable import WaitingClass
     from scheduler.framework.events import ClusterEvent
     from scheduler.framework.queued_pod import QueuedPodInfo
 

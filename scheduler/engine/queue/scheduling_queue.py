@@ -5,19 +5,17 @@ There is no loop and no waiting here: the owner calls `work` at `next_deadline`,
 
 from __future__ import annotations
 
+import logging
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from scheduler.engine.queue.backlog import Backlog, QueueWork
-from scheduler.engine.queue.backoff import BackoffQueue
-from scheduler.engine.queue.contents import QueueContents
+from scheduler.engine.queue.contents import BackoffQueue, QueueContents, QueueView
 from scheduler.engine.queue.event_requeuer import EventRequeuer
-from scheduler.engine.queue.gating import pre_enqueue_refusal
 from scheduler.engine.queue.hints import Hints, RequeueStrategy
 from scheduler.engine.queue.in_flight import InFlightEvent
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.queue.quarantine import is_changed_pod, take_quarantine_from_condition
-from scheduler.engine.queue.view import QueueView
 from scheduler.framework.changes import (
     FORCE_ACTIVATE,
     UNSCHEDULABLE_POD_ADD,
@@ -27,6 +25,7 @@ from scheduler.framework.changes import (
 )
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.framework.queued_pod import QueuedPodInfo
+from scheduler.framework.status import Code
 from scheduler.replay_hooks import ReplayHooks
 
 if TYPE_CHECKING:
@@ -36,7 +35,37 @@ if TYPE_CHECKING:
     from scheduler.engine.queue.ports import QueueObserver, QueuePlugins
     from scheduler.engine.state.nominator import Nominator
     from scheduler.engine.state.pod_groups import PodGroups
+    from scheduler.framework.status import Status
     from scheduler.objects.pod import PodInfo
+
+logger = logging.getLogger(__name__)
+
+
+def pre_enqueue_refusal(plugins: QueuePlugins, queued: QueuedPodInfo) -> Status | None:
+    """Run PreEnqueue; return the rejection that gates the pod, and store its plugin in `queued`. None admits the pod.
+
+    Raises:
+        AssertionError: the rejection names no plugin, so no event could requeue the pod.
+
+    Source:
+        kube-scheduler v1.36, backend/queue/scheduling_queue.go, runPreEnqueuePlugins.
+    """
+    status = plugins.run_pre_enqueue(queued.pod)
+    if status.is_success:
+        queued.gating_plugin = ""
+        return None
+    if not status.plugin:
+        raise AssertionError(f"Pod {queued.pod.key}: PreEnqueue refused it without a plugin: {status}")
+    if status.code is Code.ERROR:
+        logger.error(
+            "PreEnqueue failed; the pod stays gated",
+            extra={"plugin": status.plugin, "pod": queued.pod.key, "error": status.message},
+        )
+    queued.gating_plugin = status.plugin
+    # Also one of the rejecting plugins, so that its hints are called.
+    queued.unschedulable_plugins |= {status.plugin}
+    return status
+
 
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"

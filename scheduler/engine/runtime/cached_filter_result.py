@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scheduler.framework.outcomes import Outcome
     from scheduler.objects.pod import PodInfo
     from scheduler.snapshot import Bools, Rows, Snapshot, UInt16s
-    from scheduler.snapshot.change_log import ChangeLog
+    from scheduler.snapshot.arrays import ChangeLog
 
 
 class CachedFilterResult:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from scheduler.framework.outcomes import Outcome, Outcomes
     from scheduler.snapshot import Bools, Rows
-    from scheduler.snapshot.change_log import ChangeLog
+    from scheduler.snapshot.arrays import ChangeLog
 
 K = TypeVar("K", bound="CachedVerdicts")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from scheduler.configuration.default_plugins import UPSTREAM_PLUGINS
-from scheduler.configuration.defaults import enabled_names
+from scheduler.configuration.defaults import UPSTREAM_PLUGINS, enabled_names
 from scheduler.configuration.expand import expand_in_steps
 from scheduler.configuration.feature_gates import gates_of
 from scheduler.configuration.plugin_args import decode_args, find_args

@@ -1,4 +1,4 @@
-"""One extender: the pods it is interested in, its four verbs, and its connections.
+"""One extender: the pods it is interested in, its four verbs, its connections, and its statistics.
 
 Source:
     kube-scheduler v1.36, pkg/scheduler/extender.go.
@@ -7,17 +7,16 @@ Source:
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.errors import ConfigurationError, FieldError
 from scheduler.extensions.extenders import wire
-from scheduler.extensions.extenders.health import ExtenderHealth
 from scheduler.extensions.extenders.wire import ExtenderError
 from scheduler.files import read_regular
-from scheduler.kube.certificates.key_pair import load_key_pair
-from scheduler.kube.certificates.trust import client_context
+from scheduler.kube.certificates.trust import client_context, load_key_pair
 from scheduler.kube.http.client import HttpClient, HttpError
 from scheduler.replay_hooks import NO_HOOKS
 from scheduler.urls import shown_url
@@ -31,6 +30,41 @@ if TYPE_CHECKING:
     from scheduler.objects.node import NodeObject
     from scheduler.objects.pod import PodInfo
     from scheduler.replay_hooks import ReplayHooks
+
+
+@dataclass(slots=True)
+class ExtenderHealth:
+    """Statistics since the extender's configuration became active.
+
+    Attributes:
+        asked: number of calls.
+        failed: number of failed calls.
+        seconds: duration of the last successful call.
+        answered_at: time of the last successful call, in Unix seconds; None before the first.
+        failed_at: time of the last failed call, in Unix seconds; None before the first.
+        error: the last failure; "" if there is none.
+    """
+
+    asked: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    answered_at: float | None = None
+    failed_at: float | None = None
+    error: str = ""
+
+    def answered(self, seconds: float) -> None:
+        """Record a successful call."""
+        self.asked += 1
+        self.seconds = seconds
+        self.answered_at = time.time()
+
+    def fails(self, error: str) -> None:
+        """Record a failed call."""
+        self.asked += 1
+        self.failed += 1
+        self.failed_at = time.time()
+        self.error = error
+
 
 T = TypeVar("T")
 

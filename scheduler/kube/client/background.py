@@ -12,8 +12,7 @@ from scheduler.errors import ApiError, NotLeadingError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from scheduler.kube.client.backoff import Backoff
-    from scheduler.kube.client.requests import Requests
+    from scheduler.kube.client.requests import Backoff, Requests
 
 logger = logging.getLogger(__name__)
 

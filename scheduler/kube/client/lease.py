@@ -1,4 +1,4 @@
-"""Leader election by a Lease: one of several schedulers works; the others wait until it stops renewing.
+"""Leader election by a Lease: one of several schedulers works; the others wait until it stops.
 
 Two time limits keep two leaders apart, both on monotonic clocks of the machine, which also count while it is
 suspended. A candidate waits for the whole lease duration since it last saw the record change; a watch shows
@@ -22,10 +22,9 @@ import msgspec
 
 from scheduler.errors import ApiError, NotLeadingError, ObjectError
 from scheduler.kube.client import wire
-from scheduler.kube.client.backoff import Backoff
 from scheduler.kube.client.connection import TIMEOUT
-from scheduler.kube.client.leadership import Leadership
 from scheduler.kube.client.lease_record import Claim, Lease, LeaseRecord, released
+from scheduler.kube.client.requests import Backoff
 from scheduler.kube.client.resources import LEASES
 from scheduler.kube.client.watch import watch
 from scheduler.kube.http.request import Request
@@ -40,6 +39,38 @@ if TYPE_CHECKING:
     from scheduler.kube.http.request import Response
 
 logger = logging.getLogger(__name__)
+
+
+class Leadership:
+    """The right to write: `acquire` it, `keep` it during the work, `release` it.
+
+    This base class always leads: it serves a scheduler without leader election.
+    """
+
+    def is_leading(self) -> bool:
+        """Return whether this process leads at this moment, by the clock."""
+        return True
+
+    def check(self) -> None:
+        """Check the right to write.
+
+        Raises:
+            NotLeadingError: this process does not lead.
+        """
+
+    def wake(self) -> None:
+        """Let a candidate try at once, because the server is back."""
+
+    async def acquire(self) -> None:
+        """Wait until this process leads; errors are logged, and it tries again."""
+
+    async def keep(self) -> None:
+        """Keep leading for as long as possible; return once leadership is lost."""
+        await asyncio.Event().wait()
+
+    async def release(self) -> None:
+        """Stop leading and notify the other candidates; call this when no write is in flight."""
+
 
 JITTER_FACTOR = 1.2
 """Candidates wait for one retry period and up to this many more, so that they do not all try at once."""

@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from scheduler.files import read_any, read_regular
-from scheduler.kube.certificates.key_pair import load_key_pair
-from scheduler.kube.certificates.trust import client_context
+from scheduler.kube.certificates.trust import client_context, load_key_pair
 from scheduler.urls import shown_url
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from scheduler.errors import ApiError
-from scheduler.kube.client.backoff import Backoff
+from scheduler.kube.client.requests import Backoff
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.http.request import Request
 from scheduler.objects.decode import decode_pod

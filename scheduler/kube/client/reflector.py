@@ -1,4 +1,8 @@
-"""Keeps list-and-watch of one kind running.
+"""Keeps list-and-watch of one kind running, and detects a server that was restored from a backup.
+
+A watch that resumes from a version of the lost history receives nothing until the server reaches that version
+again, and then only later changes. The server does not report this, but it returns the objects at a version
+on request.
 
 Every way a watch can end, and how long to wait before the next:
 
@@ -18,16 +22,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, NoReturn, Protocol, TypeVar
+
+import msgspec
 
 from scheduler.errors import ApiError
 from scheduler.kube.client import wire
-from scheduler.kube.client.backoff import Backoff
 from scheduler.kube.client.connection import CONNECTION_LOST, NOT_CONNECTED, TIMEOUT
-from scheduler.kube.client.restore_detection import ObjectChange, has_happened, is_too_old, is_yet_to_come
+from scheduler.kube.client.requests import Backoff
 from scheduler.kube.client.store import Handler, Store
-from scheduler.kube.client.versions import read_versions
-from scheduler.kube.client.watch import list_into, watch
+from scheduler.kube.client.watch import list_into, listed, watch
+from scheduler.kube.http.request import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -38,6 +43,83 @@ if TYPE_CHECKING:
     from scheduler.kube.client.wire import WatchEvent
 
 logger = logging.getLogger(__name__)
+
+_METADATA_ONLY = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+
+
+async def read_versions(
+    connection: ApiConnection, path: str, selectors: Mapping[str, str]
+) -> Mapping[str, tuple[str, str]]:
+    """Return key -> (uid, resourceVersion) of all objects of a kind, read page by page.
+
+    The server sends only the metadata, a fraction of a full list.
+
+    Raises:
+        ApiError: refused or cut off; 410 if the remaining pages expired meanwhile.
+    """
+    versions: dict[str, tuple[str, str]] = {}
+    async for obj in listed(connection, path, selectors, _METADATA_ONLY):
+        try:
+            identity = wire.decode_identity(obj)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ApiError(0, CONNECTION_LOST, f"list {path}: unreadable answer: {error}") from error
+        versions[identity.key] = (identity.uid, identity.resource_version)
+    return versions
+
+
+_SAID_OF_THE_FUTURE = ("Too large resource version", "required revision is a future revision")
+
+
+class ObjectChange(NamedTuple):
+    """The effect of one version: it created or updated an object, or deleted it.
+
+    Attributes:
+        version: the resourceVersion.
+        key: key of the object.
+        uid: UID of the object.
+        is_deletion: whether the version deleted the object.
+    """
+
+    version: int
+    key: str
+    uid: str
+    is_deletion: bool = False
+
+
+def is_too_old(error: ApiError) -> bool:
+    """Return whether the error says that the server no longer has a version."""
+    return error.status == HTTPStatus.GONE
+
+
+def is_yet_to_come(error: ApiError) -> bool:
+    """Return whether the error says that the server has not reached a version."""
+    return any(words in error.message for words in _SAID_OF_THE_FUTURE)
+
+
+async def has_happened(
+    connection: ApiConnection, resource: Resource, selectors: Mapping[str, str], change: ObjectChange
+) -> bool:
+    """Return whether a change is in the server's history; if it is, all earlier changes are too.
+
+    Raises:
+        ApiError: the server did not answer the question; also the errors of `is_too_old` and
+            `is_yet_to_come`.
+    Source:
+        kube-apiserver v1.36, staging/src/k8s.io/apiserver/pkg/storage/etcd3/store.go, GetList.
+    """
+    namespace, _, name = change.key.rpartition("/")
+    fields = ",".join(filter(None, (f"metadata.name={name}", selectors.get("fieldSelector"))))
+
+    async def at(version: int) -> tuple[str, str] | None:
+        exactly = {"resourceVersion": str(version), "resourceVersionMatch": "Exact", "fieldSelector": fields}
+        return (await read_versions(connection, resource.path(namespace), exactly)).get(change.key)
+
+    shown = await at(change.version)
+    if not change.is_deletion:
+        return shown == (change.uid, str(change.version))
+    before = await at(change.version - 1)
+    return before is not None and before[0] == change.uid and (shown is None or shown[0] != change.uid)
+
 
 T = TypeVar("T")
 

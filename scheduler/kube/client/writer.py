@@ -1,7 +1,7 @@
 """All writes of the scheduler: bindings in their own lane, the rest with lower priority.
 
 A bind never waits for a status patch of another pod, nor for an event. There is no fixed rate: see
-`adaptive_limit`.
+`lane`.
 
 Other writes have a limit of 8 in flight, or more as far as binds leave requests free, and 4 while binds wait:
 a slow server must handle binds first. Each answered bind allows one extra event. So the events of a burst are
@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Protocol, Self
 import msgspec
 
 from scheduler.errors import ApiError
-from scheduler.kube.client.adaptive_limit import AdaptiveLimit
 from scheduler.kube.client.background import BackgroundLane, Job, JobQueue
-from scheduler.kube.client.backoff import Backoff
-from scheduler.kube.client.lane import Lane
+from scheduler.kube.client.lane import AdaptiveLimit, Lane
+from scheduler.kube.client.requests import Backoff
 from scheduler.kube.client.resources import PODS
 from scheduler.kube.client.status_queue import StatusPatch, StatusQueue
 from scheduler.kube.http.request import Request

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler.configuration.load import Examined, examine, parse
 from scheduler.configuration.types import API_VERSION, KIND
-from scheduler.configuration.yaml_syntax import write
+from scheduler.configuration.yaml_text import write
 from scheduler.errors import ConfigurationError
 
 HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.configuration.default_plugins import DEFAULT_ARGS, DEFAULT_PLUGINS, with_default_args
+from scheduler.configuration.defaults import DEFAULT_ARGS, DEFAULT_PLUGINS, with_default_args
 from scheduler.configuration.load import default, load, parse
 from scheduler.configuration.notes import ConfigurationNote
 from scheduler.configuration.types import LeaderElection, Plugin

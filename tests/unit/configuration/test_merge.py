@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.configuration.merge import merge_plugin_set
+from scheduler.configuration.defaults import merge_plugin_set
 from scheduler.configuration.types import Plugin, PluginSet
 
 

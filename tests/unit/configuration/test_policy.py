@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.configuration.load import Configuration, parse
-from scheduler.configuration.versions.policy_names import PREDICATES, PRIORITIES, TAINTED
+from scheduler.configuration.versions.policy import PREDICATES, PRIORITIES, TAINTED
 from scheduler.configuration.write import converted_yaml
 from scheduler.framework.points import ExtensionPoint
 from tests.unit.configuration.documents import messages_of

@@ -11,8 +11,7 @@ from scheduler.configuration.expand import expand
 from scheduler.configuration.load import default, load, parse
 from scheduler.configuration.types import API_VERSION, KIND
 from scheduler.configuration.write import to_yaml
-from scheduler.configuration.yaml_syntax import write
-from scheduler.configuration.yaml_text import read
+from scheduler.configuration.yaml_text import read, write
 from scheduler.errors import ConfigurationError
 from scheduler.framework.points import ExtensionPoint
 from scheduler.tools.whatif.cluster_file import ClusterFile

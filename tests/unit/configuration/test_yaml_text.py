@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.configuration.yaml_syntax import write
-from scheduler.configuration.yaml_text import read
+from scheduler.configuration.yaml_text import read, write
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.snapshot.change_log import ChangeLog
+from scheduler.snapshot.arrays import ChangeLog
 
 
 def log_of(*rows: int, n_nodes: int = 3) -> ChangeLog:

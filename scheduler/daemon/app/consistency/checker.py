@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from scheduler.daemon.app.consistency.state_check import WHOLE_TURN, Discrepancy, Finding, StateCheck
 from scheduler.engine.queue.pod_places import Place
-from scheduler.engine.state.pod_states import PodState
+from scheduler.engine.state.cache import PodState
 from scheduler.errors import ApiError
 from scheduler.framework.events import ActionType, ClusterEvent, EventResource
 from scheduler.kube.client.resources import NODES, PODS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scheduler.engine.cycle.scheduling import nominated_others
 from scheduler.engine.queue.pod_places import Place
 from scheduler.engine.runtime.calls import PluginError
-from scheduler.engine.state.pod_states import PodState
+from scheduler.engine.state.cache import PodState
 from scheduler.framework.changes import ASSIGNED_POD_DELETE
 from scheduler.framework.cycle_state import CycleState
 from scheduler.framework.diagnosis import Diagnosis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from scheduler.configuration.yaml_syntax import write
+from scheduler.configuration.yaml_text import write
 from scheduler.daemon.app.extender.certificates import client_pair_in
 from scheduler.daemon.app.extender.verb_results import weight_of
 from scheduler.daemon.server.extender import BIND, FILTER, PREEMPT, PRIORITIZE

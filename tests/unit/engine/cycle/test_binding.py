@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.queue import Place
-from scheduler.engine.state.pod_states import PodState
+from scheduler.engine.state.cache import PodState
 from scheduler.errors import ApiError, ObjectError
 from scheduler.framework import (
     SKIP,

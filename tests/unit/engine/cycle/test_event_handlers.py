@@ -13,7 +13,7 @@ from scheduler.engine.cycle import pod_handlers
 from scheduler.engine.cycle.event_handlers import ObjectHandler
 from scheduler.engine.cycle.scheduling import run_now
 from scheduler.engine.queue import Place, scheduling_queue
-from scheduler.engine.state.pod_states import PodState
+from scheduler.engine.state.cache import PodState
 from scheduler.errors import ObjectError
 from scheduler.framework import ClusterEvent, EventResource
 from scheduler.framework.changes import pod_changes

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.engine.state.pod_states import PodState
+from scheduler.engine.state.cache import PodState
 from scheduler.objects.decode import decode_pod
 from tests.support import scripted_plugins as puppets
 from tests.support.builders import node, pod, pod_object

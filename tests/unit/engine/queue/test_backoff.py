@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from scheduler.engine.queue import Place
-from scheduler.engine.queue.backoff import BackoffQueue
+from scheduler.engine.queue.contents import BackoffQueue
 from scheduler.framework import QueuedPodInfo
 from scheduler.objects.pod_group import COSCHEDULING_LABEL
 from tests.support.builders import pod

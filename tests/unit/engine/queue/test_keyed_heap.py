@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.engine.queue.keyed_heap import KeyedHeap
+from scheduler.engine.queue.unschedulable import KeyedHeap
 
 UIDS = st.sampled_from("abcdefgh")
 STEPS = st.lists(

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.engine.state.cache import Cache
-from scheduler.engine.state.pod_states import MOVES, PodState
+from scheduler.engine.state.cache import MOVES, Cache, PodState
 from tests.support.builders import node, pod
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.engine.state.node_pauses import NodePauses
+from scheduler.engine.state.cache import NodePauses
 from tests.support.builders import node
 from tests.support.clusters import cluster
 

@@ -8,8 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from scheduler.engine.state.cache import Cache
-from scheduler.engine.state.pod_states import PodState
+from scheduler.engine.state.cache import Cache, PodState
 from tests.support.builders import node, pod
 
 NODES = st.sampled_from(["n1", "n2", "n3"])

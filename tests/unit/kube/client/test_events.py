@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.kube.client.event_series import ObjectReference
-from scheduler.kube.client.events import KNOWN_LIMIT, EventRecorder, EventRecorders
+from scheduler.kube.client.events import KNOWN_LIMIT, EventRecorder, EventRecorders, ObjectReference
 from scheduler.kube.client.writer import ApiWriter
 from scheduler.objects.decode import decode_pod
 from tests.support.builders import pod, pod_object

@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from scheduler.errors import ApiError
-from scheduler.kube.client.adaptive_limit import AdaptiveLimit
 from scheduler.kube.client.connection import TIMEOUT
-from scheduler.kube.client.lane import MAX_TRIES, Lane
+from scheduler.kube.client.lane import MAX_TRIES, AdaptiveLimit, Lane
 from scheduler.kube.http.request import Request, Response
 from tests.support.virtual_time_test import virtually
 

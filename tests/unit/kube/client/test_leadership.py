@@ -13,7 +13,7 @@ import pytest
 
 from scheduler.errors import NotLeadingError
 from scheduler.kube.client.connection import ApiConnection
-from scheduler.kube.client.leadership import Leadership
+from scheduler.kube.client.lease import Leadership
 from scheduler.kube.client.requests import GuardedRequests
 from scheduler.kube.client.writer import ApiWriter
 from scheduler.kube.http.endpoint import Endpoint

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from scheduler.kube.certificates.key_pair import load_key_pair
 from scheduler.kube.certificates.made import issue
+from scheduler.kube.certificates.trust import load_key_pair
 from scheduler.kube.client.login import Kubeconfig, Login, LoginError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.errors import ApiError
-from scheduler.kube.client.startup_requests import REFUSAL_SECONDS, StartupRequests, StoppedError
+from scheduler.kube.client.requests import REFUSAL_SECONDS, StartupRequests, StoppedError
 from scheduler.kube.http.request import Request, Response
 from tests.support.virtual_time_test import virtually
 

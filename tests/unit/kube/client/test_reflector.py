@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.errors import ObjectError
-from scheduler.kube.client.paging import next_limit
 from scheduler.kube.client.reflector import REFUSED_SECONDS, Reflector
 from scheduler.kube.client.resources import REPLICA_SETS, Resource
+from scheduler.kube.client.watch import next_limit
 from tests.support.virtual_time_test import virtually
 from tests.unit.kube.client.scripted_server import (
     Answer,

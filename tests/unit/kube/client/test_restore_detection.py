@@ -7,8 +7,8 @@ import pytest
 
 from scheduler.errors import ApiError
 from scheduler.kube.client.connection import ApiConnection
+from scheduler.kube.client.reflector import ObjectChange, has_happened, is_too_old, is_yet_to_come
 from scheduler.kube.client.resources import NODES, PODS, Resource
-from scheduler.kube.client.restore_detection import ObjectChange, has_happened, is_too_old, is_yet_to_come
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.simulator.server import ApiServer
 from tests.support.builders import node_object, pod_object

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from scheduler.kube.client.stale_cache_gate import HOLD_SECONDS, StaleCacheGate
+from scheduler.kube.client.outages import HOLD_SECONDS, StaleCacheGate
 from tests.support.virtual_time_test import virtually
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.kube.client.status_patch import status_patch
+from scheduler.kube.client.status_queue import status_patch
 from scheduler.objects.decode import decode_pod
 from scheduler.objects.v1 import PodCondition
 from tests.support.builders import pod_object

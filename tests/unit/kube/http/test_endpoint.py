@@ -16,8 +16,8 @@ import pytest
 import uvloop
 
 from scheduler.errors import ApiError
-from scheduler.kube.certificates.key_pair import load_key_pair
 from scheduler.kube.certificates.made import Issued, issue
+from scheduler.kube.certificates.trust import load_key_pair
 from scheduler.kube.client.connection import NOT_CONNECTED, ApiConnection
 from scheduler.kube.http.endpoint import Endpoint
 from scheduler.kube.http.protocol import HttpProtocol

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.configuration.yaml_syntax import write
-from scheduler.configuration.yaml_text import read, read_all
+from scheduler.configuration.yaml_text import read, read_all, write
 from scheduler.tools.whatif import cluster_file
 from scheduler.tools.whatif.cluster_file import ClusterFileError, load, parse
 from scheduler.tools.whatif.documents import plural
