@@ -18,7 +18,7 @@ from scheduler.engine.cycle.group_placements import GroupPlacements
 from scheduler.engine.cycle.group_preemption import GroupPreemption
 from scheduler.engine.cycle.group_search import GroupSearch
 from scheduler.engine.runtime.budget import OverBudgetError
-from scheduler.engine.state.pod_states import PodState
+from scheduler.engine.state.cache import PodState
 from scheduler.errors import ObjectError
 from scheduler.framework.status import SUCCESS, Status
 
