@@ -53,3 +53,11 @@ def test_plugins_come_in_upstreams_default_order():
 def test_the_registry_cannot_be_changed():
     with pytest.raises(TypeError):
         IN_TREE["Other"] = IN_TREE["NodeName"]
+
+
+def test_filters_that_read_only_nodes_or_check_free_capacity():
+    reading = {name for name, plugin in IN_TREE.items() if getattr(plugin, "reads_only_nodes", False)}
+    checking = {name for name, plugin in IN_TREE.items() if getattr(plugin, "checks_free_capacity", False)}
+
+    assert reading == {"NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity"}
+    assert checking == {"NodeResourcesFit"}
